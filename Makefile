@@ -1,0 +1,46 @@
+# Two commands for a newcomer: `make run` and `make test`. Everything else is for those who stay.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SHELL := /bin/bash
+
+.PHONY: run setup test test-slow lint bench clean lock
+
+run: setup
+	$(BIN)/tidings serve
+
+setup: $(STAMP)
+
+# Quick when nothing changed: the stamp is newer than what it was made from.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidings needs Python 3.11 or newer; set PYTHON=python3.12, say"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3 has no venv module; on Debian: sudo apt install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+lint: setup
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest -m "not slow"
+
+test-slow: setup
+	$(BIN)/pytest -m slow
+
+bench: setup
+	$(BIN)/python benchmarks/run.py
+
+# Versions and hashes, no addresses: what `make setup` installs everywhere.
+lock: setup
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+	  --custom-compile-command 'make lock' --all-extras --output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

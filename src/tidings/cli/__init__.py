@@ -1,0 +1,4 @@
+"""`tidings ...`: the command line."""
+
+
+def main() -> None: ...

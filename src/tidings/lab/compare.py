@@ -1,0 +1,170 @@
+"""Policies side by side at one budget, on one trace, with what their difference is worth.
+
+A policy without a budget knob enters twice: as it is (``NAME@native``), and with all its intervals multiplied by the one
+factor that brings it to the common number of polls.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tidings.lab.limit import clairvoyant
+from tidings.lab.score import Judgement, judge, metrics, sum_by
+from tidings.lab.simulate import Polls, budget_polls, simulate
+from tidings.lab.traces import Trace
+from tidings.model import Floats
+from tidings.policy import make_policy
+
+#: Realised polls may differ from the budget by this share.
+TOLERANCE = 0.005
+#: Runs spent on finding the common factor of a policy without a budget knob.
+SCALING_RUNS = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One policy's run."""
+
+    policy: str
+    polls: Polls
+    judged: Judgement
+    scale: float
+
+    def figures(self) -> dict[str, Any]:
+        return {**metrics(self.judged, self.policy), "scale": self.scale}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All runs at one budget, and the limits for the same polls."""
+
+    trace: str
+    budget_per_feed_day: float
+    train_days: float
+    results: list[Result]
+    limit_delay_s: float
+    limit_charged_s: float
+
+
+Progress = Callable[[str], None]
+
+
+def compare(
+    trace: Trace,
+    policies: Iterable[str],
+    budget_per_feed_day: float,
+    train_days: float = 14.0,
+    *,
+    seed: int = 0,
+    native: bool = True,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Run every policy on the part of the trace after ``train_days``, with the same number of polls."""
+    start = trace.cut(train_days)
+    results = []
+    for spec in policies:
+        if progress is not None:
+            progress(spec)
+        results.extend(_run(trace, spec, budget_per_feed_day, start, seed, native))
+    polls = budget_polls(trace, budget_per_feed_day, start)
+    return Comparison(
+        trace=trace.name,
+        budget_per_feed_day=budget_per_feed_day,
+        train_days=train_days,
+        results=results,
+        limit_delay_s=clairvoyant(trace, polls, windows=False, start=start).mean_s,
+        limit_charged_s=clairvoyant(trace, polls, windows=True, start=start).mean_s,
+    )
+
+
+def _run(trace: Trace, spec: str, budget: float, start: float, seed: int, native: bool) -> list[Result]:
+    wanted = budget_polls(trace, budget, start)
+
+    def at(scale: float) -> Polls:
+        return simulate(trace, make_policy(spec, scale=scale, seed=seed), budget, start, seed=seed)
+
+    def result(name: str, polls: Polls, scale: float) -> Result:
+        return Result(name, polls, judge(trace, polls, start), scale)
+
+    polls = at(1.0)
+    found = []
+    if not make_policy(spec).budgeted and native:
+        found.append(result(f"{spec}@native", polls, 1.0))
+    scale, polls = _scaled(at, polls, wanted)
+    found.append(result(spec, polls, scale))
+    return found
+
+
+def _scaled(at: Callable[[float], Polls], polls: Polls, wanted: float) -> tuple[float, Polls]:
+    """The factor at which a policy makes ``wanted`` polls: secant in log-log within a bracket, best run kept."""
+    tried: list[tuple[float, float]] = []
+    best = (1.0, polls)
+    scale = 1.0
+    for _ in range(SCALING_RUNS):
+        error = np.log(max(len(polls), 0.5) / max(wanted, 0.5))
+        if not tried or abs(error) < min(abs(e) for _, e in tried):
+            best = (scale, polls)
+        tried.append((float(np.log(scale)), float(error)))
+        if abs(len(polls) - wanted) <= max(TOLERANCE * 0.5 * wanted, 0.5):
+            break
+        scale = float(np.exp(_next_trial(tried)))
+        polls = at(scale)
+    return best
+
+
+def _next_trial(tried: list[tuple[float, float]]) -> float:
+    """Polls fall as the scale grows: aim between the nearest too many and too few, or a growing step beyond."""
+    over = max((t for t in tried if t[1] > 0), default=None)
+    under = min((t for t in tried if t[1] <= 0), default=None)
+    if over is None or under is None:
+        x, error = tried[-1]
+        return x + float(np.clip(error * 1.05 * 2 ** (len(tried) - 1), -3, 3))
+    if len(tried) % 4 == 0 or under[1] == over[1]:
+        return (over[0] + under[0]) / 2
+    share = over[1] / (over[1] - under[1])
+    return over[0] + float(np.clip(share, 0.02, 0.98)) * (under[0] - over[0])
+
+
+# --- how sure is a ratio -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One policy's figure over another's, with a 95 % interval from resampling feeds."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+def paired_bootstrap(
+    ours: Judgement, theirs: Judgement, figure: str = "charged", resamples: int = 10_000, seed: int = 0
+) -> Ratio:
+    """Ratio of pooled means, both policies on the same resampled feeds (the feed is the unit that repeats)."""
+    top, top_count = _feed_sums(ours, figure)
+    bottom, bottom_count = _feed_sums(theirs, figure)
+    n = ours.n_feeds
+    rng = np.random.default_rng(seed)
+    table = np.stack([top, top_count, bottom, bottom_count])
+    ratios = np.empty(resamples)
+    step = max(1, 4_000_000 // max(n, 1))
+    for begin in range(0, resamples, step):
+        size = min(step, resamples - begin)
+        counts = rng.multinomial(n, np.full(n, 1 / n), size=size)
+        sums = counts @ table.T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios[begin : begin + size] = (sums[:, 0] / sums[:, 1]) / (sums[:, 2] / sums[:, 3])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = (top.sum() / top_count.sum()) / (bottom.sum() / bottom_count.sum())
+    low, high = np.nanpercentile(ratios, [2.5, 97.5]) if np.isfinite(ratios).any() else (np.nan, np.nan)
+    return Ratio(float(ratio), float(low), float(high))
+
+
+def _feed_sums(judged: Judgement, figure: str) -> tuple[Floats, Floats]:
+    """Sum and count per feed of the charged delay, the delay of collected posts, or misses."""
+    keep = ~judged.missed if figure == "delay" else np.ones(len(judged.feed), dtype=np.bool_)
+    values = {"charged": judged.charged_s, "delay": judged.delay_s, "missed": judged.missed.astype(np.float64)}[figure]
+    count = np.bincount(judged.feed[keep], minlength=judged.n_feeds).astype(np.float64)
+    return sum_by(judged.feed[keep], values[keep], judged.n_feeds), count

@@ -1,0 +1,195 @@
+"""Judging a poll list: one common function for every policy, from the posts and the polls alone.
+
+A poll at exactly t catches a post at t. A post is missed when, at the first look after it, as many newer posts as the window
+holds have pushed it out. After the last poll of a feed there is one free closing look at the end of the trace: it counts in
+delay and in missed posts, not in polls. Delay statistics are over collected posts, so they are never to be read without the
+missed share; the charged delay joins the two (a missed post costs its time to eviction plus 24 hours).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tidings.errors import TraceError
+from tidings.lab.limit import MISS_CHARGE_S
+from tidings.lab.segments import search
+from tidings.lab.simulate import Polls
+from tidings.lab.traces import Trace, column, numbers, read_table
+from tidings.model import DAY_S, HOUR_S, Bools, Floats, Ints
+
+#: Headers of an answer; the whole of it when nothing is new (304).
+HEADER_BYTES = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What happened to every post of the judged period, and what every poll transferred."""
+
+    feed: Ints  #: of each post
+    delay_s: Floats  #: of each post; nan where it was missed
+    charged_s: Floats  #: of each post
+    missed: Bools
+    weight: Floats  #: of each post
+    n_feeds: int
+    polls: Ints  #: number of polls of each feed
+    period_s: float
+    stale_s: Floats  #: per feed: time during which something was waiting
+    age_s2: Floats  #: per feed: integral of the age of the oldest waiting post
+    bytes_full: float  #: every poll transfers the document
+    bytes_conditional: float  #: a poll that finds nothing new is answered with 304
+    bytes_new_only: float  #: only what is new since the last poll is transferred (Sia & Cho sect. 4.6)
+    poll_delay_s: Floats  #: mean delay of the posts that each successful poll found
+
+
+def judge(trace: Trace, polls: Polls, start: float | None = None, end: float | None = None) -> Judgement:
+    """Judge polls within [start, end]; posts before ``start`` are known and cost nothing."""
+    start = trace.start if start is None else start
+    end = trace.end if end is None else end
+    post = np.flatnonzero((trace.times >= start) & (trace.times <= end))
+    feed = trace.feed_of_post[post]
+    published = trace.times[post]
+    first, stop = polls.offsets[:-1], polls.offsets[1:]
+    look = search(polls.times, first[feed], stop[feed], published)
+    by_poll = look < stop[feed]
+    seen_at = np.minimum(np.append(polls.times, np.inf)[np.where(by_poll, look, len(polls))], end)
+    out_by_then = search(trace.times, post, trace.offsets[1:][feed], seen_at, side="right")
+    window = trace.window[feed]
+    missed = post < out_by_then - window
+    pushed_out_at = trace.times[np.where(missed, np.minimum(post + window, len(trace.times) - 1), 0)]
+    delay = np.where(missed, np.nan, seen_at - published)
+    charged = np.where(missed, pushed_out_at - published + MISS_CHARGE_S, seen_at - published)
+    stale, age = _staleness(trace.n_feeds, feed, published, seen_at)
+    caught = by_poll & ~missed
+    sums = sum_by(look[caught], delay[caught], len(polls))
+    found = np.bincount(look[caught], minlength=len(polls))
+    full, conditional, new_only = _transfer(trace, polls, start)
+    return Judgement(
+        feed=feed,
+        delay_s=delay,
+        charged_s=charged,
+        missed=missed,
+        weight=trace.weight[feed],
+        n_feeds=trace.n_feeds,
+        polls=np.diff(polls.offsets),
+        period_s=end - start,
+        stale_s=stale,
+        age_s2=age,
+        bytes_full=full,
+        bytes_conditional=conditional,
+        bytes_new_only=new_only,
+        poll_delay_s=sums[found > 0] / found[found > 0],
+    )
+
+
+def _staleness(n: int, feed: Ints, published: Floats, seen_at: Floats) -> tuple[Floats, Floats]:
+    """Freshness and age as crawlers have them: a feed is stale from the first waiting post to the look that takes it."""
+    if len(feed) == 0:
+        return np.zeros(n), np.zeros(n)
+    begins = np.ones(len(feed), dtype=np.bool_)
+    begins[1:] = (feed[1:] != feed[:-1]) | (seen_at[1:] != seen_at[:-1])
+    wait = (seen_at - published)[begins]
+    return sum_by(feed[begins], wait, n), sum_by(feed[begins], wait**2 / 2, n)
+
+
+def sum_by(group: Ints, values: Floats, n: int) -> Floats:
+    """Sum of ``values`` in each of n groups."""
+    return np.bincount(group, weights=values, minlength=n).astype(np.float64)
+
+
+def _transfer(trace: Trace, polls: Polls, start: float) -> tuple[float, float, float]:
+    """Bytes under three protocols: whole documents, conditional requests, and only what is new."""
+    feed = polls.feed
+    sums = np.concatenate([[0.0], np.cumsum(trace.sizes)])
+    end = search(trace.times, trace.offsets[:-1][feed], trace.offsets[1:][feed], polls.times, side="right")
+    first = np.maximum(end - trace.window[feed], trace.offsets[:-1][feed])
+    known = np.empty_like(end)  # posts known before each poll: those of the poll before, or of the training part
+    at_start = trace.history(start).end
+    known[1:] = end[:-1]
+    begins = np.searchsorted(np.arange(len(feed)), polls.offsets[:-1])
+    begins = begins[np.diff(polls.offsets) > 0]
+    known[begins] = at_start[feed[begins]]
+    document = sums[end] - sums[first] + HEADER_BYTES
+    new = end > known
+    news = np.where(new, sums[end] - sums[np.maximum(first, known)], 0.0) + HEADER_BYTES
+    return float(document.sum()), float(np.where(new, document, HEADER_BYTES).sum()), float(news.sum())
+
+
+def metrics(judged: Judgement, policy: str | None = None) -> dict[str, object]:
+    """The figures of a judgement under the names that the command line prints."""
+    delay = judged.delay_s[~judged.missed]
+    weight = judged.weight[~judged.missed]
+    posts, polls = len(judged.feed), int(judged.polls.sum())
+    missed = int(judged.missed.sum())
+    feed_days = judged.n_feeds * judged.period_s / DAY_S
+    figures: dict[str, object] = {} if policy is None else {"policy": policy}
+    quantiles = np.percentile(delay, [50, 95, 99, 100]) if len(delay) else [np.nan] * 4
+    per_feed_delay, per_feed_polls = _per_feed(judged)
+    figures |= {
+        "polls": polls,
+        "polls_per_feed_day": _number(polls / feed_days if feed_days > 0 else np.nan),
+        "posts": posts,
+        "mean_delay_s": _number(_mean(delay)),
+        "median_delay_s": _number(quantiles[0]),
+        "p95_delay_s": _number(quantiles[1]),
+        "p99_delay_s": _number(quantiles[2]),
+        "max_delay_s": _number(quantiles[3]),
+        "sd_delay_s": _number(delay.std() if len(delay) else np.nan),
+        "weighted_delay_s": _number(np.average(delay, weights=weight) if weight.sum() > 0 else np.nan),
+        "missed": missed,
+        "missed_share": _number(missed / posts if posts else np.nan),
+        "charged_delay_s": _number(_mean(judged.charged_s)),
+        "polls_per_post": _number(polls / posts if posts else np.nan),
+        "timeliness_3h": _number(np.exp(-delay / (3 * HOUR_S)).sum() / posts if posts else np.nan),
+        "freshness": _number(1 - judged.stale_s.sum() / max(judged.n_feeds * judged.period_s, 1e-9)),
+        "age_s": _number(judged.age_s2.sum() / max(judged.n_feeds * judged.period_s, 1e-9)),
+        "feeds_mode_delay_s": _number(_mean(per_feed_delay)),
+        "feeds_mode_polls_per_post": _number(_mean(per_feed_polls)),
+        "polls_mode_delay_s": _number(_mean(judged.poll_delay_s)),
+        "bytes": round(judged.bytes_conditional),
+        "bytes_full": round(judged.bytes_full),
+        "bytes_new_only": round(judged.bytes_new_only),
+    }
+    return figures
+
+
+def _per_feed(judged: Judgement) -> tuple[Floats, Floats]:
+    """Mean delay and polls per collected post of every feed that has any (Urbansky et al., mode "Feeds")."""
+    kept = ~judged.missed
+    count = np.bincount(judged.feed[kept], minlength=judged.n_feeds)
+    sums = sum_by(judged.feed[kept], judged.delay_s[kept], judged.n_feeds)
+    active = count > 0
+    return sums[active] / count[active], judged.polls[active] / count[active]
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def _number(value: float) -> float | None:
+    """JSON has no nan: what cannot be said is null."""
+    return None if np.isnan(value) else float(value)
+
+
+def read_polls(file: str | Path, trace: Trace) -> Polls:
+    """A poll list (feed_id, polled_at) made by any tool, as Parquet or CSV."""
+    path = Path(file)
+    table = read_table(path)
+    ids = column(path, table, "feed_id")
+    times = numbers(path, table, "polled_at", low=0.0)
+    known = trace.feed_ids
+    if known.dtype.kind != ids.dtype.kind:
+        known, ids = known.astype(str), ids.astype(str)
+    order = np.argsort(known, kind="stable")
+    place = np.minimum(np.searchsorted(known[order], ids), len(known) - 1)
+    unknown = np.flatnonzero(known[order][place] != ids)
+    if len(unknown):
+        row = int(unknown[0])
+        raise TraceError(path, f"feed {ids[row]} is not in the trace", row=row + 1, column="feed_id")
+    return Polls.build(order[place], times, trace.n_feeds)
+
+
+def within(polls: Polls, start: float, end: float) -> Polls:
+    """The polls of [start, end]; others say nothing about the trace."""
+    keep = (polls.times >= start) & (polls.times <= end)
+    return Polls.build(polls.feed[keep], polls.times[keep], len(polls.offsets) - 1)

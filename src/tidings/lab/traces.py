@@ -1,0 +1,293 @@
+"""Traces: real or generated posting times, read, checked and written.
+
+A trace is a directory with ``posts.parquet`` (feed_id, published_at in epoch seconds UTC, optional size in bytes) and
+``feeds.parquet`` (feed_id, optional name, window, weight), or the same as CSV with a header line. It covers the time from its
+first post to its last, both included.
+"""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidings.errors import MissingExtra, TraceError
+from tidings.lab.segments import offsets_of
+from tidings.model import DAY_S, Documents, Floats, Ints
+
+#: A feed without a stated window is taken to show everything.
+UNLIMITED = 2**31 - 1
+#: Sia & Cho sect. 4.6: "the average size of a posting is 560 bytes"; used where a trace has no sizes.
+POST_BYTES = 560.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Posts of many feeds, sorted by feed and time; ``offsets[i]:offsets[i + 1]`` are those of feed i."""
+
+    name: str
+    feed_ids: npt.NDArray[Any]
+    feed_names: list[str]
+    window: Ints
+    weight: Floats
+    times: Floats
+    sizes: Floats
+    offsets: Ints
+
+    @classmethod
+    def build(
+        cls,
+        name: str,
+        feed: Ints,
+        times: Floats,
+        window: npt.ArrayLike,
+        *,
+        feed_ids: npt.NDArray[Any] | None = None,
+        feed_names: list[str] | None = None,
+        weight: npt.ArrayLike | None = None,
+        sizes: Floats | None = None,
+    ) -> "Trace":
+        """From posts in any order; ``feed`` numbers feeds from 0. Posts at one time keep the order they are given in."""
+        windows = np.asarray(window, dtype=np.int64)
+        n = len(windows)
+        order = np.lexsort((times, feed))
+        size = np.full(len(times), np.nan) if sizes is None else sizes.astype(np.float64)
+        return cls(
+            name=name,
+            feed_ids=np.arange(n) if feed_ids is None else feed_ids,
+            feed_names=[""] * n if feed_names is None else feed_names,
+            window=windows,
+            weight=np.ones(n) if weight is None else np.asarray(weight, dtype=np.float64),
+            times=times[order].astype(np.float64),
+            sizes=np.where(np.isnan(size), POST_BYTES, size)[order],
+            offsets=offsets_of(feed[order], n),
+        )
+
+    @property
+    def n_feeds(self) -> int:
+        return len(self.window)
+
+    @property
+    def n_posts(self) -> int:
+        return len(self.times)
+
+    @property
+    def start(self) -> float:
+        """Time of the first post."""
+        return float(self.times.min()) if len(self.times) else 0.0
+
+    @property
+    def end(self) -> float:
+        """Time of the last post."""
+        return float(self.times.max()) if len(self.times) else 0.0
+
+    @property
+    def days(self) -> float:
+        return (self.end - self.start) / DAY_S
+
+    @property
+    def feed_of_post(self) -> Ints:
+        return np.repeat(np.arange(self.n_feeds), np.diff(self.offsets))
+
+    def cut(self, train_days: float) -> float:
+        """When the training part ends and the test begins: ``train_days`` after the first post."""
+        if not 0 <= train_days < max(self.days, 1e-9):
+            raise TraceError(self.name, f"covers {self.days:.1f} days; {train_days:g} days of training leave nothing to test")
+        return self.start + train_days * DAY_S
+
+    def history(self, until: float) -> Documents:
+        """All posts before ``until``, as the one document that a policy starts from."""
+        first = self.offsets[:-1]
+        before = np.concatenate([[0], np.cumsum(self.times < until)])
+        known = first + (before[self.offsets[1:]] - before[first])
+        return Documents(self.times, first.copy(), first.copy(), known, np.zeros(self.n_feeds, dtype=np.bool_))
+
+    def select(self, feeds: Ints) -> "Trace":
+        """The same trace with some feeds only."""
+        keep = np.concatenate([np.arange(self.offsets[f], self.offsets[f + 1]) for f in feeds]) if len(feeds) else feeds
+        lengths = self.offsets[feeds + 1] - self.offsets[feeds]
+        return Trace.build(
+            self.name,
+            np.repeat(np.arange(len(feeds)), lengths),
+            self.times[keep],
+            self.window[feeds],
+            feed_ids=self.feed_ids[feeds],
+            feed_names=[self.feed_names[f] for f in feeds],
+            weight=self.weight[feeds],
+            sizes=self.sizes[keep],
+        )
+
+
+# --- reading -----------------------------------------------------------------------------------------------------------
+
+Table = dict[str, npt.NDArray[Any]]
+
+
+def read_trace(path: str | Path) -> Trace:
+    """Read and check a trace directory; a fault is a `TraceError` that names file, row and column."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise TraceError(folder, "is not a directory; a trace is a directory with posts.parquet and feeds.parquet (or .csv)")
+    posts_file = _one_of(folder, "posts")
+    if posts_file is None:
+        raise TraceError(folder, "holds neither posts.parquet nor posts.csv")
+    posts = read_table(posts_file)
+    ids = column(posts_file, posts, "feed_id")
+    times = numbers(posts_file, posts, "published_at", low=0.0)
+    sizes = numbers(posts_file, posts, "size", low=0.0, missing=np.nan) if "size" in posts else None
+    if len(times) == 0:
+        raise TraceError(posts_file, "has no rows; a trace needs at least one post")
+    feeds_file = _one_of(folder, "feeds")
+    if feeds_file is None:
+        feed_ids, feed = np.unique(ids, return_inverse=True)
+        return Trace.build(folder.name, feed, times, np.full(len(feed_ids), UNLIMITED), feed_ids=feed_ids, sizes=sizes)
+    feeds = read_table(feeds_file)
+    feed_ids = column(feeds_file, feeds, "feed_id")
+    order = np.argsort(feed_ids, kind="stable")
+    sorted_ids = feed_ids[order]
+    twice = np.flatnonzero(sorted_ids[1:] == sorted_ids[:-1])
+    if len(twice):
+        row = int(order[twice[0] + 1])
+        raise TraceError(feeds_file, f"feed {feed_ids[row]} is listed twice", row=row + 1, column="feed_id")
+    if feed_ids.dtype.kind != ids.dtype.kind:
+        ids, sorted_ids = ids.astype(str), sorted_ids.astype(str)
+        order = order[np.argsort(sorted_ids, kind="stable")]
+        sorted_ids = np.sort(sorted_ids)
+    place = np.minimum(np.searchsorted(sorted_ids, ids), max(len(sorted_ids) - 1, 0))
+    unknown = np.flatnonzero(sorted_ids[place] != ids) if len(sorted_ids) else np.arange(len(ids))
+    if len(unknown):
+        row = int(unknown[0])
+        raise TraceError(posts_file, f"feed {ids[row]} is not in {feeds_file.name}", row=row + 1, column="feed_id")
+    n = len(feed_ids)
+    window = numbers(feeds_file, feeds, "window", low=1.0, missing=UNLIMITED) if "window" in feeds else np.full(n, UNLIMITED)
+    weight = numbers(feeds_file, feeds, "weight", low=0.0, missing=1.0) if "weight" in feeds else None
+    names = [str(name) if name is not None else "" for name in feeds["name"].tolist()] if "name" in feeds else None
+    return Trace.build(
+        folder.name, order[place], times, window, feed_ids=feed_ids, feed_names=names, weight=weight, sizes=sizes
+    )
+
+
+def _one_of(folder: Path, stem: str) -> Path | None:
+    return next((file for file in (folder / f"{stem}.parquet", folder / f"{stem}.csv") if file.exists()), None)
+
+
+def read_table(file: Path) -> Table:
+    """The columns of a Parquet or CSV file as arrays."""
+    if not file.exists():
+        raise TraceError(file, "does not exist")
+    if file.suffix == ".csv":
+        return _read_csv(file)
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise MissingExtra("pyarrow", "lab", "reading Parquet files") from None
+    try:
+        table = pq.read_table(file)
+    except (pa.ArrowException, OSError) as error:
+        raise TraceError(file, f"is not a readable Parquet file: {error}") from None
+    return {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
+
+
+def _read_csv(file: Path) -> Table:
+    with file.open(newline="", encoding="utf-8-sig") as lines:
+        reader = csv.reader(lines)
+        header = next(reader, None)
+        if not header:
+            raise TraceError(file, "is empty; the first line names the columns")
+        rows = []
+        for number, row in enumerate(reader, start=1):
+            if row and len(row) != len(header):
+                raise TraceError(file, f"has {len(row)} fields where the header names {len(header)}", row=number)
+            if row:
+                rows.append(row)
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(header)
+    table: Table = {}
+    for name, values in zip(header, columns, strict=True):
+        try:
+            table[name.strip()] = np.array([int(v) for v in values])
+        except ValueError:
+            table[name.strip()] = np.array(values, dtype=object)
+    return table
+
+
+def column(file: Path, table: Table, name: str) -> npt.NDArray[Any]:
+    """A column that must be there, without empty cells; text or whole numbers."""
+    if name not in table:
+        raise TraceError(file, f"has no column {name!r}; it has {', '.join(table)}", column=name)
+    values = table[name]
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        raise TraceError(file, "is empty", row=int(np.flatnonzero(np.isnan(values))[0]) + 1, column=name)
+    if values.dtype == object:
+        for row, value in enumerate(values.tolist(), start=1):
+            if value is None or value == "":
+                raise TraceError(file, "is empty", row=row, column=name)
+        values = values.astype(str)
+    return values
+
+
+def numbers(file: Path, table: Table, name: str, *, low: float, missing: float | None = None) -> Floats:
+    """A column of finite numbers of at least ``low``; empty cells become ``missing`` where that is allowed."""
+    if name not in table:
+        raise TraceError(file, f"has no column {name!r}; it has {', '.join(table)}", column=name)
+    raw = table[name]
+    values = np.empty(len(raw))
+    if raw.dtype.kind in "iufb":
+        values[:] = raw
+    else:
+        for row, cell in enumerate(raw.tolist()):
+            try:
+                values[row] = np.nan if cell is None or cell == "" else float(cell)
+            except (TypeError, ValueError):
+                raise TraceError(file, f"{cell!r} is not a number", row=row + 1, column=name) from None
+    empty = np.isnan(values)
+    if empty.any():
+        if missing is None:
+            raise TraceError(file, "is empty or not a number", row=int(np.flatnonzero(empty)[0]) + 1, column=name)
+        values[empty] = missing
+    wrong = np.flatnonzero(~np.isnan(values) & ((values < low) | np.isinf(values)))
+    if len(wrong):
+        row = int(wrong[0])
+        raise TraceError(file, f"{values[row]:g} must be a finite number of at least {low:g}", row=row + 1, column=name)
+    return values
+
+
+# --- writing -----------------------------------------------------------------------------------------------------------
+
+
+def write_table(file: Path, table: Table) -> None:
+    """Write columns as Parquet or CSV, by the file's ending."""
+    if file.suffix == ".csv":
+        with file.open("w", newline="", encoding="utf-8") as out:
+            writer = csv.writer(out)
+            writer.writerow(table)
+            writer.writerows(zip(*(values.tolist() for values in table.values()), strict=True))
+        return
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise MissingExtra("pyarrow", "lab", "writing Parquet files") from None
+    pq.write_table(pa.table(table), file)
+
+
+def write_trace(trace: Trace, path: str | Path, *, as_csv: bool = False) -> None:
+    """Write a trace directory that `read_trace` reads back."""
+    folder = Path(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    ending = "csv" if as_csv else "parquet"
+    posts = {
+        "feed_id": trace.feed_ids[trace.feed_of_post],
+        "published_at": np.rint(trace.times).astype(np.int64),
+        "size": np.rint(trace.sizes).astype(np.int32),
+    }
+    feeds = {
+        "feed_id": trace.feed_ids,
+        "name": np.array(trace.feed_names, dtype=object),
+        "window": trace.window,
+        "weight": trace.weight,
+    }
+    write_table(folder / f"posts.{ending}", posts)
+    write_table(folder / f"feeds.{ending}", feeds)

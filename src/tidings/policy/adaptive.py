@@ -1,0 +1,244 @@
+"""Adaptive policies: an interval per feed, set anew from each document. They have no budget knob.
+
+Urbansky et al.'s strategies, FeedEx's, and the baselines of the literature that cost little. To be compared at a common budget,
+all intervals are multiplied by one factor, ``scale``, bounds and all.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tidings.errors import UsageError
+from tidings.model import DAY_S, HOUR_S, MINUTE_S, Documents, Floats, Rows
+from tidings.policy.base import Decisions, Policy, reason
+
+#: Urbansky et al. sect. 3: "we limit the poll interval to [2 min, 31 d]".
+SHORTEST_S = 2 * MINUTE_S
+LONGEST_S = 31 * DAY_S
+
+
+class Interval(Policy):
+    """A rule that gives the interval to the next poll from the document just seen."""
+
+    shortest_s: float = SHORTEST_S
+    longest_s: float = LONGEST_S
+    because: ClassVar[str] = "its rule"
+
+    @property
+    def row_dtype(self) -> np.dtype[np.void]:
+        return np.dtype([("since", "f8"), ("interval_s", "f8")])
+
+    def _learn(self, history: Documents, now: float) -> None:
+        rows = np.arange(len(self.feeds))
+        window = np.minimum(history.count, self.feeds.window)
+        document = Documents(history.times, history.end - window, history.end - window, history.end, history.gap)
+        when = np.full(len(rows), now)
+        self._first(rows, when, document)
+
+    def _first(self, rows: Rows, now: Floats, seen: Documents) -> None:
+        """Set the interval from the first document; all its entries are new."""
+        self.state["interval_s"][rows] = self._interval(rows, now, seen)
+
+    def observe(self, rows: Rows, now: Floats, seen: Documents) -> None:
+        self.state["interval_s"][rows] = self._interval(rows, now, seen)
+
+    def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
+        """Seconds until the next poll, before bounds and scale."""
+        raise NotImplementedError  # each rule has its own; `fixed` needs none
+
+    def _choose(self, rows: Rows, now: Floats, first: bool) -> Decisions:
+        interval = np.clip(self.state["interval_s"][rows], self.shortest_s, self.longest_s) * self.scale
+        wait = interval * self.feeds.phase[rows] if first else interval
+        return Decisions(now + wait, **reason(0, interval / HOUR_S, n=len(rows)))
+
+    def explain(self, code: int, numbers: npt.NDArray[np.float32]) -> str:
+        return f"{self.name}: {float(numbers[0]):.3g} h after the last look, by {self.because}"
+
+
+class Fixed(Interval):
+    name = "fixed"
+    summary = "the same interval for ever (Urbansky et al.: Fix 1h, Fix 1d)"
+    because = "the configured interval"
+    learns = False
+
+    def __init__(self, *, interval_h: float = 1.0, scale: float = 1.0, seed: int = 0) -> None:
+        super().__init__(scale=scale, seed=seed)
+        if not interval_h > 0:
+            raise UsageError(f"fixed: interval_h must be above 0, not {interval_h}")
+        self.interval_h = interval_h
+
+    def _learn(self, history: Documents, now: float) -> None:
+        self.state["interval_s"] = self.interval_h * HOUR_S
+
+
+def mean_gap_s(seen: Documents) -> Floats:
+    """Eq. 1: (newest - oldest) / (w - 1), the mean gap between the entries of a document; nan for fewer than two."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(seen.count > 1, (seen.newest() - seen.oldest()) / (seen.count - 1), np.nan)
+
+
+class FixedLearned(Interval):
+    name = "fixed-learned"
+    summary = "the mean gap of the first document, for ever (Urbansky et al.)"
+    because = "the mean gap of the first document"
+    learns = False
+
+    def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
+        gap = mean_gap_s(seen)
+        return np.where(np.isnan(gap), HOUR_S, gap)
+
+
+class MovingAverage(Interval):
+    """Eq. 1 on the window when something is new; else Eq. 2: the oldest gap gives way to the silence since the newest.
+
+    Repeated empty polls each put one virtual item on the real window, (poll - second oldest) / (w - 1), as the authors'
+    released program does; accumulated virtual items would stall (docs/papers.md).
+    """
+
+    name = "moving-average"
+    summary = "the mean gap of the current document, stretched by silence (Urbansky et al.)"
+    because = "the moving average of its gaps"
+
+    def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
+        silence = np.maximum(now, seen.newest())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            stretched = (silence - seen.oldest(1)) / (seen.count - 1)
+        interval = np.where(seen.new > 0, mean_gap_s(seen), stretched)
+        interval = np.where(interval > 0, interval, self.longest_s)  # all entries at one time: nothing to average
+        interval = np.where(seen.count == 1, HOUR_S / 2, interval)
+        return np.where(seen.count == 0, self.longest_s, interval)
+
+
+class PostRate(Interval):
+    """Poll when ``target`` posts are expected, from the feed's posts per hour of the day.
+
+    The paper keeps 1,440 minute bins; hourly bins, interpolated, give the same interval but for a few minutes. Chances are
+    counted up to the poll, not up to the newest post, so that a feed that falls silent fades.
+    """
+
+    name = "post-rate"
+    summary = "when one new post is expected, from its posts per hour of the day (Urbansky et al.)"
+    because = "the expected time of the next post"
+    forgets_nothing: ClassVar[bool] = True
+
+    def __init__(self, *, target: float = 1.0, scale: float = 1.0, seed: int = 0) -> None:
+        super().__init__(scale=scale, seed=seed)
+        if not target > 0:
+            raise UsageError(f"{self.name}: target must be above 0, not {target}")
+        self.target = target
+
+    @property
+    def row_dtype(self) -> np.dtype[np.void]:
+        return np.dtype([("since", "f8"), ("interval_s", "f8"), ("hourly", "f4", (24,))])
+
+    def _learn(self, history: Documents, now: float) -> None:
+        self._count(np.arange(len(self.feeds)), history)
+        super()._learn(history, now)
+
+    def _count(self, rows: Rows, seen: Documents) -> None:
+        index, times = seen.new_entries()
+        np.add.at(self.state["hourly"], (rows[index], ((times % DAY_S) // HOUR_S).astype(np.int64)), 1)
+
+    def observe(self, rows: Rows, now: Floats, seen: Documents) -> None:
+        if self.forgets_nothing:
+            self._count(rows, seen)
+        super().observe(rows, now, seen)
+
+    def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
+        state = self.state[rows]
+        chances = np.maximum((self._known_until(now) - state["since"]) / DAY_S, 1.0)
+        per_hour = state["hourly"] / chances[:, None]
+        return time_to_expect(per_hour, now, self.target, self.longest_s)
+
+    def _known_until(self, now: Floats) -> Floats:
+        return now
+
+
+class IndividualHistory(PostRate):
+    name = "individual-history"
+    summary = "as post-rate, but with the hourly rates of the training part for ever (Bright et al. 2006)"
+    because = "the expected time of the next post in its history"
+    forgets_nothing = False
+
+    def _learn(self, history: Documents, now: float) -> None:
+        self._trained_until = now
+        super()._learn(history, now)
+
+    def _known_until(self, now: Floats) -> Floats:
+        return np.full(len(now), self._trained_until)
+
+
+def time_to_expect(per_hour: Floats, now: Floats, target: float, longest_s: float) -> Floats:
+    """Seconds from ``now`` until the daily pattern ``per_hour`` (n, 24) has yielded ``target`` expected posts."""
+    n = len(now)
+    cumulative = np.zeros((n, 49))
+    np.cumsum(np.tile(per_hour, 2), axis=1, out=cumulative[:, 1:])
+    daily = cumulative[:, 24]
+    hour_now = (now % DAY_S) / HOUR_S
+    at = hour_now.astype(np.int64)
+    row = np.arange(n)
+    goal = cumulative[row, at] + (hour_now - at) * per_hour[row, at] + target
+    with np.errstate(divide="ignore", invalid="ignore"):
+        days = np.where(daily > 0, np.floor((goal - cumulative[row, at + 1]) / daily), np.inf)
+        days = np.maximum(days, 0.0)
+        goal = goal - np.where(np.isfinite(days), days, 0.0) * daily
+        slot = np.clip((cumulative < goal[:, None]).sum(axis=1), 1, 48)
+        low = cumulative[row, slot - 1]
+        part = np.clip((goal - low) / (cumulative[row, slot] - low), 0.0, 1.0)
+        wait = days * DAY_S + (slot - 1 + part - hour_now) * HOUR_S
+    return np.where(daily > 0, np.minimum(wait, longest_s), longest_s)
+
+
+class FreshnessRate(Interval):
+    """FeedEx sect. 3.3: double or halve by the share f of new entries in the document against a target.
+
+    As printed, f below the target *shortens* the interval, against the section's own intuition and with positive feedback;
+    by default the direction is corrected (docs/papers.md). ``literal=true`` runs the printed rule.
+    """
+
+    name = "freshness-rate"
+    summary = "double or halve the interval by the share of new entries (FeedEx)"
+    because = "the share of new entries in the last document"
+    shortest_s = 15 * MINUTE_S
+
+    def __init__(
+        self, *, target: float = 0.1, literal: bool = False, first_h: float = 1.0, scale: float = 1.0, seed: int = 0
+    ) -> None:
+        super().__init__(scale=scale, seed=seed)
+        if not 0 <= target <= 1:
+            raise UsageError(f"freshness-rate: target is a share between 0 and 1, not {target}")
+        self.target, self.literal, self.first_s = target, literal, first_h * HOUR_S
+
+    def _first(self, rows: Rows, now: Floats, seen: Documents) -> None:
+        self.state["interval_s"][rows] = self.first_s  # all entries of a first document are new: no evidence
+
+    def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
+        share = seen.new / np.maximum(seen.count, 1)
+        longer = share > self.target if self.literal else share < self.target
+        shorter = share < self.target if self.literal else share > self.target
+        before = self.state["interval_s"][rows]
+        after = np.where(longer, before * 2, np.where(shorter, before / 2, before))
+        return np.clip(after, self.shortest_s, self.longest_s)
+
+
+class AdaptiveTtl(Interval):
+    name = "adaptive-ttl"
+    summary = "a share of the time since the newest entry, as web caches do"
+    because = "the age of its newest entry"
+
+    def __init__(self, *, share: float = 0.2, scale: float = 1.0, seed: int = 0) -> None:
+        super().__init__(scale=scale, seed=seed)
+        self.share = share
+
+    def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
+        return np.where(seen.count > 0, self.share * np.maximum(now - seen.newest(), 0.0), HOUR_S)
+
+
+class Lru2(Interval):
+    name = "lru-2"
+    summary = "the gap between the two newest entries"
+    because = "the gap between its two newest entries"
+
+    def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
+        return np.where(seen.count > 1, seen.newest() - seen.newest(1), HOUR_S)

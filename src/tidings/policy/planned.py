@@ -1,0 +1,176 @@
+"""Planned policies: an allocation (how many polls) times a timing (when in the day), from estimates of the past.
+
+As in the papers the plan is made once from the training part and kept; ``refit_days`` makes it anew from what the
+polls have shown, which a living aggregator needs. Sia & Cho's four strategies are `uniform`, `scheduling`, `min-delay`
+and `combined`.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tidings.model import DAY_S, HOUR_S, Documents, Floats, Rows
+from tidings.policy.allocation import ALLOCATIONS
+from tidings.policy.base import Decisions, Policy, reason
+from tidings.policy.estimate import CLUSTERS, ESTIMATION_DAYS, RecentCounts, cluster_patterns
+from tidings.policy.schedule import GRID_PER_DAY, DailyPattern, dense_times, expected_delay_h, optimal_times_up_to
+
+EVEN, TIMED = 0, 1
+
+
+class Planned(Policy):
+    """An allocation with polls evenly spaced: every ``1 / m_i`` days, m_i a real number (docs/papers.md)."""
+
+    budgeted = True
+    allocation: ClassVar[str]
+    #: The days over which polls are counted out; Han et al. planned for three weeks at a time.
+    period_days: ClassVar[float] = 1.0
+
+    def __init__(self, *, days: int = ESTIMATION_DAYS, refit_days: int = 0, scale: float = 1.0, seed: int = 0) -> None:
+        super().__init__(scale=scale, seed=seed)
+        self.days = int(days)
+        self.refit_days = int(refit_days)
+        self.learns = self.refit_days > 0
+        self.polls_per_day: Floats
+
+    @property
+    def row_dtype(self) -> np.dtype[np.void]:
+        return np.dtype([("since", "f8"), ("recent", "u2", (self.days, 24))])
+
+    def _learn(self, history: Documents, now: float) -> None:
+        rows, times = history.new_entries()
+        self._started = now
+        self._recent.add(rows, times, now)
+        self._plan(now)
+
+    @property
+    def _recent(self) -> RecentCounts:
+        return RecentCounts(self.state["recent"])
+
+    def observe(self, rows: Rows, now: Floats, seen: Documents) -> None:
+        if self.learns:
+            index, times = seen.new_entries()
+            self._recent.add(rows[index], times, now[index])
+
+    def tick(self, now: float, spent: int) -> Rows | None:
+        if not self.learns:
+            return None
+        day = int(now // DAY_S)
+        due = round((now - self._started) / DAY_S) % self.refit_days == 0
+        if due:
+            self._plan(now)
+        self._recent.forget(day + 1)
+        return np.arange(len(self.feeds)) if due else None
+
+    def _plan(self, now: float) -> None:
+        period = self.period_days
+        rates = self._recent.rate_per_day() * period
+        budget = self.budget_per_day * period
+        polls = ALLOCATIONS[self.allocation](rates, self.feeds.weight, self.feeds.window, budget)
+        self.polls_per_day = polls / period / self.scale
+
+    def _choose(self, rows: Rows, now: Floats, first: bool) -> Decisions:
+        """The k-th poll of a feed stands at (k + phase) / m days after the start; take the first after now."""
+        m = self.polls_per_day[rows] / DAY_S
+        phase = self.feeds.phase[rows]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            k = np.floor((now - self._started) * m - phase + 1e-9) + 1
+            times = np.where(m > 0, self._started + (np.maximum(k, 0) + phase) / m, np.inf)
+        return Decisions(times, **reason(EVEN, m * DAY_S, n=len(rows)))
+
+    def explain(self, code: int, numbers: npt.NDArray[np.float32]) -> str:
+        m = float(numbers[0])
+        if m <= 0:
+            return f"{self.name} gives this feed no polls at this budget"
+        if code == EVEN:
+            return f"{self.name} gives this feed {m:.3g} looks a day, evenly spaced: one every {24 / m:.3g} h"
+        return f"{self.name} gives this feed {m:.3g} looks a day, at the best times for its daily pattern"
+
+
+class Timed(Planned):
+    """An allocation with polls at the optimal times of the day for the feed's cluster (Theorems 2 and 3).
+
+    Whole polls a day: an error accumulator alternates floor(m) and ceil(m), so that their mean is m; below one poll
+    a day it picks the days, and Theorem 2 the time of day.
+    """
+
+    def _plan(self, now: float) -> None:
+        super()._plan(now)
+        clusters = cluster_patterns(self._recent.hourly(), CLUSTERS, self.seed)
+        self.centroids, self.member = clusters.centroids, clusters.member
+        most = int(np.ceil(self.polls_per_day.max())) + 1
+        self._times = np.full((len(self.centroids), most + 1, most), np.inf)
+        for c, centroid in enumerate(self.centroids):
+            for m, times in enumerate(_plan_table(DailyPattern(centroid), most), start=1):
+                self._times[c, m, :m] = times * HOUR_S
+
+    def _choose(self, rows: Rows, now: Floats, first: bool) -> Decisions:
+        m, phase = self.polls_per_day[rows], self.feeds.phase[rows]
+        day = np.floor(now / DAY_S)
+        polls_today = np.floor(m * (day + 1) + phase) - np.floor(m * day + phase)
+        table = self._times[self.member[rows], polls_today.astype(np.int64)]
+        after = np.where(table > (now - day * DAY_S)[:, None] + 1e-6, table, np.inf).min(axis=1)
+        # No more polls today: the next day on which the accumulator passes a whole number, at its first time.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            next_day = np.ceil((np.floor(m * (day + 1) + phase) + 1 - phase) / m - 1e-9) - 1
+            next_day = np.where(m > 0, np.maximum(next_day, day + 1), 0.0)
+        polls_then = np.floor(m * (next_day + 1) + phase) - np.floor(m * next_day + phase)
+        polls_then = np.clip(polls_then, 1, self._times.shape[1] - 1).astype(np.int64)
+        later = next_day * DAY_S + self._times[self.member[rows], polls_then, 0]
+        times = np.where(np.isfinite(after), day * DAY_S + after, np.where(m > 0, later, np.inf))
+        return Decisions(times, **reason(TIMED, m, n=len(rows)))
+
+
+def _plan_table(pattern: DailyPattern, most: int) -> list[Floats]:
+    """Times for 1 to ``most`` polls a day: the exact ones while the grid serves, then spacing by lambda^-1/2."""
+    exact = optimal_times_up_to(pattern, min(most, GRID_PER_DAY))
+    table = []
+    for m in range(1, most + 1):
+        dense = dense_times(pattern, m)
+        better = m <= len(exact) and expected_delay_h(pattern, exact[m - 1]) <= expected_delay_h(pattern, dense)
+        table.append(exact[m - 1] if better else dense)
+    return table
+
+
+class Uniform(Planned):
+    name = "uniform"
+    summary = "every feed equally often, evenly spaced"
+    allocation = "uniform"
+
+
+class Scheduling(Timed):
+    name = "scheduling"
+    summary = "every feed equally often, at the best times of its day (Sia & Cho, strategy 2)"
+    allocation = "uniform"
+
+
+class MinDelay(Planned):
+    name = "min-delay"
+    summary = "polls in proportion to the root of weight times rate, evenly spaced (Sia & Cho, strategy 3)"
+    allocation = "min-delay"
+
+
+class Combined(Timed):
+    name = "combined"
+    summary = "root allocation at the best times of the day (Sia & Cho, strategy 4)"
+    allocation = "min-delay"
+
+
+class MinMissing(Planned):
+    name = "min-missing"
+    summary = "polls to the feeds that would lose the most posts (Han et al.)"
+    allocation = "min-missing"
+    period_days = 21.0
+
+
+class CgmAge(Planned):
+    name = "cgm-age"
+    summary = "least age of stale copies, a crawler's optimum (Cho & Garcia-Molina 2003)"
+    allocation = "cgm-age"
+
+
+class CgmFreshness(Planned):
+    name = "cgm-freshness"
+    summary = "most copies up to date, a crawler's optimum (Cho & Garcia-Molina 2003)"
+    allocation = "cgm-freshness"
