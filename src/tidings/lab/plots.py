@@ -1,0 +1,225 @@
+"""The look of the laboratory's pictures: little ink, honest axes, words on the lines instead of legends.
+
+One deep teal is the accent, for what a picture is about; the rest is grey or, where many lines must be told apart, a set that
+colour-blind readers can tell apart and that falls on different greys in print. matplotlib is an extra, imported on first use,
+and always draws without a screen.
+"""
+
+from collections.abc import Iterable, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tidings.errors import MissingExtra, UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ACCENT = "#0f6b6b"
+INK = "#222222"
+GREY = "#7a7a7a"
+FAINT = "#dddddd"
+#: After Paul Tol's "vibrant" and "muted" schemes, the accent first; neighbours differ in lightness too.
+PALETTE = (ACCENT, "#cc6d2e", "#7a7a7a", "#3d5a99", "#b0a03a", "#993366", "#60b0a8", "#444444")
+#: Lines of a printout without colour are told apart by these.
+DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)), (0, (8, 2, 1, 2, 1, 2)))
+#: A policy keeps its colour in every picture.
+COLOURS = {
+    "uniform": GREY,
+    "scheduling": "#3d5a99",
+    "min-delay": "#cc6d2e",
+    "combined": ACCENT,
+    "min-missing": "#993366",
+    "cgm-age": "#b0a03a",
+    "cgm-freshness": "#444444",
+    "price": ACCENT,
+}
+SUFFIXES = (".png", ".svg", ".pdf")
+DPI = 144
+
+_STYLE = {
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "savefig.facecolor": "white",
+    "font.family": "sans-serif",
+    "font.size": 9.5,
+    "text.color": INK,
+    "axes.edgecolor": "#999999",
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10.5,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "medium",
+    "axes.titlepad": 9.0,
+    "axes.labelsize": 9.5,
+    "xtick.color": "#666666",
+    "ytick.color": "#666666",
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "lines.linewidth": 1.7,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tidings",  # the same picture gives the same file
+}
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingExtra("matplotlib", "lab", "drawing pictures") from None
+    matplotlib.use("Agg")
+    return matplotlib
+
+
+def figure(width: float = 7.0, height: float = 4.0, *, title: str | None = None) -> "tuple[Figure, Axes]":
+    """An empty picture of one panel; sizes in inches."""
+    fig, axes = panels(1, 1, width, height)
+    if title is not None:
+        axes[0].set_title(title)
+    return fig, axes[0]
+
+
+def panels(
+    rows: int, columns: int, width: float = 7.0, height: float = 4.0, *, sharex: bool = False, sharey: bool = False
+) -> "tuple[Figure, list[Axes]]":
+    """An empty picture of several panels, row by row."""
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context(_STYLE):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        fig = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(fig)
+        axes = fig.subplots(rows, columns, sharex=sharex, sharey=sharey, squeeze=False)
+    return fig, list(axes.flat)
+
+
+def color_of(policy: str, index: int = 0) -> str:
+    """The colour of a policy, parameters aside; unknown ones go round the palette by ``index``."""
+    name = policy.split("@")[0].split(":")[0]
+    return COLOURS.get(name, PALETTE[index % len(PALETTE)])
+
+
+def grid(ax: "Axes", axis: str = "y") -> None:
+    """Faint lines behind the data, for reading values off."""
+    ax.grid(True, axis=axis, color=FAINT, linewidth=0.6)  # type: ignore[arg-type]
+    ax.set_axisbelow(True)
+
+
+def line_labels(ax: "Axes", labels: Iterable[tuple[float, float, str, str]], *, gap: float = 0.052, pad: float = 5.0) -> None:
+    """Write words at the right end of lines: (x, y, text, colour) each; labels too close are moved apart.
+
+    ``gap`` is the least vertical distance as a share of the axis, ``pad`` the horizontal distance in points. Call it when the
+    limits and scales of the axes are final.
+    """
+    placed = sorted(labels, key=lambda label: label[1])
+    if not placed:
+        return
+    to_axes = ax.transData + ax.transAxes.inverted()
+    heights = [float(to_axes.transform((x, y))[1]) for x, y, _, _ in placed]
+    for (x, y, text, colour), height in zip(placed, _apart(heights, gap), strict=True):
+        anchor = ax.transAxes.inverted().transform(ax.transData.transform((x, y)))
+        ax.annotate(
+            text,
+            xy=(float(anchor[0]), height),
+            xycoords="axes fraction",
+            xytext=(pad, 0),
+            textcoords="offset points",
+            color=colour,
+            va="center",
+            ha="left",
+            annotation_clip=False,
+            fontsize=9,
+        )
+
+
+def _apart(heights: Sequence[float], gap: float) -> list[float]:
+    """Ascending heights moved as little as needed to be ``gap`` apart: groups that touch share their centre."""
+    groups: list[list[float]] = []
+    for height in heights:
+        groups.append([height])
+        while len(groups) > 1:
+            below, above = groups[-2], groups[-1]
+            top = sum(below) / len(below) + gap * (len(below) - 1) / 2
+            bottom = sum(above) / len(above) - gap * (len(above) - 1) / 2
+            if bottom - top >= gap:
+                break
+            groups[-2:] = [below + above]
+    return [sum(g) / len(g) + gap * (i - (len(g) - 1) / 2) for g in groups for i in range(len(g))]
+
+
+def curves(
+    ax: "Axes",
+    x: Sequence[float],
+    lines: dict[str, Sequence[float]],
+    *,
+    labels: dict[str, str] | None = None,
+    markers: bool = True,
+) -> None:
+    """One line per name with its name at its right end; colours by `color_of`. Set scales and axis labels before."""
+    ends = []
+    for index, (name, y) in enumerate(lines.items()):
+        colour = color_of(name, index)
+        dash = DASHES[index % len(DASHES)]
+        ax.plot(x, y, color=colour, linestyle=dash, marker="o" if markers else "", markersize=3.2, clip_on=False, zorder=3)
+        finite = np.flatnonzero(np.isfinite(np.asarray(y, dtype=np.float64)))
+        if len(finite):
+            last = int(finite[-1])
+            ends.append((float(x[last]), float(y[last]), (labels or {}).get(name, name), colour))
+    ax.autoscale_view()
+    line_labels(ax, ends)
+
+
+def bars(ax: "Axes", names: Sequence[str], values: Sequence[float], *, form: str = "{:.3g}", accent: str | None = None) -> None:
+    """Horizontal bars from zero, the value written at each end; the first name is on top, ``accent`` in teal."""
+    place = np.arange(len(names))[::-1]
+    colours = [ACCENT if name == accent else "#a9b4b4" for name in names]
+    ax.barh(place, values, color=colours, height=0.62)
+    ax.set_yticks(place, list(names))
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    for y, value in zip(place, values, strict=True):
+        ax.annotate(form.format(value), (value, y), xytext=(4, 0), textcoords="offset points", va="center", fontsize=9)
+    ax.set_xlim(0, max([*values, 1e-12]) * 1.14)
+
+
+def log_ticks(ax: "Axes", axis: str, values: Sequence[float], words: Sequence[str] | None = None) -> None:
+    """Ticks at chosen values of a logarithmic axis, written in words that people use (``1 h``, ``1 d``)."""
+    ruler = ax.xaxis if axis == "x" else ax.yaxis
+    ruler.set_ticks(list(values), list(words) if words is not None else [f"{v:g}" for v in values])
+    ruler.set_ticks([], minor=True)
+
+
+def save(fig: "Figure", path: str | Path) -> Path:
+    """Write a picture as PNG, SVG or PDF, by the file's ending."""
+    file = Path(path)
+    if file.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"{file.name}: a picture ends in {', '.join(SUFFIXES)}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _matplotlib().rc_context(_STYLE):
+        fig.savefig(file, dpi=DPI, metadata=_metadata(file.suffix.lower()))
+    return file
+
+
+def to_png(fig: "Figure") -> bytes:
+    """The picture as bytes, to be embedded in a page."""
+    out = BytesIO()
+    with _matplotlib().rc_context(_STYLE):
+        fig.savefig(out, format="png", dpi=DPI, metadata=_metadata(".png"))
+    return out.getvalue()
+
+
+def _metadata(suffix: str) -> dict[str, Any]:
+    """No dates and no version in the file: the same data give the same bytes."""
+    return {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[suffix]
