@@ -104,7 +104,7 @@ def simulate(
         if not final:
             again = policy.tick(tick, spent)
             if again is not None and len(again):
-                when = np.full(len(again), tick)
+                when = np.full(len(again), tick - LEAST_GAP_S)  # a poll may still be due at the tick itself
                 due_at[again] = np.ceil(np.maximum(policy.decide(again, when).times, last[again] + LEAST_GAP_S))
         if progress is not None:
             progress((tick - start) / (end - start))

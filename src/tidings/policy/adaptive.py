@@ -180,10 +180,10 @@ def time_to_expect(per_hour: Floats, now: Floats, target: float, longest_s: floa
     row = np.arange(n)
     goal = cumulative[row, at] + (hour_now - at) * per_hour[row, at] + target
     with np.errstate(divide="ignore", invalid="ignore"):
-        days = np.where(daily > 0, np.floor((goal - cumulative[row, at + 1]) / daily), np.inf)
-        days = np.maximum(days, 0.0)
-        goal = goal - np.where(np.isfinite(days), days, 0.0) * daily
-        slot = np.clip((cumulative < goal[:, None]).sum(axis=1), 1, 48)
+        # Whole days first, so that the goal falls into the day that begins with the hour of now.
+        days = np.maximum(np.ceil((goal - cumulative[row, at + 24]) / daily - 1e-9), 0.0)
+        goal = goal - np.where(daily > 0, days * daily, 0.0)
+        slot = np.clip((cumulative < goal[:, None] - 1e-12).sum(axis=1), 1, 48)
         low = cumulative[row, slot - 1]
         part = np.clip((goal - low) / (cumulative[row, slot] - low), 0.0, 1.0)
         wait = days * DAY_S + (slot - 1 + part - hour_now) * HOUR_S

@@ -241,7 +241,8 @@ def dense_times(pattern: DailyPattern, polls: int) -> Floats:
     """Many polls a day: gaps in proportion to lambda^-1/2, the limit of Theorem 3 when lambda is constant within a gap."""
     density = np.sqrt(np.maximum(pattern.hourly, 1e-4 * max(pattern.hourly.max(), 1e-300)))
     cumulative = np.concatenate([[0.0], np.cumsum(density)])
-    return np.interp((np.arange(polls) + 0.5) / polls * cumulative[-1], cumulative, np.arange(25.0))
+    times: Floats = np.interp((np.arange(polls) + 0.5) / polls * cumulative[-1], cumulative, np.arange(25.0))
+    return times
 
 
 def polish(

@@ -1,0 +1,103 @@
+"""Rate, pattern, clusters, window, missed posts, Zipf."""
+
+import numpy as np
+import pytest
+
+from tests.worlds import MONDAY, document
+from tidings.model import DAY_S, HOUR_S
+from tidings.policy.estimate import RecentCounts, cluster_patterns, entry_lifetimes_s, fit_zipf, missed_posts, window_size
+
+
+def counts(n=1, days=14):
+    return RecentCounts(np.zeros((n, days, 24), dtype=np.uint16))
+
+
+def test_rate_is_posts_of_the_window_over_its_days():
+    recent = counts()
+    now = MONDAY + 20 * DAY_S
+    posts = np.array([now - d * DAY_S for d in (0.5, 1, 2, 13, 15, 19)])
+    recent.add(np.zeros(6, dtype=np.intp), posts, now)
+    assert recent.rate_per_day() == pytest.approx([4 / 14])
+
+
+def test_a_silent_feed_counts_as_half_a_post():
+    assert counts().rate_per_day() == pytest.approx([0.5 / 14])
+
+
+def test_pattern_overlays_the_days():
+    recent = counts()
+    now = MONDAY + 14 * DAY_S - 1
+    recent.add(np.zeros(3, dtype=np.intp), MONDAY + np.array([DAY_S + 8 * HOUR_S, 2 * DAY_S + 8.5 * HOUR_S, 17 * HOUR_S]), now)
+    hourly = recent.hourly()[0]
+    assert (hourly[8], hourly[17], hourly.sum()) == (2, 1, 3)
+
+
+def test_a_new_day_takes_the_place_of_the_oldest():
+    recent = counts(days=2)
+    recent.add(np.array([0]), np.array([MONDAY + 60]), MONDAY + 60)
+    recent.forget(int(MONDAY // DAY_S) + 1)
+    assert recent.hourly().sum() == 1
+    recent.forget(int(MONDAY // DAY_S) + 2)
+    assert recent.hourly().sum() == 0
+
+
+def test_clusters_find_the_shapes_that_made_the_data():
+    rng = np.random.default_rng(0)
+    morning, night = np.zeros(24), np.zeros(24)
+    morning[7:11], night[20:24] = 0.25, 0.25
+    truth = rng.integers(0, 2, 400)
+    hourly = np.array([rng.multinomial(60, (morning, night)[t]) for t in truth], dtype=float)
+    hourly[0] = 0
+    clusters = cluster_patterns(hourly, k=2, seed=1)
+    agree = np.mean(clusters.member[1:] == truth[1:])
+    assert agree in (0.0, 1.0)
+    assert clusters.centroids.sum(axis=1) == pytest.approx(np.ones(3))
+    assert clusters.centroids[clusters.member[0]] == pytest.approx(hourly.sum(axis=0) / hourly.sum())  # the common one
+
+
+def test_fewer_feeds_than_clusters_keep_their_own_patterns():
+    hourly = np.eye(24)[:3] * 5
+    clusters = cluster_patterns(hourly, k=12)
+    assert clusters.centroids[clusters.member] == pytest.approx(np.eye(24)[:3])
+
+
+def test_no_post_at_all_gives_a_flat_pattern():
+    assert cluster_patterns(np.zeros((3, 24))).centroids == pytest.approx(np.full((1, 24), 1 / 24))
+
+
+def test_window_is_the_most_entries_seen_at_once():
+    assert window_size(document(1, 2, 3), np.array([2])).tolist() == [3]
+    assert window_size(document(1), np.array([2])).tolist() == [2]
+
+
+def test_an_overlap_means_that_nothing_was_missed():
+    assert missed_posts(document(10, 20, 30, new=2), np.array([0.0]), np.array([40.0])).tolist() == [0]
+
+
+def test_without_an_overlap_the_visible_part_tells_how_many_were_lost():
+    seen = document(*np.arange(100, 200, 10), gap=True)  # ten entries, one every 10 s; the look before was at 0
+    assert missed_posts(seen, np.array([0.0]), np.array([190.0])) == pytest.approx([100 * 9 / 90])
+
+
+def test_missed_posts_is_unbiased_for_poisson():
+    rng = np.random.default_rng(4)
+    lost, estimated = 0, 0.0
+    for _ in range(400):
+        posts = np.cumsum(rng.exponential(1.0, 400))
+        posts = posts[posts < 200]
+        lost += len(posts) - 15
+        estimated += missed_posts(document(*posts[-15:], gap=True), np.array([0.0]), np.array([200.0]))[0]
+    assert estimated == pytest.approx(lost, rel=0.05)
+
+
+def test_zipf_fit_recovers_its_law():
+    fit = fit_zipf(100 * np.arange(1.0, 246.0) ** -0.8)
+    assert fit.exponent == pytest.approx(0.8)
+    assert fit.scale == pytest.approx(100)
+    assert fit.r_squared == pytest.approx(1)
+    assert fit.ranks == (30, 200)
+
+
+def test_lifetime_is_until_the_window_is_full_of_newer_entries():
+    assert entry_lifetimes_s(np.array([0.0, 5, 7, 20]), 2).tolist() == [7, 15]
+    assert len(entry_lifetimes_s(np.array([0.0, 5]), 2)) == 0
