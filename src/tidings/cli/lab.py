@@ -1,0 +1,141 @@
+"""`tidings lab`: the laboratory's commands about traces, and the papers' report."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tidings.cli.lab_formulas import allocate, schedule
+from tidings.cli.lab_runs import compare, limit, score
+from tidings.cli.output import (
+    check_output_directory,
+    check_plot,
+    json_option,
+    plot_option,
+    print_json,
+    progress,
+    seed_option,
+)
+from tidings.errors import UsageError
+from tidings.words import count
+
+if TYPE_CHECKING:
+    from tidings.lab.traces import Trace
+
+
+@click.group()
+def lab() -> None:
+    """The laboratory: traces, policies, and what a budget buys.
+
+    A trace is a directory with posts.parquet (feed_id, published_at in epoch seconds, optional size) and feeds.parquet
+    (feed_id, optional name, window, weight), or the same as CSV.
+    """
+
+
+for command in (allocate, schedule, score, compare, limit):
+    lab.add_command(command)
+
+
+@lab.command(short_help="What a trace looks like.")
+@click.argument("trace")
+@json_option
+@plot_option("six panels (rates, Zipf, hours, week, bursts, lifetimes)")
+def describe(trace: str, as_json: bool, plot: str | None) -> None:
+    """What a trace looks like: rates, windows, patterns, Zipf fit, bursts, entry lifetimes.
+
+    \b
+    Example:
+      tidings lab describe sample --plot sample.png
+    """
+    from tidings.lab import describe as describing
+    from tidings.lab.traces import read_trace
+
+    check_plot(plot)
+    with progress(f"reading {trace}"):
+        read = read_trace(trace)
+        found = describing.describe(read)
+    if plot is not None:
+        from tidings.lab import plots
+
+        with progress(f"drawing {plot}"):
+            plots.save(describing.picture(read, found), plot)
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(describing.as_text(found))
+
+
+@lab.command(short_help="Write a synthetic trace like a paper's.")
+@click.argument("directory")
+@click.option(
+    "--like", "kind", required=True, metavar="NAME", help="Whose statistics: sia-cho, han, feedex, urbansky, homogeneous."
+)
+@click.option("--feeds", type=click.IntRange(min=1), default=1000, show_default=True, help="Number of feeds.")
+@click.option("--days", type=click.FloatRange(min=0, min_open=True), default=90.0, show_default=True, help="Days of posts.")
+@seed_option
+@click.option("--csv", "as_csv", is_flag=True, help="Write CSV instead of Parquet.")
+@click.option("--force", is_flag=True, help="Write into a directory that already holds something.")
+@json_option
+def generate(directory: str, kind: str, feeds: int, days: float, seed: int, as_csv: bool, force: bool, as_json: bool) -> None:
+    """Write a synthetic trace with the statistics that a paper published.
+
+    \b
+    Example:
+      tidings lab generate sample --like sia-cho --feeds 300 --days 28 --seed 1
+    """
+    from tidings.lab.generate import generate as make_trace
+    from tidings.lab.traces import write_trace
+
+    check_output_directory("DIR", directory)
+    folder = Path(directory)
+    if folder.is_dir() and any(folder.iterdir()):
+        if not force:
+            raise UsageError(f"{directory} is not empty; name another directory, or add --force to write into it")
+        _clear(folder, as_csv)
+    with progress(f"generating {count(feeds, 'feed')}"):
+        made = make_trace(kind, feeds=feeds, days=days, seed=seed)
+        write_trace(made, folder, as_csv=as_csv)
+    if as_json:
+        print_json(_summary(made, directory, kind, seed))
+    else:
+        click.echo(f"{directory}: {count(made.n_feeds, 'feed')}, {count(made.n_posts, 'post')} in {made.days:.1f} days")
+
+
+def _clear(folder: Path, as_csv: bool) -> None:
+    """A trace may not stand there twice: the other format would be read instead of what is written now."""
+    for stem in ("posts", "feeds"):
+        (folder / f"{stem}.{'parquet' if as_csv else 'csv'}").unlink(missing_ok=True)
+
+
+def _summary(trace: "Trace", directory: str, kind: str, seed: int) -> dict[str, object]:
+    return {
+        "directory": directory,
+        "like": kind,
+        "seed": seed,
+        "feeds": trace.n_feeds,
+        "posts": trace.n_posts,
+        "days": trace.days,
+    }
+
+
+@lab.command(short_help="All tables and figures of the papers, as HTML.")
+@click.option("--out", required=True, metavar="DIR", help="Where the report goes: DIR/index.html.")
+@click.option("--quick", is_flag=True, help="Smaller traces: minutes instead of an hour, with more noise.")
+@seed_option
+@json_option
+def papers(out: str, quick: bool, seed: int, as_json: bool) -> None:
+    """Every table and figure of the papers, theirs beside ours, as one HTML report.
+
+    \b
+    Example:
+      tidings lab papers --quick --out report
+    """
+    from tidings.lab.papers import run_papers
+
+    check_output_directory("--out", out)
+    with progress("the papers' experiments") as bar:
+        result = run_papers(Path(out), quick=quick, seed=seed, progress=bar.say)
+    if as_json:
+        print_json(result)
+    else:
+        click.echo(f"{Path(out) / 'index.html'}")

@@ -1,0 +1,182 @@
+"""How the laboratory's results look: tables for the terminal, curves for `--plot`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidings.cli.output import print_table
+from tidings.words import common_unit, count, duration, figures, in_unit, percent
+
+if TYPE_CHECKING:
+    from tidings.lab.score import Judgement
+
+#: Ticks of an axis of time; every other one goes where they would crowd.
+TIME_TICKS = (
+    (1.0, "1 s"),
+    (5.0, "5 s"),
+    (20.0, "20 s"),
+    (60.0, "1 min"),
+    (300.0, "5 min"),
+    (1200.0, "20 min"),
+    (3600.0, "1 h"),
+    (3 * 3600.0, "3 h"),
+    (8 * 3600.0, "8 h"),
+    (86400.0, "1 d"),
+    (3 * 86400.0, "3 d"),
+    (10 * 86400.0, "10 d"),
+    (30 * 86400.0, "30 d"),
+    (100 * 86400.0, "100 d"),
+)
+
+
+def print_score(found: dict[str, Any]) -> None:
+    """The metrics of one poll list, a line each."""
+    lines = [
+        ("Posts", count(found["posts"], "post")),
+        ("Polls", f"{found['polls']:,}, {figures(found['polls_per_feed_day'])} per feed and day"),
+        ("", f"{found['ignored_polls']:,} more outside the judged period were ignored" if found["ignored_polls"] else ""),
+        ("Mean delay", f"{duration(found['mean_delay_s'])} ({duration(found['weighted_delay_s'])} by weight)"),
+        ("Half within", duration(found["median_delay_s"])),
+        ("95 % within", duration(found["p95_delay_s"])),
+        ("All within", duration(found["max_delay_s"])),
+        ("Missed", f"{found['missed']:,}, {percent(found['missed_share'])} of posts"),
+        ("Charged delay", f"{duration(found['charged_delay_s'])}, a missed post counting its time to eviction plus 24 h"),
+        ("Polls per post", figures(found["polls_per_post"])),
+        ("Fresh", f"{percent(found['freshness'])} of the time"),
+        ("Transfer", f"{megabytes(found['bytes'])} with conditional requests, {megabytes(found['bytes_full'])} without"),
+    ]
+    click.echo("\n".join(f"{label:<16}{text}" for label, text in lines if text))
+
+
+def megabytes(size: float) -> str:
+    """``12.3 MB``."""
+    return f"{figures(size / 1e6)} MB"
+
+
+def print_comparison(found: dict[str, Any]) -> None:
+    """One row per policy; all delays in one unit, named in the heading."""
+    results = found["results"]
+    unit, size = common_unit([found["limit_charged_s"], *(r["mean_delay_s"] for r in results)])
+    days = f"{found['train_days']:g}"
+    click.echo(
+        f"{found['trace']}: {figures(found['budget'])} polls per feed and day, after {days} days of training; delays in {unit}"
+    )
+    click.echo()
+
+    def delay(seconds: float | None) -> str:
+        return in_unit(seconds, size)
+
+    rows = [
+        [
+            result["policy"],
+            figures(result["polls_per_feed_day"]),
+            delay(result["mean_delay_s"]),
+            delay(result["median_delay_s"]),
+            delay(result["p95_delay_s"]),
+            percent(result["missed_share"]),
+            delay(result["charged_delay_s"]),
+        ]
+        for result in results
+    ]
+    limit = ["(limit)", figures(found["budget"]), delay(found["limit_delay_s"]), "", "", "", delay(found["limit_charged_s"])]
+    print_table(["policy", "polls", "mean", "median", "95 %", "missed", "charged"], [*rows, limit])
+
+
+def print_against(found: dict[str, Any], reference: str) -> None:
+    """Ratios to one policy, with what chance among feeds leaves open."""
+    rows = []
+    for result in found["results"]:
+        if "against" in result:
+            charged, plain = result["against"]["charged_delay"], result["against"]["delay"]
+            rows.append([result["policy"], *_interval(charged), *_interval(plain)])
+    click.echo(f"Ratio to {reference}, with 95 % intervals over resampled feeds")
+    click.echo()
+    print_table(["policy", "charged", "", "mean", ""], rows)
+
+
+def _interval(ratio: dict[str, float]) -> list[str]:
+    return [f"{ratio['ratio']:.3f}", f"{ratio['low']:.3f} to {ratio['high']:.3f}"]
+
+
+# --- pictures -----------------------------------------------------------------------------------------------------------
+
+
+def _time_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
+    inside = [(at, word) for at, word in TIME_TICKS if low / 1.3 <= at <= high * 1.3]
+    if len(inside) > 8:
+        inside = inside[::2]
+    return [at for at, _ in inside], [word for _, word in inside]
+
+
+def draw_budgets(file: str, found: Sequence[dict[str, Any]]) -> None:
+    """Charged delay against budget, one line per policy, and the limit; a limit of zero has no place on the axis."""
+    from tidings.lab import plots
+
+    found = sorted(found, key=lambda at: float(at["budget"]))
+    lines: dict[str, list[float]] = {}
+    if "results" in found[0]:
+        for place, at in enumerate(found):
+            for result in at["results"]:
+                if not result["policy"].endswith("@native"):  # the same at every budget
+                    line = lines.setdefault(result["policy"], [float("nan")] * len(found))
+                    line[place] = result["charged_delay_s"]
+        lines["the limit"] = [at["limit_charged_s"] for at in found]
+    else:
+        lines = {
+            "no windows": [at["mean_delay_s"] for at in found],
+            "with windows": [at["charged_delay_s"] for at in found],
+        }
+    shown: dict[str, Sequence[float]] = {
+        name: [y if y is not None and y > 0 else float("nan") for y in line] for name, line in lines.items()
+    }
+    every = [y for line in shown.values() for y in line if y == y] or [1.0, 10.0]
+    fig, ax = plots.figure(7.2, 4.2)
+    ax.set_title("What a bigger budget buys: mean delay, missed posts charged", loc="left", fontsize=10.5)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_ylim(min(every) / 1.2, max(every) * 1.2)
+    ax.set_xlabel("polls per feed and day")
+    ax.set_ylabel("delay")
+    budgets = [at["budget"] for at in found]
+    plots.curves(ax, budgets, shown)
+    ticks, words = _time_ticks(min(every), max(every))
+    if len(ticks) > 1:
+        plots.log_ticks(ax, "y", ticks, words)
+    plots.log_ticks(ax, "x", budgets)
+    plots.grid(ax)
+    plots.save(fig, file)
+
+
+def draw_delays(file: str, judged: "dict[str, Judgement]") -> None:
+    """Within how long how many posts had arrived; missed posts never do, so such a line ends before 100 %."""
+    import numpy as np
+
+    from tidings.lab import plots
+
+    fig, ax = plots.figure(7.2, 4.2)
+    ax.set_title("How late the news arrives", loc="left", fontsize=10.5)
+    ax.set_yscale("log")
+    ends = []
+    low, high = 3600.0, 60.0
+    for place, (name, one) in enumerate(judged.items()):
+        delay = one.delay_s[~one.missed]
+        if len(delay) == 0:
+            continue
+        share = np.linspace(0.02, 0.99, 98)
+        x, y = share * len(delay) / len(one.feed) * 100, np.maximum(np.quantile(delay, share), 1.0)
+        colour = plots.color_of(name, place)
+        ax.plot(x, y, color=colour, linestyle=plots.DASHES[place % len(plots.DASHES)])
+        ends.append((100.0, float(y[-1]), name, colour))
+        low, high = min(low, float(y[3])), max(high, float(y[-1]))
+    ax.set_ylim(low, high * 1.3)
+    ax.set_xlim(0, 100)
+    ticks, words = _time_ticks(low, high)
+    if len(ticks) > 1:
+        plots.log_ticks(ax, "y", ticks, words)
+    ax.set_ylim(low, high * 1.3)
+    ax.set_xlabel("% of posts (missed ones last)")
+    ax.set_ylabel("had arrived within")
+    plots.grid(ax, "both")
+    plots.line_labels(ax, ends)
+    plots.save(fig, file)

@@ -1,0 +1,184 @@
+"""What commands print and read: tables, JSON, progress, lists of numbers.
+
+Results go to stdout, everything else to stderr. Tables are aligned columns without boxes; colour and progress bars appear on a
+terminal only, so that a pipe or a file gets plain text.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from io import StringIO
+from typing import Any, TypeVar
+
+import click
+
+from tidings.errors import UsageError
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+# --- reading ------------------------------------------------------------------------------------------------------------
+
+
+class Numbers(click.ParamType[list[float]]):
+    """Numbers separated by commas: ``30,30,10,10``."""
+
+    name = "numbers"
+
+    def __init__(self, *, low: float | None = None, above: float | None = None) -> None:
+        self.low, self.above = low, above
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[float]:
+        if isinstance(value, list):  # a default
+            return value
+        return [self._one(text.strip(), place) for place, text in enumerate(str(value).split(","), start=1)]
+
+    def _one(self, text: str, place: int) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            found = repr(text) if text else "nothing"
+            self.fail(f"{found} at place {place} is not a number; write numbers separated by commas, as in 30,30,10,10")
+        if not math.isfinite(number):
+            self.fail(f"{text} at place {place} is not a finite number")
+        if self.low is not None and number < self.low:
+            self.fail(f"{text} at place {place} must be at least {self.low:g}")
+        if self.above is not None and number <= self.above:
+            self.fail(f"{text} at place {place} must be above {self.above:g}")
+        return number
+
+
+class Names(click.ParamType[list[str]]):
+    """Names separated by commas: ``uniform,min-delay``."""
+
+    name = "names"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        if isinstance(value, list):
+            return value
+        names = [name.strip() for name in str(value).split(",")]
+        if not all(names):
+            self.fail(f"{value!r} has an empty name; write names separated by commas, as in uniform,min-delay")
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            self.fail(f"{', '.join(twice)} is listed twice")
+        return names
+
+
+# --- printing -----------------------------------------------------------------------------------------------------------
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout; what is not a finite number becomes null, because JSON knows no nan."""
+    click.echo(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):  # a numpy array or scalar, without importing numpy to find out
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return str(value)
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> None:
+    """Aligned columns, the first ``left`` of them to the left and the rest, numbers, to the right."""
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table
+    from rich.text import Text
+
+    terminal = sys.stdout.isatty()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column, heading in enumerate(headings):
+        table.add_column(Text(heading), justify="left" if column < left else "right", overflow="fold", no_wrap=column >= left)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    buffer = StringIO()
+    console = Console(file=buffer, force_terminal=terminal, highlight=False)
+    if not terminal:  # nothing to fit: as wide as the widest row
+        console.width = max(console.width, Measurement.get(console, console.options, table).maximum, _width(headings, rows))
+    console.print(table)
+    click.echo("\n".join(line.rstrip() for line in buffer.getvalue().splitlines()))
+
+
+def _width(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    return sum(max(len(cell) for cell in column) + 2 for column in zip(headings, *rows, strict=True))
+
+
+# --- progress -----------------------------------------------------------------------------------------------------------
+
+
+class Progress:
+    """A bar on stderr; silent where stderr is not a terminal."""
+
+    def __init__(self, bar: Any = None, task: Any = None) -> None:
+        self._bar, self._task = bar, task
+
+    def say(self, text: str) -> None:
+        """What is being done now."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=text)
+
+    def done(self, steps: float = 1.0) -> None:
+        if self._bar is not None:
+            self._bar.advance(self._task, steps)
+
+
+@contextmanager
+def progress(text: str, total: float | None = None) -> Iterator[Progress]:
+    """Show that something is under way, how far it is, and how long it may still take; gone when it is done."""
+    if not sys.stderr.isatty():
+        yield Progress()
+        return
+    from rich import progress as rich_progress
+    from rich.console import Console
+
+    columns: list[Any] = [rich_progress.TextColumn("{task.description}", markup=False), rich_progress.BarColumn(bar_width=24)]
+    if total is not None:
+        columns.append(rich_progress.MofNCompleteColumn())
+    columns += [rich_progress.TimeElapsedColumn(), rich_progress.TextColumn("left"), rich_progress.TimeRemainingColumn()]
+    with rich_progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield Progress(bar, bar.add_task(text, total=total))
+
+
+# --- options that many commands share -----------------------------------------------------------------------------------
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all randomness.")
+
+
+def plot_option(what: str) -> Callable[[Decorated], Decorated]:
+    """``--plot FILE`` for a command whose result is a curve."""
+    return click.option("--plot", metavar="FILE", help=f"Also draw {what}; the ending of FILE says how (.png, .svg, .pdf).")
+
+
+PLOT_ENDINGS = (".png", ".svg", ".pdf")
+
+
+def check_plot(file: str | None) -> None:
+    """Refuse a picture that cannot be written before the work that it is to show is done."""
+    from pathlib import Path
+
+    if file is None:
+        return
+    path = Path(file)
+    if path.suffix.lower() not in PLOT_ENDINGS:
+        raise UsageError(f"--plot {file}: the ending must be one of {', '.join(PLOT_ENDINGS)}")
+    if not path.resolve().parent.is_dir():
+        raise UsageError(f"--plot {file}: there is no directory {path.parent}; make it first")
+
+
+def check_output_directory(option: str, directory: str) -> None:
+    """Refuse a directory that cannot be made because a file is in its place."""
+    from pathlib import Path
+
+    if Path(directory).exists() and not Path(directory).is_dir():
+        raise UsageError(f"{option} {directory}: is a file; name a directory")

@@ -1,0 +1,361 @@
+"""What a trace looks like: rates, windows, daily and weekly pattern, Zipf fit, bursts, how long entries live.
+
+As a dictionary (`describe`), as text of 80 columns (`as_text`) and as a picture (`picture`). Hours and days are UTC.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tidings.lab.traces import UNLIMITED, Trace
+from tidings.model import DAY_S, MINUTE_S, Floats
+from tidings.policy.base import hour_of_week
+from tidings.policy.estimate import entry_lifetimes_s, fit_zipf
+from tidings.words import duration, figures
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Posts this close to the one before are one burst: a batch of articles released together, an import, a bot.
+BURST_S = MINUTE_S
+#: A variance over a mean of daily counts says little for feeds with fewer posts than this.
+FANO_POSTS = 10
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+QUANTILES = (10, 50, 90, 99)
+
+
+def describe(trace: Trace) -> dict[str, Any]:
+    """Everything that `tidings lab describe` says, in plain numbers; what cannot be said is nan."""
+    posts = np.diff(trace.offsets)
+    rates = posts / max(trace.days, 1 / 24)  # a trace shorter than an hour says nothing about a day
+    week = _week(trace)
+    busiest = np.sort(posts)[::-1][: max(1, round(trace.n_feeds / 10))]
+    zipf = fit_zipf(rates)
+    return {
+        "trace": trace.name,
+        "feeds": trace.n_feeds,
+        "posts": trace.n_posts,
+        "days": trace.days,
+        "first_post": trace.start,
+        "last_post": trace.end,
+        "rate_per_day": {
+            **_spread(rates),
+            "silent_feeds": int((posts == 0).sum()),
+            "busiest_tenth_share": float(busiest.sum() / max(trace.n_posts, 1)),
+        },
+        "window": _windows(trace),
+        "mean_post_bytes": float(trace.sizes.mean()) if trace.n_posts else float("nan"),
+        "hour_of_day_share": week.sum(axis=0).tolist(),
+        "day_of_week_share": week.sum(axis=1).tolist(),
+        "hour_of_week_share": week.tolist(),
+        "zipf": {"exponent": zipf.exponent, "scale": zipf.scale, "r_squared": zipf.r_squared, "ranks": list(zipf.ranks)},
+        "bursts": _bursts(trace),
+        "entry_lifetime_s": _lifetimes_summary(trace),
+    }
+
+
+def _spread(values: Floats) -> dict[str, float]:
+    """Mean, quantiles and maximum."""
+    if len(values) == 0:
+        return {"mean": float("nan"), **{f"p{q}": float("nan") for q in QUANTILES}, "max": float("nan")}
+    at = np.percentile(values, QUANTILES)
+    return {
+        "mean": float(values.mean()),
+        **{f"p{q}": float(value) for q, value in zip(QUANTILES, at, strict=True)},
+        "max": float(values.max()),
+    }
+
+
+def _windows(trace: Trace) -> dict[str, Any]:
+    stated = trace.window[trace.window < UNLIMITED].astype(np.float64)
+    smallest = float(stated.min()) if len(stated) else float("nan")
+    return {**_spread(stated), "min": smallest, "unlimited_feeds": int(trace.n_feeds - len(stated))}
+
+
+def _week(trace: Trace) -> Floats:
+    """Share of all posts in each hour of the week: (7, 24), Monday first."""
+    counts = np.bincount(hour_of_week(trace.times), minlength=168).reshape(7, 24)
+    shares: Floats = counts / max(trace.n_posts, 1)
+    return shares
+
+
+def _bursts(trace: Trace) -> dict[str, Any]:
+    """Posts on the heels of another, and how much rougher than Poisson the daily counts are (Fano factor, 1 if not)."""
+    feed = trace.feed_of_post
+    same = feed[1:] == feed[:-1]
+    gaps = np.diff(trace.times)[same]
+    fano = fano_factors(trace)
+    return {
+        "within_60s_share": float((gaps <= BURST_S).sum() / max(trace.n_posts, 1)),
+        "median_gap_s": float(np.median(gaps)) if len(gaps) else float("nan"),
+        "fano_median": float(np.median(fano)) if len(fano) else float("nan"),
+        "fano_p90": float(np.percentile(fano, 90)) if len(fano) else float("nan"),
+        "fano_feeds": len(fano),
+    }
+
+
+def fano_factors(trace: Trace) -> Floats:
+    """Variance over mean of each feed's posts per day (whole days from the first post on), for feeds with enough posts."""
+    days = int(trace.days)
+    if days < 2:
+        return np.empty(0)
+    day = np.floor((trace.times - trace.start) / DAY_S).astype(np.int64)
+    whole = day < days
+    key = (trace.feed_of_post * days + day)[whole]  # sorted, as the posts are
+    begins = np.flatnonzero(np.diff(key, prepend=-1))
+    counts = np.diff(begins, append=len(key))
+    feed = key[begins] // days
+    total = np.bincount(feed, weights=counts, minlength=trace.n_feeds)
+    squares = np.bincount(feed, weights=counts**2, minlength=trace.n_feeds)
+    enough = total >= FANO_POSTS
+    mean = total[enough] / days
+    variance = (squares[enough] - days * mean**2) / (days - 1)
+    factors: Floats = variance / mean
+    return factors
+
+
+def lifetimes_s(trace: Trace) -> Floats:
+    """How long every entry stayed in its feed's document, feeds one after another; those still there are left out."""
+    stated = np.flatnonzero(np.diff(trace.offsets) > trace.window)
+    spans = [entry_lifetimes_s(trace.times[trace.offsets[f] : trace.offsets[f + 1]], int(trace.window[f])) for f in stated]
+    return np.concatenate(spans) if spans else np.empty(0)
+
+
+def _lifetimes_summary(trace: Trace) -> dict[str, Any]:
+    spans = lifetimes_s(trace)
+    return {**_spread(spans), "entries": len(spans)}
+
+
+# --- text ---------------------------------------------------------------------------------------------------------------
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(shares: Sequence[float]) -> str:
+    """One small bar per value, from zero to the largest."""
+    top = max([*shares, 1e-300])
+    return "".join(_BARS[min(int(share / top * len(_BARS)), len(_BARS) - 1)] for share in shares)
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """The description as lines of at most 80 columns."""
+    rate, window, zipf = found["rate_per_day"], found["window"], found["zipf"]
+    bursts, life = found["bursts"], found["entry_lifetime_s"]
+    hours, days = found["hour_of_day_share"], found["day_of_week_share"]
+    peak, low = int(np.argmax(hours)), int(np.argmin(hours))
+    name = found["trace"] if len(found["trace"]) <= 30 else found["trace"][:29] + "…"
+    lines = [
+        f"{name}: {found['feeds']:,} feeds, {found['posts']:,} posts in {found['days']:,.1f} days",
+        f"{_date(found['first_post'])} to {_date(found['last_post'])} UTC",
+        "",
+        *_item(
+            "Posts a day",
+            f"median {figures(rate['p50'])}, mean {figures(rate['mean'])}; "
+            f"10 % of feeds above {figures(rate['p90'])}, most {figures(rate['max'])}",
+            f"{rate['silent_feeds']:,} feeds silent; the busiest tenth writes {rate['busiest_tenth_share']:.0%} of all posts",
+        ),
+        *_item("Window", _window_text(window, found["feeds"])),
+        *_item("Post size", f"{found['mean_post_bytes']:,.0f} bytes on average"),
+        *_item(
+            "Hour of the day",
+            f"{sparkline(hours)}  0 to 23 h UTC",
+            f"most at {peak:02d} h ({hours[peak]:.1%}), least at {low:02d} h ({hours[low]:.1%}); even would be 4.2%",
+        ),
+        *_item(
+            "Day of the week",
+            f"{sparkline(days)}  Mon to Sun; {days[5] + days[6]:.1%} at the weekend, even would be 28.6%",
+        ),
+        *_item("Zipf", _zipf_text(zipf)),
+        *_item("Bursts", *_burst_text(bursts)),
+        *_item("Entry lifetime", *_life_text(life)),
+    ]
+    return "\n".join(lines)
+
+
+def _item(label: str, *lines: str) -> list[str]:
+    return [f"{label if first else '':<17}{line}" for line, first in zip(lines, [True] + [False] * len(lines), strict=False)]
+
+
+def _window_text(window: dict[str, Any], feeds: int) -> str:
+    if window["unlimited_feeds"] == feeds:
+        return "not stated: every feed is taken to show everything"
+    text = f"median {window['p50']:,.0f} entries, {window['min']:,.0f} to {window['max']:,.0f}"
+    return text + (f"; {window['unlimited_feeds']:,} feeds without limit" if window["unlimited_feeds"] else "")
+
+
+def _zipf_text(zipf: dict[str, Any]) -> str:
+    if np.isnan(zipf["exponent"]):
+        return "too few feeds to fit"
+    low, high = zipf["ranks"]
+    return f"rate ~ rank^-{zipf['exponent']:.2f} over ranks {low:,} to {high:,} (R² {zipf['r_squared']:.2f})"
+
+
+def _burst_text(bursts: dict[str, Any]) -> list[str]:
+    close = f"{bursts['within_60s_share']:.1%} of posts come within 60 s of the one before"
+    if not bursts["fano_feeds"]:
+        return [close, f"Fano factor of daily counts: no feed has {FANO_POSTS} posts in two whole days"]
+    return [
+        close,
+        f"Fano factor of daily counts: median {figures(bursts['fano_median'])}, 90 % below {figures(bursts['fano_p90'])}",
+        f"(Poisson: 1; {bursts['fano_feeds']:,} feeds with {FANO_POSTS} posts or more)",
+    ]
+
+
+def _life_text(life: dict[str, Any]) -> list[str]:
+    if not life["entries"]:
+        return ["no entry was pushed out of its document"]
+    spread = f"10 % below {duration(life['p10'])}, 10 % above {duration(life['p90'])}"
+    return [f"median {duration(life['p50'])}; {spread}", f"({life['entries']:,} entries that were pushed out)"]
+
+
+def _date(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+# --- picture ------------------------------------------------------------------------------------------------------------
+
+
+def picture(trace: Trace, found: dict[str, Any]) -> "Figure":
+    """Six small panels: rates, Zipf, daily pattern, week, bursts, lifetimes."""
+    from tidings.lab import plots
+
+    fig, axes = plots.panels(2, 3, 11.0, 6.2)
+    heading = f"{found['trace']}: {found['feeds']:,} feeds, {found['posts']:,} posts, {found['days']:.0f} days"
+    fig.suptitle(heading, x=0.012, ha="left")
+    posts = np.diff(trace.offsets)
+    rates = np.sort(posts[posts > 0] / max(trace.days, 1 / 24))[::-1]
+    _draw_rates(axes[0], rates)
+    _draw_zipf(axes[1], rates, found["zipf"])
+    _draw_hours(axes[2], found["hour_of_day_share"])
+    _draw_week(axes[3], np.array(found["hour_of_week_share"]))
+    _draw_fano(axes[4], fano_factors(trace))
+    _draw_lifetimes(axes[5], lifetimes_s(trace))
+    return fig
+
+
+def _title(ax: "Axes", text: str) -> None:
+    ax.set_title(text, loc="left", fontsize=10.5)
+
+
+def _decades(ax: "Axes", axis: str, values: Floats) -> None:
+    """Ticks at 0.1, 1, 10, ... as people write them."""
+    from tidings.lab import plots
+
+    powers = 10.0 ** np.arange(np.floor(np.log10(values.min())), np.ceil(np.log10(values.max())) + 1)
+    low, high = ax.get_xlim() if axis == "x" else ax.get_ylim()
+    inside = powers[(powers >= low) & (powers <= high)]
+    if len(inside):
+        plots.log_ticks(ax, axis, inside.tolist(), [f"{p:,.0f}" if p >= 1 else f"{p:g}" for p in inside])
+    ax.set_xlim(low, high) if axis == "x" else ax.set_ylim(low, high)
+
+
+def _nothing(ax: "Axes", why: str) -> None:
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.text(0.5, 0.5, why, transform=ax.transAxes, ha="center", va="center", color="#7a7a7a")
+
+
+def _steps(values: Floats, per_decade: int = 5) -> Floats:
+    """Bin edges, even in the logarithm, that hold all values."""
+    low, high = np.floor(np.log10(values.min()) * per_decade), np.ceil(np.log10(values.max()) * per_decade + 1e-9)
+    edges: Floats = 10 ** (np.arange(low, max(high, low + 1) + 1) / per_decade)
+    return edges
+
+
+def _draw_rates(ax: "Axes", rates: Floats) -> None:
+    from tidings.lab import plots
+
+    _title(ax, "How often feeds post")
+    if len(rates) == 0:
+        return _nothing(ax, "no posts")
+    ax.hist(rates, bins=_steps(rates).tolist(), color=plots.ACCENT, rwidth=0.92)
+    ax.set_xscale("log")
+    _decades(ax, "x", rates)
+    ax.set_xlabel("posts a day")
+    ax.set_ylabel("feeds")
+    return plots.grid(ax)
+
+
+def _draw_zipf(ax: "Axes", rates: Floats, zipf: dict[str, Any]) -> None:
+    from tidings.lab import plots
+
+    _title(ax, "Rate by rank, with Zipf's law")
+    if len(rates) == 0:
+        return _nothing(ax, "no posts")
+    ax.loglog(np.arange(1, len(rates) + 1), rates, color=plots.ACCENT, linewidth=2.2)
+    if not np.isnan(zipf["exponent"]):
+        low, high = zipf["ranks"]
+        ranks = np.geomspace(low, high, 50)
+        ax.plot(ranks, zipf["scale"] * ranks ** -zipf["exponent"], color=plots.INK, linestyle=(0, (4, 2)), linewidth=1.2)
+        words = f"rank$^{{-{zipf['exponent']:.2f}}}$, ranks {low} to {high}"
+        ax.text(0.04, 0.06, words, transform=ax.transAxes, fontsize=9)
+    _decades(ax, "x", np.array([1.0, len(rates)]))
+    _decades(ax, "y", rates)
+    ax.set_xlabel("rank of the feed")
+    ax.set_ylabel("posts a day")
+    return plots.grid(ax, "both")
+
+
+def _draw_hours(ax: "Axes", shares: Sequence[float]) -> None:
+    from tidings.lab import plots
+
+    _title(ax, "Hour of the day (UTC)")
+    ax.bar(np.arange(24) + 0.5, np.array(shares) * 100, color=plots.ACCENT, width=0.85)
+    ax.axhline(100 / 24, color=plots.INK, linestyle=(0, (4, 2)), linewidth=0.9)
+    ax.text(24.2, 100 / 24, "even", va="center", fontsize=9)
+    ax.set_xlim(0, 24)
+    ax.set_xticks([0, 6, 12, 18, 24])
+    ax.set_ylabel("% of posts")
+
+
+def _draw_week(ax: "Axes", shares: Floats) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    from tidings.lab import plots
+
+    shades = LinearSegmentedColormap.from_list("teal", ["#ffffff", "#7fb8b4", plots.ACCENT, "#06383a"])
+    _title(ax, "Hour of the week (darker: more posts)")
+    ax.imshow(shares, aspect="auto", cmap=shades, vmin=0.0, extent=(0, 24, 7, 0), interpolation="nearest")
+    ax.set_yticks(np.arange(7) + 0.5, WEEKDAYS)
+    ax.tick_params(axis="y", length=0)
+    ax.set_xticks([0, 6, 12, 18, 24])
+    ax.set_xlabel("hour (UTC)")
+
+
+def _draw_fano(ax: "Axes", factors: Floats) -> None:
+    from tidings.lab import plots
+
+    _title(ax, "Variance over mean of daily counts")
+    factors = factors[factors > 0]
+    if len(factors) == 0:
+        return _nothing(ax, f"no feed has {FANO_POSTS} posts\nin two whole days")
+    ax.hist(factors, bins=_steps(factors, 8).tolist(), color=plots.ACCENT, rwidth=0.92)
+    ax.set_xscale("log")
+    _decades(ax, "x", factors)
+    ax.axvline(1.0, color=plots.INK, linestyle=(0, (4, 2)), linewidth=0.9)
+    ax.text(1.0, 0.98, "Poisson  ", transform=ax.get_xaxis_transform(), ha="right", va="top", fontsize=9)
+    ax.set_xlabel("Fano factor of a feed")
+    ax.set_ylabel("feeds")
+    return plots.grid(ax)
+
+
+def _draw_lifetimes(ax: "Axes", spans: Floats) -> None:
+    from tidings.lab import plots
+
+    _title(ax, "How long entries stay in the document")
+    spans = np.sort(spans[spans > 0])
+    if len(spans) == 0:
+        return _nothing(ax, "no entry was pushed out")
+    share = np.linspace(0, 1, min(len(spans), 500))
+    ax.plot(np.quantile(spans, share), share * 100, color=plots.ACCENT)
+    ax.set_xscale("log")
+    ticks = [(60, "1 min"), (3600, "1 h"), (86400, "1 d"), (10 * 86400, "10 d"), (100 * 86400, "100 d")]
+    inside = [t for t in ticks if spans[0] / 2 <= t[0] <= spans[-1] * 2]
+    if len(inside) > 1:
+        plots.log_ticks(ax, "x", [t for t, _ in inside], [word for _, word in inside])
+    ax.set_ylim(0, 100)
+    ax.set_ylabel("% of entries gone by then")
+    return plots.grid(ax, "both")

@@ -1,0 +1,137 @@
+"""The comparison that the page offers: a form's parameters, checked, and the laboratory run for them."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from tidings.errors import UsageError
+from tidings.lab.compare import compare
+from tidings.lab.traces import Trace
+from tidings.policy import POLICIES
+
+#: Small enough for an answer in seconds on one core, large enough for the order of the policies to be the true one.
+FEEDS = 100
+DAYS = 28.0
+TRAIN_DAYS = 14.0
+#: The curve is drawn from a quarter of the budget to twice of it; beyond, policies that poll by their own rule run for long.
+STEPS = (0.25, 0.5, 1.0, 2.0)
+LEAST_BUDGET, MOST_BUDGET = 0.1, 12.0
+MOST_POLICIES = 5
+MOST_SEED = 2**31 - 1
+#: Comparisons kept, so that going back and forth costs nothing.
+KEPT = 64
+
+MakeTrace = Callable[[str, int], Trace]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the form asks for."""
+
+    policies: tuple[str, ...] = ("uniform", "min-delay", "combined")
+    budget: float = 4.0
+    kind: str = "sia-cho"
+    seed: int = 1
+
+
+def read_request(query: Mapping[str, Sequence[str]], kinds: Sequence[str]) -> Request:
+    """The parameters of a query, each checked; whatever is left out keeps its default."""
+    known = ("policies", "budget", "trace", "seed")
+    unknown = [key for key in query if key not in known]
+    if unknown:
+        raise UsageError(f"there is no parameter {unknown[0]!r}; there are {', '.join(known)}")
+    default = Request()
+    names = [name.strip() for text in query.get("policies", default.policies) for name in text.split(",")]
+    policies = tuple(dict.fromkeys(name for name in names if name))
+    for name in policies:
+        if name not in POLICIES:
+            raise UsageError(f"there is no policy {name!r}; choose from {', '.join(POLICIES)}")
+    if not 1 <= len(policies) <= MOST_POLICIES:
+        raise UsageError(f"choose 1 to {MOST_POLICIES} policies, not {len(policies)}")
+    kind = _last(query, "trace", default.kind)
+    if kind not in kinds:
+        raise UsageError(f"there is no trace {kind!r}; choose from {', '.join(kinds)}")
+    budget = _number(_last(query, "budget", f"{default.budget:g}"), "budget")
+    if not LEAST_BUDGET <= budget <= MOST_BUDGET:
+        raise UsageError(
+            f"the budget must be between {LEAST_BUDGET:g} and {MOST_BUDGET:g} polls per feed and day, not {budget:g}"
+        )
+    seed = _number(_last(query, "seed", str(default.seed)), "seed")
+    if seed != int(seed) or not 0 <= seed <= MOST_SEED:
+        raise UsageError(f"the seed must be a whole number between 0 and {MOST_SEED}, not {seed:g}")
+    return Request(policies, budget, kind, int(seed))
+
+
+def _last(query: Mapping[str, Sequence[str]], key: str, default: str) -> str:
+    values = query.get(key, ())
+    return values[-1].strip() if values else default
+
+
+def _number(text: str, what: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise UsageError(f"the {what} must be a number, not {text!r}") from None
+    if number - number != 0:  # nan or infinite
+        raise UsageError(f"the {what} must be a finite number, not {text!r}")
+    return number
+
+
+def generated(kind: str, seed: int) -> Trace:
+    """A small trace with a paper's statistics."""
+    from tidings.lab.generate import generate
+
+    return generate(kind, feeds=FEEDS, days=DAYS, seed=seed)
+
+
+@cache
+def kinds() -> tuple[str, ...]:
+    """The traces that can be generated."""
+    from tidings.lab.generate import MODELS
+
+    return tuple(MODELS)
+
+
+class Comparisons:
+    """Runs comparisons, one at a time whoever asks, and keeps the last ones."""
+
+    def __init__(self, make_trace: MakeTrace = generated) -> None:
+        self._make_trace = make_trace
+        self._kept: dict[Request, dict[str, Any]] = {}
+        self._one_at_a_time = threading.Lock()
+
+    def run(self, request: Request) -> dict[str, Any]:
+        """Figures at every step of the budget: ``{"trace", "feeds", "posts", ..., "curve": [...]}``."""
+        with self._one_at_a_time:
+            if request not in self._kept:
+                found = self._run(request)
+                while len(self._kept) >= KEPT:
+                    self._kept.pop(next(iter(self._kept)))
+                self._kept[request] = found
+            return self._kept[request]
+
+    def _run(self, request: Request) -> dict[str, Any]:
+        trace = self._make_trace(request.kind, request.seed)
+        curve = []
+        for step in STEPS:
+            at = compare(trace, request.policies, request.budget * step, TRAIN_DAYS, seed=request.seed, native=False)
+            curve.append(
+                {
+                    "budget": at.budget_per_feed_day,
+                    "limit_delay_s": at.limit_delay_s,
+                    "limit_charged_s": at.limit_charged_s,
+                    "results": [result.figures() for result in at.results],
+                }
+            )
+        return {
+            "trace": request.kind,
+            "seed": request.seed,
+            "feeds": trace.n_feeds,
+            "posts": trace.n_posts,
+            "days": trace.days,
+            "train_days": TRAIN_DAYS,
+            "budget": request.budget,
+            "curve": curve,
+        }

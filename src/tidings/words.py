@@ -1,0 +1,51 @@
+"""Numbers as people read them: the same words in the terminal and on the page."""
+
+import math
+from collections.abc import Sequence
+
+#: Largest first. A unit serves from 1.5 of it upwards, so that "80 min" is not "1.33 h".
+UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
+NOTHING = "–"
+
+
+def figures(number: float | None, digits: int = 3) -> str:
+    """About three figures, never in exponents: ``0.0123``, ``4.56``, ``789``, ``12,345``."""
+    if number is None or not math.isfinite(number):
+        return NOTHING
+    if number == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(number))))
+    text = f"{number:,.{min(decimals, 6)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def common_unit(seconds: Sequence[float | None]) -> tuple[str, float]:
+    """One unit for a whole column, by its smallest value: figures that are to be compared share a unit."""
+    known = [s for s in seconds if s is not None and math.isfinite(s) and s > 0]
+    least = min(known, default=0.0)
+    return next(((name, size) for name, size in UNITS if least >= 1.5 * size), UNITS[-1])
+
+
+def duration(seconds: float | None) -> str:
+    """``3.2 h``: three figures and the unit that suits; a dash where there is nothing to say."""
+    if seconds is None or not math.isfinite(seconds):
+        return NOTHING
+    name, size = common_unit([seconds])
+    return f"{figures(seconds / size)} {name}"
+
+
+def in_unit(seconds: float | None, size: float) -> str:
+    """Seconds in a unit that the heading names, two decimals; whole where the unit is the second."""
+    if seconds is None or not math.isfinite(seconds):
+        return NOTHING
+    return f"{seconds / size:,.{2 if size > 1 else 0}f}"
+
+
+def percent(share: float | None) -> str:
+    """``0.37 %``."""
+    return NOTHING if share is None or not math.isfinite(share) else f"{share * 100:.2f} %"
+
+
+def count(number: float, thing: str) -> str:
+    """``1 feed``, ``1,200 feeds``."""
+    return f"{number:,.0f} {thing}" + ("" if number == 1 else "s")
