@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidings.cli.output import Numbers, check_plot, json_option, plot_option, print_json, print_table
+from tidings.cli.output import Numbers, check_plot, json_option, plot_option, print_json, print_table, progress
 from tidings.errors import UsageError
 from tidings.words import figures
 
@@ -108,7 +108,8 @@ def schedule(hourly: list[float], polls: int, method: str, as_json: bool, plot: 
     if not 1 <= polls <= GRID_PER_DAY:
         raise UsageError(f"--polls {polls}: between 1 and {GRID_PER_DAY} polls a day fit the grid of 30 minutes")
     pattern = DailyPattern(np.array(hourly))
-    times = METHODS[method](pattern, polls)
+    with progress(f"{method}: {polls} polls a day"):  # the exhaustive search takes its time on flat patterns
+        times = METHODS[method](pattern, polls)
     delay = expected_delay_h(pattern, times)
     even = float(np.mean([expected_delay_h(pattern, even_times(polls, phase)) for phase in (np.arange(60) + 0.5) / 60]))
     if plot is not None:

@@ -13,7 +13,7 @@ from tidings.lab.traces import UNLIMITED, Trace
 from tidings.model import DAY_S, MINUTE_S, Floats
 from tidings.policy.base import hour_of_week
 from tidings.policy.estimate import entry_lifetimes_s, fit_zipf
-from tidings.words import duration, figures
+from tidings.words import count, duration, figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -155,7 +155,7 @@ def as_text(found: dict[str, Any]) -> str:
             "Posts a day",
             f"median {figures(rate['p50'])}, mean {figures(rate['mean'])}; "
             f"10 % of feeds above {figures(rate['p90'])}, most {figures(rate['max'])}",
-            f"{rate['silent_feeds']:,} feeds silent; the busiest tenth writes {rate['busiest_tenth_share']:.0%} of all posts",
+            f"{count(rate['silent_feeds'], 'feed')} silent; the busiest tenth writes {rate['busiest_tenth_share']:.0%} of all posts",
         ),
         *_item("Window", _window_text(window, found["feeds"])),
         *_item("Post size", f"{found['mean_post_bytes']:,.0f} bytes on average"),

@@ -162,6 +162,10 @@ def read_trace(path: str | Path) -> Trace:
         raise TraceError(posts_file, f"feed {ids[row]} is not in {feeds_file.name}", row=row + 1, column="feed_id")
     n = len(feed_ids)
     window = numbers(feeds_file, feeds, "window", low=1.0, missing=UNLIMITED) if "window" in feeds else np.full(n, UNLIMITED)
+    broken = np.flatnonzero(window != np.rint(window))
+    if len(broken):
+        row = int(broken[0])
+        raise TraceError(feeds_file, f"{window[row]:g} is not a whole number of entries", row=row + 1, column="window")
     weight = numbers(feeds_file, feeds, "weight", low=0.0, missing=1.0) if "weight" in feeds else None
     names = [str(name) if name is not None else "" for name in feeds["name"].tolist()] if "name" in feeds else None
     return Trace.build(
@@ -178,7 +182,10 @@ def read_table(file: Path) -> Table:
     if not file.exists():
         raise TraceError(file, "does not exist")
     if file.suffix == ".csv":
-        return _read_csv(file)
+        try:
+            return _read_csv(file)
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise TraceError(file, f"is not readable as CSV in UTF-8: {error}") from None
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -234,6 +241,8 @@ def numbers(file: Path, table: Table, name: str, *, low: float, missing: float |
         raise TraceError(file, f"has no column {name!r}; it has {', '.join(table)}", column=name)
     raw = table[name]
     values = np.empty(len(raw))
+    if raw.dtype.kind in "mM":  # as numbers they would be nanoseconds, or whatever unit the file has
+        raise TraceError(file, "holds dates or spans; it must hold numbers (times in seconds since 1970, UTC)", column=name)
     if raw.dtype.kind in "iufb":
         values[:] = raw
     else:
