@@ -1,0 +1,73 @@
+"""Numbers in, words out."""
+
+import json
+
+import click
+import numpy as np
+import pytest
+
+from tidings import words
+from tidings.cli.output import Names, Numbers, print_json, print_table
+
+
+def test_numbers_are_read_with_spaces_and_signs():
+    assert Numbers().convert("30, 2.5,1e2", None, None) == [30, 2.5, 100]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("1,x", "'x' at place 2 is not a number"),
+        ("1,,2", "nothing at place 2 is not a number"),
+        ("", "nothing at place 1"),
+        ("1,nan", "nan at place 2 is not a finite number"),
+        ("inf", "not a finite number"),
+        ("1,-1", "-1 at place 2 must be at least 0"),
+    ],
+)
+def test_what_is_no_list_of_numbers_is_refused_with_its_place(text, complaint):
+    with pytest.raises(click.BadParameter, match=complaint):
+        Numbers(low=0).convert(text, None, None)
+
+
+def test_names_are_neither_empty_nor_twice():
+    assert Names().convert("uniform, fixed:interval_h=2", None, None) == ["uniform", "fixed:interval_h=2"]
+    with pytest.raises(click.BadParameter, match="empty name"):
+        Names().convert("uniform,", None, None)
+    with pytest.raises(click.BadParameter, match="uniform is listed twice"):
+        Names().convert("uniform,price,uniform", None, None)
+
+
+def test_json_is_plain_and_knows_no_nan(capsys):
+    print_json({"a": np.array([1.5, np.nan]), "b": np.int64(3), "c": (float("inf"), None, True)})
+    assert json.loads(capsys.readouterr().out) == {"a": [1.5, None], "b": 3, "c": [None, None, True]}
+
+
+def test_tables_are_aligned_and_plain_when_not_a_terminal(capsys):
+    print_table(["policy", "polls"], [["uniform", "1"], ["a:b=[red]", "1,234"]])
+    assert capsys.readouterr().out == "policy     polls\nuniform        1\na:b=[red]  1,234\n"
+
+
+def test_a_wide_table_is_not_folded_when_not_a_terminal(capsys):
+    print_table(["policy", "x"], [["p" * 150, "1"]])
+    assert capsys.readouterr().out.splitlines()[1] == "p" * 150 + "  1"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (89, "89 s"), (90, "1.5 min"), (5399, "90 min"), (5400, "1.5 h"), (1e6, "11.6 d"), (None, "–")],
+)
+def test_durations(seconds, text):
+    assert words.duration(seconds) == text
+
+
+@pytest.mark.parametrize(("number", "text"), [(0.01234, "0.0123"), (4, "4"), (4.567, "4.57"), (12345.6, "12,346"), (0, "0")])
+def test_figures(number, text):
+    assert words.figures(number) == text
+
+
+def test_a_column_shares_the_unit_of_its_smallest_value():
+    assert words.common_unit([7200, 600, None, 0]) == ("min", 60.0)
+    assert words.in_unit(7200, 60.0) == "120.00"
+    assert words.percent(0.0037) == "0.37 %"
+    assert words.count(1, "feed") == "1 feed"
