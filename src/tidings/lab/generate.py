@@ -186,7 +186,7 @@ def _sia_cho(rng: np.random.Generator, n: int, days: float) -> Trace:
             shapes=SIA_CHO_SHAPES,
             shape=rng.choice(len(SIA_CHO_SHARES), size=batch, p=SIA_CHO_SHARES),
             week=_week(batch, 0.75),
-            level=_drift(rng, batch, days, 0.35, 6.0),
+            level=_drift(rng, batch, days, 0.25, 6.0),
             window=rng.choice([10, 11, 12, 13, 14, 15], size=batch, p=[0.38, 0.06, 0.18, 0.05, 0.05, 0.28]),
         )
         counts = _daily_counts(rng, feeds, days)
@@ -234,7 +234,7 @@ HAN_SLOW_SHAPE = 1.0
 HAN_WEEKEND = 892 / 1160
 #: Posts come in bursts: without them 20,000 polls would lose 0.4 % of the posts; the paper loses 2 % ("we run across cases in
 #: which we need to do more aggregations than we expected").
-HAN_BURST, HAN_BURST_GAP_S = 3.5, 3600.0
+HAN_BURST, HAN_BURST_GAP_S = 4.0, 3600.0
 
 
 def _han(rng: np.random.Generator, n: int, days: float) -> Trace:
@@ -245,7 +245,7 @@ def _han(rng: np.random.Generator, n: int, days: float) -> Trace:
     rate = np.where(fast, quick, slow)
     window = rng.choice([10, 12, 15], size=n, p=[0.5, 0.1, 0.4])
     # Fig. 12: 83 % store 10 to 15 posts, the others 1 to 60.
-    other = rng.random(n) < 0.17
+    other = rng.random(n) < 0.2  # some of these fall between 10 and 15 again
     window[other] = np.clip(np.rint(np.exp(rng.normal(np.log(12), 1.0, size=int(other.sum())))), 1, 60)
     level = _drift(rng, n, days, 0.3, 4.0)
     level *= np.exp(rng.normal(0.0, 0.12, size=level.shape[1]))  # holidays and news: all feeds at once (Fig. 10's range)
@@ -315,7 +315,8 @@ def _feedex(rng: np.random.Generator, n: int, days: float) -> Trace:
     weeks = np.array([_week(1, 0.75)[0], np.ones(7), _week(1, 0.0)[0], _week(1, 0.85)[0]])
     # Fig. 2(b): 79 of 245 documents hold 15 entries, 30 hold 10, one 126 on average.
     kind = rng.permutation(n) * all_feeds / n
-    others = np.clip(np.rint(np.exp(rng.normal(np.log(22), 0.5, size=n)) * (rate / np.median(rate)) ** 0.08), 3, 90)
+    others = np.clip(np.rint(np.exp(rng.normal(np.log(22), 0.5, size=n)) * (rate / np.median(rate)) ** 0.25), 3, 90)
+    others += np.isin(others, (10, 15))
     window = np.where(kind < 79, 15, np.where(kind < 109, 10, others)).astype(np.int64)
     window[np.argmax(np.where(kind >= 109, window, 0))] = 126
     shapes = [blend(0.25, (0.75, 18.0, 4.0)), blend(1.0), blend(0.1, (0.9, 17.0, 3.0))]
