@@ -197,8 +197,12 @@ def bars(ax: "Axes", names: Sequence[str], values: Sequence[float], *, form: str
 def log_ticks(ax: "Axes", axis: str, values: Sequence[float], words: Sequence[str] | None = None) -> None:
     """Ticks at chosen values of a logarithmic axis, written in words that people use (``1 h``, ``1 d``)."""
     ruler = ax.xaxis if axis == "x" else ax.yaxis
+    limits = ax.get_xlim(), ax.get_ylim()
     ruler.set_ticks(list(values), list(words) if words is not None else [f"{v:g}" for v in values])
     ruler.set_ticks([], minor=True)
+    # matplotlib stretches an axis to take in all its ticks, which would pull labelled lines away from their labels.
+    ax.set_xlim(limits[0], auto=None)
+    ax.set_ylim(limits[1], auto=None)
 
 
 def save(fig: "Figure", path: str | Path) -> Path:

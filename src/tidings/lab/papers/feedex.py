@@ -132,7 +132,7 @@ def figure_2c(trace: Trace) -> Experiment:
             ax.step(np.arange(84) / 12, rate, where="post", color=plots.ACCENT, linewidth=1.1)
             for day in range(8):
                 ax.axvline(day, color=plots.FAINT, linewidth=0.6, zorder=0)
-            ax.set_title(trace.feed_names[feed], fontsize=9, pad=3)
+            ax.set_title(trace.feed_names[feed], fontsize=9, pad=3, loc="left")
             ax.set_xlim(0, 7)
             ax.set_ylim(0, None)
         axes[-1].set_xlabel("days from Monday, midnight UTC")
@@ -174,7 +174,7 @@ def figure_2d(trace: Trace) -> Experiment:
             ax.axvline(day, color=plots.FAINT, linewidth=0.6, zorder=0)
         ax.set_xlim(0, 4)
         ax.set_ylim(0, 100)
-        ax.legend(list(found), loc="lower right", fontsize=8.5, labelcolor="linecolor")
+        ax.legend(list(found), loc="lower right", fontsize=8.5, labelcolor="linecolor", frameon=False)
         ax.set_xlabel("lifetime of an entry, days")
         ax.set_ylabel("entries gone, %")
         return fig

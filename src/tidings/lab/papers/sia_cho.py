@@ -143,10 +143,10 @@ def figure_9(trace: Trace) -> Experiment:
             ax.plot([0, top], [0, top], color=plots.INK, linewidth=0.6)
             ax.set_xlim(0, top)
             ax.set_ylim(0, top)
-            ax.set_title(f"against {name}")
+            ax.set_title(f"against {name}", loc="left")
             ax.set_xlabel("first fortnight, posts per day")
         axes[0].set_ylabel("later, posts per day")
-        axes[0].legend(loc="upper left", fontsize=8.5, markerscale=3, handletextpad=0.2, labelcolor="linecolor")
+        axes[0].legend(loc="upper left", fontsize=8.5, markerscale=3, handletextpad=0.2, labelcolor="linecolor", frameon=False)
         return fig
 
     return Experiment(
@@ -249,7 +249,7 @@ def figure_12(trace: Trace, seed: int) -> Experiment:
         fig, axes = plots.panels(2, 3, 7.0, 3.8, sharex=True, sharey=True)
         for ax, c in zip(axes, order[:6], strict=True):
             ax.bar(np.arange(24) + 0.5, 100 * clusters.centroids[c], width=0.95, color=plots.ACCENT)
-            ax.set_title(f"{size[c]:,} feeds", fontsize=9)
+            ax.set_title(f"{size[c]:,} feeds", fontsize=9, loc="left")
             ax.set_xticks([0, 6, 12, 18, 24])
             ax.set_xlim(0, 24)
         for ax in axes[3:]:
@@ -318,7 +318,7 @@ def figure_13(sweep: Sweep) -> Experiment:
         lines: dict[str, Sequence[float]] = {name: [d / 60 for d in sweep.mean_s[name]] for name in STRATEGIES}
         plots.curves(ax, sweep.budgets, lines, labels=WORDS)
         plots.log_ticks(ax, "x", sweep.budgets)
-        plots.log_ticks(ax, "y", [30, 50, 100, 200, 400, 700])
+        plots.log_ticks(ax, "y", [50, 100, 200, 400, 700])
         return fig
 
     return Experiment(
