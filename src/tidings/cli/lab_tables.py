@@ -58,10 +58,9 @@ def print_comparison(found: dict[str, Any]) -> None:
     """One row per policy; all delays in one unit, named in the heading."""
     results = found["results"]
     unit, size = common_unit([found["limit_charged_s"], *(r["mean_delay_s"] for r in results)])
+    polls = f"{figures(found['budget'])} poll" + ("" if found["budget"] == 1 else "s")
     days = f"{found['train_days']:g}"
-    click.echo(
-        f"{found['trace']}: {figures(found['budget'])} polls per feed and day, after {days} days of training; delays in {unit}"
-    )
+    click.echo(f"{found['trace']}: {polls} per feed and day, after {days} days of training; delays in {unit}")
     click.echo()
 
     def delay(seconds: float | None) -> str:

@@ -141,7 +141,10 @@ def progress(text: str, total: float | None = None) -> Iterator[Progress]:
     from rich import progress as rich_progress
     from rich.console import Console
 
-    columns: list[Any] = [rich_progress.TextColumn("{task.description}", markup=False), rich_progress.BarColumn(bar_width=24)]
+    columns: list[Any] = [
+        rich_progress.TextColumn("{task.description}", markup=False),
+        rich_progress.BarColumn(bar_width=24, complete_style="cyan"),
+    ]
     if total is not None:
         columns.append(rich_progress.MofNCompleteColumn())
     columns += [rich_progress.TimeElapsedColumn(), rich_progress.TextColumn("left"), rich_progress.TimeRemainingColumn()]

@@ -1,0 +1,76 @@
+"""The README and the guide run as written, one example after another, in an empty directory.
+
+``python -m tests.cli.test_docs`` writes what the examples print now into docs/lab.md.
+"""
+
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import TIDINGS
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "lab.md"
+EXAMPLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
+
+
+def run(command, folder):
+    environment = {**os.environ, "PATH": f"{TIDINGS.parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), command
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/lab.md"])
+def test_examples_run_as_written(tmp_path, page):
+    examples = EXAMPLE.findall((ROOT / page).read_text())
+    commands = [line[2:] for example in examples for line in example.splitlines() if line.startswith("$ ")]
+    assert len(commands) >= 5
+    for command in commands:
+        run(command, tmp_path)
+
+
+@pytest.mark.parametrize("page", ["README.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))])
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text()):
+        assert ((ROOT / page).parent / target).exists(), target
+
+
+def test_the_guide_has_every_command(tidings):
+    listed = re.findall(r"^  (\w+) ", tidings("lab", "--help").split("Commands:")[1], re.MULTILINE)
+    assert sorted(listed) == sorted(re.findall(r"^## (\w+):", GUIDE.read_text(), re.MULTILINE))
+
+
+def test_papers_are_asked_for_as_the_options_say(tidings, tmp_path, monkeypatch):
+    asked = {}
+
+    def run_papers(out, quick, seed, progress):
+        progress("one experiment")
+        asked.update(out=out, quick=quick, seed=seed)
+        return {"quick": quick, "report": str(out / "index.html")}
+
+    monkeypatch.setattr("tidings.lab.papers.run_papers", run_papers)
+    assert tidings("lab", "papers", "--quick", "--seed", "4", "--out", tmp_path) == f"{tmp_path / 'index.html'}\n"
+    assert asked == {"out": tmp_path, "quick": True, "seed": 4}
+    assert tidings.json("lab", "papers", "--out", tmp_path)["quick"] is False
+    (tmp_path / "file").write_text("")
+    assert "is a file; name a directory" in tidings.refuses("lab", "papers", "--out", tmp_path / "file")
+
+
+def main():
+    """Refresh the output of every example in the guide."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def refreshed(example):
+            command = example.group(1).splitlines()[0]
+            return f"```console\n{command}\n{run(command[2:], folder).rstrip()}\n```"
+
+        GUIDE.write_text(EXAMPLE.sub(refreshed, GUIDE.read_text()))
+
+
+if __name__ == "__main__":
+    main()
