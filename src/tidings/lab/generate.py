@@ -234,7 +234,7 @@ HAN_SLOW_SHAPE = 1.0
 HAN_WEEKEND = 892 / 1160
 #: Posts come in bursts: Poisson posts would lose far less at 20,000 polls than the paper's 2 % ("we run across cases in which
 #: we need to do more aggregations than we expected"). Size and gap are not printed; they and the fast feeds' rate were chosen
-#: among some 25 variants by looking at Fig. 14 and Table 4, which are therefore no independent test (docs/papers.md).
+#: among about 30 variants by looking at Fig. 14 and Table 4, which are therefore no independent test (docs/papers.md).
 HAN_BURST, HAN_BURST_GAP_S = 4.0, 3600.0
 
 

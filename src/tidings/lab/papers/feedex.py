@@ -183,10 +183,9 @@ def figure_2d(trace: Trace) -> Experiment:
         "feedex-fig-2d",
         "Fig. 2(d): how long entries live",
         [Row(f"median, {name}", "", f"{median / HOUR_S:.1f} h") for name, median in medians.items()],
-        "In a document of fixed size an entry lives until as many newer ones have come: the paper's CNN kind. "
-        "Feeds that give entries a "
-        "lifetime by policy (Fox News, Beta News) change their document's size, which a trace with one window "
-        "per feed cannot show.",
+        "In a document of fixed size an entry lives until as many newer ones have come: the paper's CNN kind. Feeds "
+        "that give entries a lifetime by policy (Fox News, Beta News) change their document's size, which a trace "
+        "with one window per feed cannot show.",
         "Cumulative distributions of entry lifetimes for four feeds.",
         picture,
         {"median_s": medians},

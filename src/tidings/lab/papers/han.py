@@ -73,8 +73,8 @@ def tables_1_to_3() -> Experiment:
         "han-tables-1-3",
         "Tables 1 to 3: four feeds, eight polls",
         rows,
-        "Exact. The example hides the price: Σ λ/2m is 20 for all three allocations, because rounding takes away "
-        "what minimum delay had gained (18.66 before rounding).",
+        "Exact. The example hides the price: Σ λ/2m is 20 for all three allocations, because rounding takes away what "
+        "minimum delay had gained (18.66 before rounding).",
         "Bars: uniform misses 10 posts, minimum delay 5, minimum missing none.",
         picture,
         {"polls": {n: m.tolist() for n, m in polls.items()}, "missed": {n: float(x.sum()) for n, x in lost.items()}},
@@ -113,8 +113,8 @@ def figure_10(trace: Trace) -> Experiment:
             Row("weekends", "892", f"{counts[weekend].mean():,.0f}"),
             Row("range", "600 to 1,400", f"{counts.min():,.0f} to {counts.max():,.0f}"),
         ],
-        "Calibrated. The paper's 22,399 posts “for 6 weeks” contradict its own 1,083 a day; they fit the three weeks of "
-        "the test (1,067 a day).",
+        "Calibrated. The paper's 22,399 posts “for 6 weeks” contradict its own 1,083 a day; they fit the three weeks "
+        "of the test (1,067 a day).",
         "Posts per day over six weeks; weekends lower.",
         picture,
         {"mean": float(counts.mean()), "weekday": float(counts[~weekend].mean()), "weekend": float(counts[weekend].mean())},
@@ -142,9 +142,8 @@ def figure_11(trace: Trace) -> Experiment:
             Row("feeds below 10 posts a day", "94 %", percent(below, 1)),
             Row("posts that the feeds above 8 a day hold", "", percent(fast_share)),
         ],
-        "6 % of feeds at ten or more make at least 600 of 1,083 posts: the paper's two figures together leave a "
-        "third of a post a day "
-        "to all other feeds. No single smooth law (log-normal, gamma) reaches 6 % at this mean.",
+        "6 % of feeds at ten or more make at least 600 of 1,083 posts: the paper's two figures together leave a third "
+        "of a post a day to all other feeds. No single smooth law (log-normal, gamma) reaches 6 % at this mean.",
         "Histogram of posting rates: nearly all feeds below three a day, a small second hump near ten.",
         picture,
         {"below_10": below, "fast_share": fast_share},
@@ -230,9 +229,9 @@ def figure_14(sweep: Sweep) -> Experiment:
         "Fig. 14: missed posts",
         [Row(f"{WORDS[n]}, mean over M", printed[n], percent(mean[n])) for n in WORDS]
         + [Row(f"minimum missing at M = {sweep.polls[-1]:,}", "2 %", percent(end, 1))],
-        "Bursts decide the level: the size of ours (four posts, an hour apart) and the rate of the fast feeds "
-        "were chosen by looking "
-        "at this figure and at Table 4, among some 25 variants, so the agreement shows that such a trace exists, no more.",
+        "Bursts decide the level: the size of ours (four posts, an hour apart) and the rate of the fast feeds were "
+        "chosen by looking at this figure and at Table 4, among about 30 variants, so the agreement shows that such a "
+        "trace exists, no more.",
         "Missed posts of three policies against the number of polls; all fall, uniform far above the others.",
         picture,
         {"mean": mean, "at_most_polls": end},
@@ -263,9 +262,9 @@ def figure_15(sweep: Sweep) -> Experiment:
         "Fig. 15: delay",
         [Row("minimum delay has the least delay from M =", "above 2,000", f"{best_from:,}")]
         + [Row(f"{WORDS[n]}, mean over M", "", f"{mean[n] / HOUR_S:.0f} h") for n in WORDS],
-        "Delay is over collected posts, so at few polls a policy that loses old posts looks fast; that is why "
-        "the order is different at "
-        "the left end, here and in the paper.",
+        "Delay is over collected posts, so at few polls a policy that loses its oldest posts looks fast: at M = 1,000 "
+        "minimum missing beats minimum delay here. The paper, too, gives minimum delay the least delay only above "
+        "2,000.",
         "Mean delay of three policies against the number of polls.",
         picture,
         {"mean_s": mean, "min_delay_best_from": best_from},
@@ -318,8 +317,8 @@ def table_4(sweep: Sweep) -> Experiment:
         f"{sweep.mean_of_ratios('missed', 'min-delay'):.2f} for "
         f"misses, {sweep.mean_of_ratios('delay', 'uniform'):.2f} and "
         f"{sweep.mean_of_ratios('delay', 'min-delay'):.2f} for delay.",
-        "Four ratios, the paper's beside ours: minimum missing loses far fewer posts than uniform at a little "
-        "more delay than minimum delay.",
+        "Four ratios, the paper's beside ours: minimum missing loses far fewer posts than uniform at a little more "
+        "delay than minimum delay.",
         picture,
         {f"{what}_vs_{other}": value for (what, other), value in ours.items()},
     )
