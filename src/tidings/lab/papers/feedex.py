@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NAME = "FeedEx"
-CITATION = "S. Jun, M. Ahamad: FeedEx: collaborative exchange of news feeds, WWW 2006."
+CITATION = "S. Jun, M. Ahamad: FeedEx, a news feed exchange system, WWW 2006."
 
 
 def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Paper:

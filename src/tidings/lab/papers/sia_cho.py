@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NAME = "Sia & Cho"
-CITATION = "K. C. Sia, J. Cho: Efficient monitoring algorithm for fast news alert (the blog aggregator)."
+#: Our copy carries neither title nor year; Han et al. cite the journal's version.
+CITATION = "K. C. Sia, J. Cho: the blog aggregator (journal version: Efficient monitoring algorithm for fast news alert, 2007)."
 STRATEGIES = ("uniform", "scheduling", "min-delay", "combined")
 WORDS = {"uniform": "1 uniform", "scheduling": "2 scheduling", "min-delay": "3 allocation", "combined": "4 combined"}
 #: Table 1, minutes at one poll per feed and day: mean, longest, standard deviation.
