@@ -31,11 +31,12 @@ COLOURS = {
     "uniform": GREY,
     "scheduling": "#3d5a99",
     "min-delay": "#cc6d2e",
-    "combined": ACCENT,
+    "combined": "#60b0a8",
     "min-missing": "#993366",
     "cgm-age": "#b0a03a",
     "cgm-freshness": "#444444",
     "price": ACCENT,
+    "the limit": INK,
 }
 SUFFIXES = (".png", ".svg", ".pdf")
 DPI = 144

@@ -13,6 +13,9 @@ from tidings.words import duration
 WIDTH, HEIGHT = 720, 340
 LEFT, RIGHT, TOP, BOTTOM = 64, 190, 14, 46
 LABEL_GAP = 17.0
+#: Policies that keep their colour wherever they appear; others take what is free.
+COLOURS = {"uniform": 0, "min-delay": 1, "price": 2, "combined": 3}
+COLOUR_COUNT = 5
 Scale: TypeAlias = Callable[[float], float]
 TICKS = (
     (1, "1 s"),
@@ -49,8 +52,9 @@ def delay_chart(budgets: Sequence[float], lines: Mapping[str, Sequence[float]], 
         *_axes(x, y, budgets, low, high, chosen),
     ]
     ends = []
-    for place, (name, line) in enumerate(points.items()):
-        kind = "limit" if name == "the limit" else f"c{place % 5}"
+    colours = _colours([name for name in points if name != "the limit"])
+    for name, line in points.items():
+        kind = f"c{colours[name]}" if name in colours else "limit"
         if not line:
             continue
         path = " ".join(f"{x(b):.1f},{y(d):.1f}" for b, d in line)
@@ -59,6 +63,11 @@ def delay_chart(budgets: Sequence[float], lines: Mapping[str, Sequence[float]], 
         ends.append((x(line[-1][0]) + 9, y(line[-1][1]), name, kind))
     parts.extend(_labels(ends))
     return "\n".join([*parts, "</svg>"])
+
+
+def _colours(names: Sequence[str]) -> dict[str, int]:
+    free = [c for c in range(COLOUR_COUNT) if c not in {COLOURS.get(name) for name in names}]
+    return {name: COLOURS[name] if name in COLOURS else free.pop(0) if free else 0 for name in names}
 
 
 def _share(value: float, low: float, high: float) -> float:

@@ -46,7 +46,8 @@ def home(request: Request, kinds: Sequence[str], found: dict[str, Any] | None = 
 they arrive. It does not fetch feeds yet.</p>
 <h2>What would a budget buy?</h2>
 <p>Replays {FEEDS} generated feeds over {DAYS:.0f} days. Every policy learns from the first {TRAIN_DAYS:.0f} days and is
-judged on the rest, with the same number of polls. It takes a few seconds.</p>
+judged on the rest, with the same number of polls. It takes seconds, for some
+policies half a minute.</p>
 {_form(request, kinds)}
 {_results(request, found) if found is not None else ""}
 <h2>Policies</h2>
@@ -104,7 +105,7 @@ def _results(request: Request, found: dict[str, Any]) -> str:
     lines["the limit"] = [at["limit_charged_s"] for at in found["curve"]]
     title = "Mean delay against budget, missed posts charged"
     return f"""
-<h3>At {figures(found["budget"])} polls per feed and day</h3>
+<h3>At {figures(found["budget"])} {"poll" if found["budget"] == 1 else "polls"} per feed and day</h3>
 {_table(chosen, found)}
 <h3>{title}</h3>
 {delay_chart(budgets, lines, found["budget"], title)}

@@ -56,6 +56,7 @@ tr.limit th, tr.limit td { color: var(--soft); }
 dl { margin: 8px 0 0; display: grid; grid-template-columns: 176px 1fr; }
 dt, dd { margin: 0; padding: 4px 0; border-bottom: 1px solid var(--rule); }
 dt { font-weight: 500; }
+.problem h2 { margin-top: 0; }
 .problem { border-left: 3px solid var(--accent); padding: 4px 16px; margin: 24px 0; }
 footer { margin-top: 48px; padding-bottom: 40px; }
 svg { display: block; width: 100%; height: auto; margin: 8px 0; }
