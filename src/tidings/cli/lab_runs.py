@@ -237,8 +237,8 @@ def limit(trace: str, budgets: list[float], as_json: bool, plot: str | None) -> 
     from tidings.lab.simulate import budget_polls
 
     check_plot(plot)
-    if plot is not None and len(budgets) == 1:
-        raise UsageError("--plot draws a curve; give several budgets, as in --budget 0.5,1,2,4,8")
+    if plot is not None and sum(budget > 0 for budget in budgets) < 2:
+        raise UsageError("--plot draws a curve; give several budgets above 0, as in --budget 0.5,1,2,4,8")
     read = _read(trace)
     found: list[dict[str, Any]] = []
     with progress("limit", total=len(budgets)) as bar:

@@ -109,10 +109,10 @@ def _time_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
 
 
 def draw_budgets(file: str, found: Sequence[dict[str, Any]]) -> None:
-    """Charged delay against budget, one line per policy, and the limit; a limit of zero has no place on the axis."""
+    """Charged delay against budget, one line per policy, and the limit; zeros have no place on the axes."""
     from tidings.lab import plots
 
-    found = sorted(found, key=lambda at: float(at["budget"]))
+    found = sorted((at for at in found if at["budget"] > 0), key=lambda at: float(at["budget"]))
     lines: dict[str, list[float]] = {}
     if "results" in found[0]:
         for place, at in enumerate(found):

@@ -155,7 +155,8 @@ def as_text(found: dict[str, Any]) -> str:
             "Posts a day",
             f"median {figures(rate['p50'])}, mean {figures(rate['mean'])}; "
             f"10 % of feeds above {figures(rate['p90'])}, most {figures(rate['max'])}",
-            f"{count(rate['silent_feeds'], 'feed')} silent; the busiest tenth writes {rate['busiest_tenth_share']:.0%} of all posts",
+            f"{count(rate['silent_feeds'], 'feed')} silent; "
+            f"the busiest tenth writes {rate['busiest_tenth_share']:.0%} of all posts",
         ),
         *_item("Window", _window_text(window, found["feeds"])),
         *_item("Post size", f"{found['mean_post_bytes']:,.0f} bytes on average"),
