@@ -14,10 +14,19 @@ def counts(n=1, days=14):
 
 def test_rate_is_posts_of_the_window_over_its_days():
     recent = counts()
-    now = MONDAY + 20 * DAY_S
+    now = MONDAY + 20 * DAY_S - 1
     posts = np.array([now - d * DAY_S for d in (0.5, 1, 2, 13, 15, 19)])
     recent.add(np.zeros(6, dtype=np.intp), posts, now)
     assert recent.rate_per_day() == pytest.approx([4 / 14])
+
+
+def test_days_may_begin_at_any_time_of_day():
+    begins = 7.5 * HOUR_S
+    recent = RecentCounts(np.zeros((1, 2, 24), dtype=np.uint16), begins)
+    now = MONDAY + 10 * DAY_S + begins
+    recent.add(np.zeros(3, dtype=np.intp), now - np.array([1.0, 2 * DAY_S - 1, 2 * DAY_S + 1]), now - 1e-6)
+    assert recent.rate_per_day() == pytest.approx([1.0])  # the two of the last 48 hours
+    assert recent.hourly()[0, 7] == 2
 
 
 def test_a_silent_feed_counts_as_half_a_post():
@@ -35,9 +44,9 @@ def test_pattern_overlays_the_days():
 def test_a_new_day_takes_the_place_of_the_oldest():
     recent = counts(days=2)
     recent.add(np.array([0]), np.array([MONDAY + 60]), MONDAY + 60)
-    recent.forget(int(MONDAY // DAY_S) + 1)
+    recent.forget(MONDAY + DAY_S)
     assert recent.hourly().sum() == 1
-    recent.forget(int(MONDAY // DAY_S) + 2)
+    recent.forget(MONDAY + 2 * DAY_S)
     assert recent.hourly().sum() == 0
 
 

@@ -19,6 +19,8 @@ import numpy.typing as npt
 from tidings.errors import UsageError
 from tidings.model import DAY_S, HOUR_S, Bools, Documents, Floats, Ints, Rows
 
+#: The epoch's first hour in a week that begins on Monday: 1 January 1970 was a Thursday.
+EPOCH_HOUR = 72
 #: Fractional part of the golden ratio: its multiples fill [0, 1) evenly however many are taken.
 GOLDEN = 0.6180339887498949
 
@@ -179,8 +181,7 @@ def constrain(feeds: Feeds, rows: Rows, now: Floats, times: Floats) -> Floats:
 def hour_of_week(times: Floats) -> Ints:
     """0 for Monday's first hour (UTC) to 167 for Sunday's last."""
     finite = np.where(np.isfinite(times), times, 0.0)
-    # 1 January 1970 was a Thursday: 72 hours into a week that begins on Monday.
-    return ((finite // HOUR_S).astype(np.int64) + 72) % 168
+    return ((finite // HOUR_S).astype(np.int64) + EPOCH_HOUR) % 168
 
 
 def reason(code: int | npt.ArrayLike, *numbers: npt.ArrayLike, n: int) -> dict[str, Any]:

@@ -18,25 +18,31 @@ SILENT_POSTS = 0.5
 class RecentCounts:
     """Posts per hour of the last ``days`` days of each feed, as a ring of days: rate and daily pattern in one.
 
-    ``table`` (n, days, 24) is the policy's own state, so that it is saved with the feed.
+    ``table`` (n, days, 24) is the policy's own state, so that it is saved with the feed. Days begin at the time of day
+    ``begins_s``, so that a plan made at that time sees whole days; hours are hours of the clock.
     """
 
-    def __init__(self, table: npt.NDArray[np.uint16]) -> None:
+    def __init__(self, table: npt.NDArray[np.uint16], begins_s: float = 0.0) -> None:
         self.table = table
         self.days = table.shape[1]
+        self.begins_s = begins_s
+
+    def day(self, times: Floats) -> Ints:
+        """The number of the day that each time falls into."""
+        number: Ints = np.floor((times - self.begins_s) / DAY_S).astype(np.int64)
+        return number
 
     def add(self, rows: Rows, times: Floats, now: float | Floats) -> None:
         """Count posts of feeds ``rows`` at ``times``; those older than the ring are left out."""
-        day = np.floor(times / DAY_S).astype(np.int64)
-        today = np.floor(np.asarray(now) / DAY_S).astype(np.int64)
+        day, today = self.day(times), self.day(np.asarray(now, dtype=np.float64))
         known = (day > today - self.days) & (day <= today)
         rows, day, times = rows[known], day[known], times[known]
         hour = ((times % DAY_S) // HOUR_S).astype(np.int64)
         np.add.at(self.table, (rows, day % self.days, hour), 1)
 
-    def forget(self, today: int) -> None:
-        """Empty the slot of a day that begins."""
-        self.table[:, today % self.days] = 0
+    def forget(self, now: float) -> None:
+        """Empty the slot of the day that begins at ``now``."""
+        self.table[:, int(self.day(np.array([now]))[0]) % self.days] = 0
 
     def rate_per_day(self, silent: float = SILENT_POSTS) -> Floats:
         """Posts per day over the ring (Sia & Cho sect. 4.2); silent feeds count as ``silent`` posts."""

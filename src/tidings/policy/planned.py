@@ -41,12 +41,13 @@ class Planned(Policy):
     def _learn(self, history: Documents, now: float) -> None:
         rows, times = history.new_entries()
         self._started = now
-        self._recent.add(rows, times, now)
+        self._recent.add(rows, times, now - 1e-6)  # the day that begins now has no posts yet
         self._plan(now)
+        self._recent.forget(now)
 
     @property
     def _recent(self) -> RecentCounts:
-        return RecentCounts(self.state["recent"])
+        return RecentCounts(self.state["recent"], self._started % DAY_S)
 
     def observe(self, rows: Rows, now: Floats, seen: Documents) -> None:
         if self.learns:
@@ -56,11 +57,10 @@ class Planned(Policy):
     def tick(self, now: float, spent: int) -> Rows | None:
         if not self.learns:
             return None
-        day = int(now // DAY_S)
         due = round((now - self._started) / DAY_S) % self.refit_days == 0
         if due:
             self._plan(now)
-        self._recent.forget(day + 1)
+        self._recent.forget(now)
         return np.arange(len(self.feeds)) if due else None
 
     def _plan(self, now: float) -> None:

@@ -5,10 +5,12 @@ import inspect
 from tidings.errors import UsageError
 from tidings.policy import adaptive, planned
 from tidings.policy.base import Policy
+from tidings.policy.price import Price
 
 POLICIES: dict[str, type[Policy]] = {
     policy.name: policy
     for policy in (
+        Price,
         planned.Uniform,
         planned.Scheduling,
         planned.MinDelay,

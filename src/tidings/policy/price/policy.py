@@ -1,0 +1,223 @@
+"""`price`: poll a feed when the delay that waiting would add is worth a poll, at one price for all feeds.
+
+For every feed the policy keeps a level that forgets (`level`) and a weekly shape (`shape`): together an expected rate at any
+time. After each poll it looks ahead and takes the moment that costs least (`lookahead`), all in units of the price that the
+controller moves (`control`). docs/policy.md derives it.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from tidings.errors import UsageError
+from tidings.model import DAY_S, HOUR_S, Documents, Floats, Rows
+from tidings.policy.base import Decisions, Policy, hour_of_week, reason
+from tidings.policy.price.control import PER_DAY, SLOT_S, Controller
+from tidings.policy.price.level import FIELDS, Level
+from tidings.policy.price.lookahead import BIN_S, BINS, Outlook, look_ahead, steady
+from tidings.policy.price.shape import Shapes, fit_shapes, mass_between, minute_factor, responsibilities, weekly_shape
+from tidings.policy.price.value import HOURS, RATIOS, ratio_position, value_table
+
+#: Patterns are forgotten slowly.
+SHAPE_HALF_LIFE_D = 90.0
+#: Posts closer than this are one piece of evidence about the pattern.
+EVENT_S = 1800.0
+#: What a lost post is charged beyond its wait, in days.
+LOSS_DAYS = 1.0
+#: How far ahead to look, in steady gaps, and the horizons offered (hours); feeds of one horizon are decided together.
+REACH = 4.0
+HORIZONS_H = (48, 120, 336)
+CHUNK = 1000
+#: Feeds from which the demand curve is foretold, and its prices around the present one.
+SAMPLE = 1000
+CURVE = np.geomspace(1 / 64, 64, 25)
+#: A feed is decided anew before its time when the price has fallen by this factor since.
+REPLAN = 1.25
+SHARE_DAYS = 7
+
+
+class Price(Policy):
+    name = "price"
+    summary = "when waiting longer would cost more than a poll, at one price for all feeds (ours)"
+    budgeted = True
+    tick_s = SLOT_S
+
+    def __init__(self, *, loss_days: float = LOSS_DAYS, scale: float = 1.0, seed: int = 0) -> None:
+        super().__init__(scale=scale, seed=seed)
+        if not loss_days >= 0:
+            raise UsageError(f"price: loss_days must be 0 or more, not {loss_days}")
+        self.loss_days = loss_days
+        self.level = Level()
+        self.shared: Shapes
+        self.values: Floats
+        self.control: Controller
+
+    @property
+    def row_dtype(self) -> np.dtype[np.void]:
+        return np.dtype(
+            [
+                ("since", "f8"),
+                ("last", "f8"),  # everything until then was collected, or is lost
+                ("newest", "f8"),
+                ("price", "f8"),  # at which its next poll was decided
+                ("hours", "f4", (HOURS,)),
+                ("minutes", "f4", (BINS,)),
+                ("events", "f4"),
+                *FIELDS,
+            ]
+        )
+
+    # --- learning ------------------------------------------------------------------------------------------------------
+
+    def _learn(self, history: Documents, now: float) -> None:
+        state = self.state
+        state["last"] = state["since"]
+        state["newest"] = -np.inf
+        state["price"] = np.inf
+        self.level.begin(state)
+        rows, times = history.new_entries()
+        self._count(rows, times)
+        self._share()
+        self._replay(rows, times, now)
+        self.level.fit_prior(state)
+        budget = max(self.budget_per_day / self.scale, 1e-9)
+        rough = float(np.sqrt(self.feeds.weight * self.level.rate_per_day(state)).sum()) ** 2 / (2 * budget**2)
+        self.control = Controller(budget, now, *self._demand(rough))
+
+    def _replay(self, rows: Rows, times: Floats, now: float) -> None:
+        """The level, as looks once a day through the history would have shown it."""
+        n = len(self.feeds)
+        begin = float(self.state["since"].min()) if n else now
+        day = ((times - begin) // DAY_S).astype(np.int64)
+        order = np.argsort(day, kind="stable")
+        steps = int(np.ceil((now - begin) / DAY_S))
+        edges = np.searchsorted(day[order], np.arange(steps + 1))
+        for d in range(steps):
+            at = min(begin + (d + 1) * DAY_S, now)
+            posts = np.bincount(rows[order[edges[d] : edges[d + 1]]], minlength=n).astype(np.float64)
+            born = np.flatnonzero(self.state["last"] < at)
+            self._take_in(born, np.full(len(born), at), posts[born], self.state["last"][born])
+
+    def observe(self, rows: Rows, now: Floats, seen: Documents) -> None:
+        state = self.state
+        begin = state["last"][rows]
+        # A gap: what is visible samples the time since its oldest entry (S - 1 posts); before that nothing is known.
+        posts = np.where(seen.gap, np.maximum(seen.new - 1, 0), seen.new).astype(np.float64)
+        known_from = np.where(seen.gap, np.maximum(seen.oldest(), begin), begin)
+        kept = 0.5 ** ((now - begin) / DAY_S / SHAPE_HALF_LIFE_D)
+        self._take_in(rows, now, posts, known_from)
+        state["hours"][rows] *= kept[:, None]
+        state["minutes"][rows] *= kept[:, None]
+        state["events"][rows] *= kept
+        index, times = seen.new_entries()
+        self._count(rows[index], times)
+
+    def _take_in(self, rows: Rows, now: Floats, posts: Floats, known_from: Floats) -> None:
+        days = mass_between(self._shape(rows)[0], known_from, now) / 24
+        self.level.take_in(self.state, rows, posts, days, now - self.state["last"][rows])
+        self.state["last"][rows] = now
+
+    def _count(self, rows: Rows, times: Floats) -> None:
+        """Count posts, sorted by feed and time, into the patterns of their feeds."""
+        if len(rows) == 0:
+            return
+        state = self.state
+        np.add.at(state["hours"], (rows, hour_of_week(times)), 1)
+        np.add.at(state["minutes"], (rows, ((times % HOUR_S) // BIN_S).astype(np.int64)), 1)
+        begins = np.ones(len(rows), dtype=np.bool_)
+        begins[1:] = rows[1:] != rows[:-1]
+        before = np.append(0.0, times[:-1])
+        before[begins] = state["newest"][rows[begins]]
+        np.add.at(state["events"], rows[times - before > EVENT_S], 1)
+        final = np.append(begins[1:], True)
+        state["newest"][rows[final]] = np.maximum(state["newest"][rows[final]], times[final])
+
+    def _shape(self, rows: Rows) -> tuple[Floats, Floats, Floats]:
+        """Weekly shape of each row, how much its counts are worth as evidence, and its nearest cluster."""
+        hours = self.state["hours"][rows].astype(np.float64)
+        evidence = self._evidence(rows, hours)
+        z = responsibilities(hours * evidence[:, None], self.shared)
+        return weekly_shape(hours, evidence, z, self.shared), evidence, np.argmax(z, axis=1)
+
+    def _evidence(self, rows: Rows, hours: Floats) -> Floats:
+        share: Floats = np.clip(self.state["events"][rows] / np.maximum(hours.sum(axis=1), 1.0), 0.05, 1.0)
+        return share
+
+    def _share(self) -> None:
+        """What feeds learn from each other: cluster shapes, and the value of time for each."""
+        everyone = np.arange(len(self.feeds))
+        hours = self.state["hours"].astype(np.float64)
+        self.shared = fit_shapes(hours * self._evidence(everyone, hours)[:, None], seed=self.seed)
+        self.values = value_table(self.shared.centres * HOURS)
+
+    # --- the price -----------------------------------------------------------------------------------------------------
+
+    def tick(self, now: float, spent: int) -> Rows | None:
+        slot = round((now - self.control.started) / SLOT_S)
+        if slot % PER_DAY == 0:
+            self.control.prices, self.control.demand = self._demand(self.control.price)
+        if slot % (PER_DAY * SHARE_DAYS) == 0:
+            self.level.fit_prior(self.state)
+            self._share()
+        self.control.tick(now, spent)
+        return np.flatnonzero(self.state["price"] > REPLAN * self.control.price)
+
+    def _demand(self, around: float) -> tuple[Floats, Floats]:
+        """Polls a day of all feeds at prices around one, each feed polled at its best steady gap."""
+        n = len(self.feeds)
+        rows = np.arange(n) if n <= SAMPLE else np.random.default_rng(self.seed).choice(n, SAMPLE, replace=False)
+        state = self.state[rows]
+        level, fano, window = self.level.rate_per_day(state), self.level.fano(state), self.feeds.window[rows].astype(np.float64)
+        demand = [
+            (1 / steady(level, window, fano, self._polls_per_post_day(rows, price), self.loss_days)[1]).sum()
+            for price in around * CURVE
+        ]
+        return around * CURVE, np.array(demand) * (n / max(len(rows), 1))
+
+    def _polls_per_post_day(self, rows: Rows, price: float) -> Floats:
+        return self.feeds.weight[rows] / (price * self.feeds.cost[rows])
+
+    # --- deciding ------------------------------------------------------------------------------------------------------
+
+    def _choose(self, rows: Rows, now: Floats, first: bool) -> Decisions:
+        times, expected = np.empty(len(rows)), np.empty(len(rows))
+        state = self.state[rows]
+        scale = self._polls_per_post_day(rows, self.control.price)
+        level = self.level.rate_per_day(state)
+        cost, gap = steady(level, self.feeds.window[rows].astype(np.float64), self.level.fano(state), scale, self.loss_days)
+        horizon = np.searchsorted(HORIZONS_H[:-1], np.minimum(REACH * gap * 24, HORIZONS_H[-1]))
+        for h, hours in enumerate(HORIZONS_H):
+            group = np.flatnonzero(horizon == h)
+            for begin in range(0, len(group), CHUNK):
+                part = group[begin : begin + CHUNK]
+                outlook = self._outlook(rows[part], now[part], level[part], scale[part], cost[part])
+                times[part], expected[part] = look_ahead(outlook, hours, self.loss_days)
+        self.state["price"][rows] = self.control.price
+        return Decisions(times, **reason(0, expected, level, (now - state["last"]) / HOUR_S, n=len(rows)))
+
+    def _outlook(self, rows: Rows, now: Floats, level: Floats, scale: Floats, cost: Floats) -> Outlook:
+        state = self.state[rows]
+        shape, evidence, cluster = self._shape(rows)
+        rho = np.maximum(scale * level, RATIOS[0] * 1e-3)
+        low, part = ratio_position(rho)
+        fall = self.values[cluster, low] * (1 - part)[:, None] + self.values[cluster, low + 1] * part[:, None]
+        # The table knows no losses: a feed whose window may overflow pays more for every hour of its future.
+        fall *= (np.sqrt(rho) * cost / np.sqrt(2 * scale * level))[:, None]
+        late = now - state["last"] > 1.0
+        waiting = level * mass_between(shape, state["last"], now) / 24 if late.any() else np.zeros(len(rows))
+        return Outlook(
+            now=now,
+            level=level,
+            shape=shape,
+            minutes=minute_factor(state["minutes"].astype(np.float64), evidence),
+            fall=fall,
+            waiting=waiting,
+            scale=scale,
+            window=self.feeds.window[rows].astype(np.float64),
+            fano=self.level.fano(state),
+            earliest=self.feeds.earliest[rows],
+            forbidden=None if self.feeds.forbidden is None else self.feeds.forbidden[rows],
+        )
+
+    def explain(self, code: int, numbers: npt.NDArray[np.float32]) -> str:
+        expected, per_day = float(numbers[0]), float(numbers[1])
+        return f"it posts about {per_day:.2g} times a day these days; by the next look {expected:.2g} posts are expected"
