@@ -1,0 +1,327 @@
+"""`tidings lab evaluate`, `ablate`, `whatif`: our policy against all others, against itself in parts, and against the budget."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidings.cli.output import (
+    Names,
+    Numbers,
+    check_plot,
+    json_option,
+    plot_option,
+    print_json,
+    print_table,
+    progress,
+    seed_option,
+)
+from tidings.errors import UsageError
+from tidings.words import NOTHING, common_unit, count, duration, figures, in_unit, percent
+
+#: The same options for the two commands that run cells.
+_BUDGETS = click.option(
+    "--budgets", type=Numbers(above=0), default="0.5,1,4,12", show_default=True, help="Polls per feed and day."
+)
+_TRAIN = click.option(
+    "--train-days", type=click.FloatRange(min=0), default=28.0, show_default=True, help="What policies learn from."
+)
+_JOBS = click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+_OUT = click.option("--out", metavar="FILE.json", help="Also write the whole result as JSON.")
+
+
+def _check_out(file: str | None) -> None:
+    if file is not None and not Path(file).resolve().parent.is_dir():
+        raise UsageError(f"--out {file}: there is no directory {Path(file).parent}; make it first")
+
+
+def _deliver(found: dict[str, Any], out: str | None, as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
+    if out is not None:
+        Path(out).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if as_json:
+        print_json(found)
+    else:
+        show(found)
+
+
+# --- evaluate -----------------------------------------------------------------------------------------------------------
+
+
+@click.command(short_help="Our policy against all others: traces x budgets.")
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+@_BUDGETS
+@_TRAIN
+@click.option("--policies", type=Names(), metavar="A,B,...", help="Policies to beat (default: those of the papers).")
+@click.option("--ours", default="price", show_default=True, metavar="POLICY", help="The policy that is to beat them.")
+@seed_option
+@_OUT
+@_JOBS
+@json_option
+def evaluate(
+    traces: tuple[str, ...],
+    budgets: list[float],
+    train_days: float,
+    policies: list[str] | None,
+    ours: str,
+    seed: int,
+    out: str | None,
+    jobs: int,
+    as_json: bool,
+) -> None:
+    """The whole table: every policy on every trace at every budget, all with the same number of polls.
+
+    For each trace and budget: the best of the other policies by charged delay, the ratio of ours to it with a 95 % interval
+    over resampled feeds, and how many points more (or fewer) posts ours misses than min-missing. At the end the geometric
+    mean and the worst of the ratios.
+
+    \b
+    Example:
+      tidings lab evaluate sample --budgets 1,4 --train-days 14 --out table.json
+    """
+    from tidings.lab import evaluate as evaluating
+
+    _check_out(out)
+    chosen = list(evaluating.PAPERS) if policies is None else policies
+    steps = len(traces) * len(budgets) * (len([p for p in chosen if p != ours]) + 1)
+    with progress("evaluating", total=steps) as bar:
+
+        def tell(text: str, done: int) -> None:
+            bar.done(done)
+            bar.say(text)
+
+        found = evaluating.evaluate(traces, budgets, train_days, chosen, ours, seed=seed, jobs=jobs, tell=tell)
+    _deliver(found, out, as_json, _show_evaluation)
+
+
+def _show_evaluation(found: dict[str, Any]) -> None:
+    ours = found["ours"]
+    for cell in found["cells"]:
+        _show_cell(cell, found["train_days"])
+        click.echo()
+    click.echo(f"{ours} against the best of the others, by charged delay")
+    click.echo()
+    rows = []
+    for cell in found["cells"]:
+        charged = {result["policy"]: result["charged_delay_s"] for result in cell["results"]}
+        rows.append(
+            [
+                cell["trace"],
+                figures(cell["budget"]),
+                cell["best"],
+                duration(charged[cell["best"]]),
+                duration(charged[ours]),
+                *_interval(cell["ratio"]),
+                _points(cell["missed_points"]),
+            ]
+        )
+    print_table(["trace", "budget", "best", "its delay", ours, "ratio", "95 % interval", "missed, points to min-missing"], rows)
+    overall = found["overall"]
+    worst = overall["worst"]
+    click.echo()
+    click.echo(f"Geometric mean of the ratios  {overall['geometric_mean']:.3f}")
+    click.echo(f"Worst                         {worst['ratio']:.3f} ({worst['trace']} at {worst['budget']:g})")
+    click.echo(f"Most missed above min-missing {_points(overall['most_missed_points'])} points")
+    click.echo(f"Polls furthest off the budget {overall['off_budget'] * 100:+.2f} %")
+    scaled = [f"{cell['trace']} at {cell['budget']:g} ({cell['scale']:.4f})" for cell in found["cells"] if cell["scale"] != 1]
+    if scaled:  # the budget was not held online to within the tolerance: say so
+        click.echo(f"Brought to the budget by a factor on its intervals: {', '.join(scaled)}")
+
+
+def _show_cell(cell: dict[str, Any], train_days: float) -> None:
+    """One trace at one budget, a row per policy; the ratio is that of ours to it."""
+    results = cell["results"]
+    unit, size = common_unit([result["mean_delay_s"] for result in results])
+    click.echo(
+        f"{cell['trace']}: {_polls(cell['budget'])} per feed and day, {count(cell['feeds'], 'feed')}, "
+        f"{count(cell['posts'], 'post')} after {train_days:g} days of training; delays in {unit}"
+    )
+    click.echo()
+    rows = [
+        [
+            result["policy"],
+            f"{result['polls_per_feed_day']:.4g}" if result["polls_per_feed_day"] is not None else NOTHING,
+            in_unit(result["mean_delay_s"], size),
+            percent(result["missed_share"]),
+            in_unit(result["charged_delay_s"], size),
+            *_against(cell, result["policy"]),
+        ]
+        for result in results
+    ]
+    limit = [
+        "(limit)",
+        figures(cell["budget"]),
+        in_unit(cell["limit_delay_s"], size),
+        "",
+        in_unit(cell["limit_charged_s"], size),
+    ]
+    print_table(["policy", "polls", "mean", "missed", "charged", "ratio", "95 % interval"], [*rows, [*limit, "", ""]])
+
+
+def _against(cell: dict[str, Any], policy: str) -> list[str]:
+    """The ratio of ours to this policy."""
+    return _interval(cell["against"][policy]) if policy in cell["against"] else ["", ""]
+
+
+def _interval(ratio: dict[str, float]) -> list[str]:
+    return [f"{ratio['ratio']:.3f}", f"{ratio['low']:.3f} to {ratio['high']:.3f}"]
+
+
+def _polls(budget: float) -> str:
+    return f"{figures(budget)} poll" + ("" if budget == 1 else "s")
+
+
+def _points(points: float | None) -> str:
+    return NOTHING if points is None else f"{points:+.2f}"
+
+
+# --- ablate -------------------------------------------------------------------------------------------------------------
+
+
+@click.command(short_help="What each part of our policy is worth.")
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+@_BUDGETS
+@_TRAIN
+@click.option("--policy", default="price", show_default=True, help="The policy whose parts are switched off, one at a time.")
+@click.option("--parts", type=Names(), metavar="A,B,...", help="Which parts (default: all that it has).")
+@seed_option
+@_OUT
+@_JOBS
+@json_option
+def ablate(
+    traces: tuple[str, ...],
+    budgets: list[float],
+    train_days: float,
+    policy: str,
+    parts: list[str] | None,
+    seed: int,
+    out: str | None,
+    jobs: int,
+    as_json: bool,
+) -> None:
+    """What each part of a policy is worth: charged delay without it, over charged delay with it, at the same polls.
+
+    Above 1 the part helps, below 1 it harms.
+
+    \b
+    Example:
+      tidings lab ablate sample --budgets 1,4 --train-days 14
+    """
+    from tidings.lab import evaluate as evaluating
+
+    _check_out(out)
+    chosen = evaluating.parts_of(policy) if parts is None else parts
+    with progress("ablating", total=len(traces) * len(budgets) * (len(chosen) + 1)) as bar:
+
+        def tell(text: str, done: int) -> None:
+            bar.done(done)
+            bar.say(text)
+
+        found = evaluating.ablate(traces, budgets, train_days, policy, chosen, seed=seed, jobs=jobs, tell=tell)
+    _deliver(found, out, as_json, _show_ablation)
+
+
+def _show_ablation(found: dict[str, Any]) -> None:
+    click.echo(f"Charged delay of {found['policy']} without a part, over that with it; above 1 the part helps")
+    click.echo()
+    parts = list(found["overall"])
+    rows = []
+    for cell in found["cells"]:
+        rows += [[cell["trace"], figures(cell["budget"]), part, *_interval(cell["worth"][part])] for part in parts]
+    print_table(["trace", "budget", "without", "ratio", "95 % interval"], rows)
+    click.echo()
+    names = list(next(iter(found["by_trace"].values())))
+    click.echo("Geometric means over the budgets")
+    click.echo()
+    table = [
+        [part, *(f"{found['by_trace'][part][name]:.3f}" for name in names), f"{found['overall'][part]:.3f}"] for part in parts
+    ]
+    print_table(["without", *names, "all"], table)
+
+
+# --- whatif -------------------------------------------------------------------------------------------------------------
+
+
+@click.command(short_help="What a bigger or smaller budget would buy.")
+@click.argument("trace")
+@click.option("--policy", default="price", show_default=True, help="The policy that is replayed.")
+@click.option(
+    "--budgets", type=Numbers(above=0), default="0.25,0.5,1,2,4,8,16,24", show_default=True, help="Polls per feed and day."
+)
+@click.option(
+    "--train-days", type=click.FloatRange(min=0), help="What the policy learns from (default: 28, or half of a shorter trace)."
+)
+@click.option(
+    "--sample", type=click.IntRange(min=1), metavar="FEEDS", help="Replay a sample of the feeds; polls are scaled up."
+)
+@seed_option
+@json_option
+@plot_option("delay and missed posts against the budget")
+def whatif(
+    trace: str,
+    policy: str,
+    budgets: list[float],
+    train_days: float | None,
+    sample: int | None,
+    seed: int,
+    as_json: bool,
+    plot: str | None,
+) -> None:
+    """What a bigger or smaller budget would buy: delay and missed posts, had the policy had it.
+
+    The posts after the training part are replayed once at each budget.
+
+    \b
+    Example:
+      tidings lab whatif sample --budgets 0.5,1,2,4,8 --plot budget.png
+    """
+    from tidings.lab import whatif as asking
+    from tidings.lab.traces import read_trace
+
+    check_plot(plot)
+    with progress(f"reading {trace}"):
+        read = read_trace(trace)
+    days = asking.training_days(read, train_days)
+    with progress("replaying", total=1.0) as bar:
+        shown = 0.0
+
+        def tell(share: float) -> None:
+            nonlocal shown
+            bar.done(share - shown)
+            shown = share
+
+        points = asking.whatif(read, budgets, policy, days, sample, tell, seed=seed)
+    if plot is not None:
+        from tidings.lab import plots
+
+        plots.save(asking.picture(points, f"{read.name}: what a budget buys under {policy}"), plot)
+    if as_json:
+        sampled = None if sample is None else min(sample, read.n_feeds)
+        print_json(
+            {
+                "trace": read.name,
+                "policy": policy,
+                "train_days": days,
+                "feeds": read.n_feeds,
+                "sample": sampled,
+                "points": [point.as_dict() for point in points],
+            }
+        )
+        return
+    of = "" if sample is None or sample >= read.n_feeds else f", replayed on {sample:,} of them"
+    click.echo(f"{read.name}: {policy} after {figures(days)} days of training; {count(read.n_feeds, 'feed')}{of}")
+    click.echo()
+    rows = [
+        [
+            figures(point.budget),
+            f"{point.polls_per_day:,.0f}",
+            duration(point.mean_delay_s),
+            duration(point.median_delay_s),
+            duration(point.p95_delay_s),
+            percent(point.missed_share),
+            duration(point.charged_delay_s),
+        ]
+        for point in points
+    ]
+    print_table(["budget", "polls a day", "mean", "half within", "95 % within", "missed", "charged"], rows, left=0)

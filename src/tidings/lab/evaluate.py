@@ -1,0 +1,258 @@
+"""The whole table: policies x traces x budgets, and what our own policy is worth against the best of the others.
+
+A cell is one trace at one budget: all policies make the same number of polls (`compare`), the best of the papers' policies by
+charged delay is found, and ours is set against each of them with a paired bootstrap over feeds. `ablate` asks the same of our
+policy against itself with parts switched off. Cells share nothing, so they may run in processes of their own.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tidings.errors import UsageError
+from tidings.lab.compare import Comparison, Result, compare, paired_bootstrap
+from tidings.lab.simulate import budget_polls
+from tidings.lab.traces import read_trace
+from tidings.policy import POLICIES, make_policy
+
+#: The policies of the papers; those without a budget knob are scaled to the budget by one factor.
+PAPERS = (
+    "uniform",
+    "scheduling",
+    "min-delay",
+    "combined",
+    "min-missing",
+    "cgm-age",
+    "fixed-learned",
+    "moving-average",
+    "post-rate",
+    "freshness-rate",
+)
+OURS = "price"
+#: Who loses the fewest posts among the papers' policies; our losses are measured against his.
+LEAST_LOSSES = "min-missing"
+BUDGETS = (0.5, 1.0, 4.0, 12.0)
+TRAIN_DAYS = 28.0
+RESAMPLES = 10_000
+
+Figures = dict[str, Any]
+#: Told what is under way, and how many steps that finished.
+Tell = Callable[[str, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One cell: a trace directory at one budget. Small, because it travels to other processes."""
+
+    trace: str
+    budget: float
+    train_days: float
+    policies: tuple[str, ...]
+    ours: str
+    seed: int
+    resamples: int = RESAMPLES
+
+
+# --- the table ----------------------------------------------------------------------------------------------------------
+
+
+def evaluate(
+    traces: Iterable[str | Path],
+    budgets: Sequence[float] = BUDGETS,
+    train_days: float = TRAIN_DAYS,
+    policies: Sequence[str] = PAPERS,
+    ours: str = OURS,
+    *,
+    seed: int = 0,
+    jobs: int = 1,
+    resamples: int = RESAMPLES,
+    tell: Tell | None = None,
+) -> Figures:
+    """Every policy on every trace at every budget; `cells`, and over all of them the geometric mean and the worst ratio."""
+    others = tuple(spec for spec in policies if spec != ours)
+    if not others:
+        raise UsageError(f"nothing to set {ours} against; give other policies")
+    for spec in (*others, ours):
+        make_policy(spec)  # an unknown name is refused before a long run
+    tasks = [Task(str(trace), b, train_days, others, ours, seed, resamples) for trace in traces for b in budgets]
+    cells = _run(_cell, tasks, jobs, steps=len(others) + 1, tell=tell)
+    return {"ours": ours, "train_days": train_days, "seed": seed, "cells": cells, "overall": _overall(cells)}
+
+
+def _cell(task: Task, tell: Tell | None = None) -> Figures:
+    compared, wanted = _compare(task, (*task.policies, task.ours), tell)
+    results = {result.policy: result for result in compared.results}
+    ours = results[task.ours]
+    best = min((results[spec] for spec in task.policies), key=_charged)
+    against = {spec: _ratio(ours, results[spec], task) for spec in task.policies}
+    least = results.get(LEAST_LOSSES)
+    return {
+        **_heading(compared, wanted, ours),
+        "results": [_row(result, wanted) for result in compared.results],
+        "best": best.policy,
+        "ratio": against[best.policy],
+        "against": against,
+        "missed_points": None if least is None else 100 * (_share(ours) - _share(least)),
+    }
+
+
+def _overall(cells: Sequence[Figures]) -> Figures:
+    """Over all cells: the geometric mean of the ratios, the worst, the most missed above the least, the furthest off budget."""
+    ratios = np.array([cell["ratio"]["ratio"] for cell in cells])
+    worst = cells[int(np.argmax(ratios))]
+    points = [cell["missed_points"] for cell in cells if cell["missed_points"] is not None]
+    return {
+        "geometric_mean": _geometric_mean(ratios),
+        "worst": {"trace": worst["trace"], "budget": worst["budget"], "ratio": worst["ratio"]["ratio"]},
+        "most_missed_points": max(points, default=None),
+        "off_budget": max((cell["off_budget"] for cell in cells), key=abs),
+    }
+
+
+# --- parts switched off -------------------------------------------------------------------------------------------------
+
+
+def parts_of(policy: str = OURS) -> list[str]:
+    """What can be switched off in a policy: its parameters that are true unless said otherwise."""
+    if policy not in POLICIES:
+        raise UsageError(f"unknown policy {policy!r}; choose from {', '.join(POLICIES)}")
+    parameters = inspect.signature(POLICIES[policy].__init__).parameters
+    return [name for name, parameter in parameters.items() if parameter.default is True]
+
+
+def ablate(
+    traces: Iterable[str | Path],
+    budgets: Sequence[float] = BUDGETS,
+    train_days: float = TRAIN_DAYS,
+    policy: str = OURS,
+    parts: Sequence[str] | None = None,
+    *,
+    seed: int = 0,
+    jobs: int = 1,
+    resamples: int = RESAMPLES,
+    tell: Tell | None = None,
+) -> Figures:
+    """What each part of a policy is worth: charged delay without it over charged delay with it, at the same polls."""
+    known = parts_of(policy)
+    chosen = list(known if parts is None else parts)
+    unknown = [part for part in chosen if part not in known]
+    if unknown or not chosen:
+        has = f"it has {', '.join(known)}" if known else "it has no part that can be switched off"
+        raise UsageError(
+            f"policy {policy!r} has no part {', '.join(unknown)}; {has}" if unknown else f"policy {policy!r}: {has}"
+        )
+    without = tuple(f"{policy}:{part}=false" for part in chosen)
+    tasks = [Task(str(trace), b, train_days, without, policy, seed, resamples) for trace in traces for b in budgets]
+    cells = _run(_without, tasks, jobs, steps=len(without) + 1, tell=tell)
+    names = list(dict.fromkeys(cell["trace"] for cell in cells))
+
+    def worth(part: str, trace: str | None) -> float:
+        ratios = [cell["worth"][part]["ratio"] for cell in cells if trace in (None, cell["trace"])]
+        return _geometric_mean(np.array(ratios))
+
+    by_trace = {part: {name: worth(part, name) for name in names} for part in chosen}
+    overall = {part: worth(part, None) for part in chosen}
+    return {"policy": policy, "train_days": train_days, "seed": seed, "cells": cells, "by_trace": by_trace, "overall": overall}
+
+
+def _without(task: Task, tell: Tell | None = None) -> Figures:
+    compared, wanted = _compare(task, (task.ours, *task.policies), tell)
+    results = {result.policy: result for result in compared.results}
+    whole = results[task.ours]
+    # "price:weekly=false" is the policy without its part "weekly".
+    worth = {_part(spec): _ratio(results[spec], whole, task) for spec in task.policies}
+    rows = [_row(result, wanted) for result in compared.results]
+    return {**_heading(compared, wanted, whole), "results": rows, "worth": worth}
+
+
+def _part(spec: str) -> str:
+    return spec.rpartition(":")[2].partition("=")[0]
+
+
+# --- a cell's figures ---------------------------------------------------------------------------------------------------
+
+
+def _compare(task: Task, specs: Sequence[str], tell: Tell | None) -> tuple[Comparison, float]:
+    trace = read_trace(task.trace)
+    begun = False
+
+    def step(spec: str) -> None:
+        nonlocal begun
+        if tell is not None:
+            tell(f"{trace.name} at {task.budget:g}: {spec}", int(begun))
+        begun = True
+
+    compared = compare(trace, specs, task.budget, task.train_days, seed=task.seed, native=False, progress=step)
+    if tell is not None:
+        tell(f"{trace.name} at {task.budget:g}: resampling feeds", 1)
+    return compared, budget_polls(trace, task.budget, trace.cut(task.train_days))
+
+
+def _heading(compared: Comparison, wanted: float, ours: Result) -> Figures:
+    return {
+        "trace": compared.trace,
+        "budget": compared.budget_per_feed_day,
+        "feeds": ours.judged.n_feeds,
+        "posts": len(ours.judged.feed),
+        "budget_polls": wanted,
+        "off_budget": len(ours.polls) / wanted - 1,
+        "scale": ours.scale,  # 1 where the policy held the budget by itself
+        "limit_delay_s": compared.limit_delay_s,
+        "limit_charged_s": compared.limit_charged_s,
+    }
+
+
+def _row(result: Result, wanted: float) -> Figures:
+    figures = result.figures()
+    keys = ("policy", "polls", "polls_per_feed_day", "mean_delay_s", "median_delay_s", "p95_delay_s", "missed", "missed_share")
+    return {**{k: figures[k] for k in (*keys, "charged_delay_s", "scale")}, "off_budget": len(result.polls) / wanted - 1}
+
+
+def _ratio(ours: Result, theirs: Result, task: Task) -> Figures:
+    found = paired_bootstrap(ours.judged, theirs.judged, "charged", task.resamples, task.seed)
+    return {"ratio": found.ratio, "low": found.low, "high": found.high}
+
+
+def _charged(result: Result) -> float:
+    return float(result.judged.charged_s.mean()) if len(result.judged.charged_s) else np.inf
+
+
+def _share(result: Result) -> float:
+    return float(result.judged.missed.mean()) if len(result.judged.missed) else 0.0
+
+
+def _geometric_mean(ratios: Any) -> float:
+    return float(np.exp(np.log(ratios).mean()))
+
+
+# --- many cells ---------------------------------------------------------------------------------------------------------
+
+Work = TypeVar("Work", bound=Callable[..., Figures])
+
+
+def _run(work: Work, tasks: Sequence[Task], jobs: int, steps: int, tell: Tell | None) -> list[Figures]:
+    """All tasks in order, in this process or in several; a process of its own tells only when a cell is done."""
+    if not tasks:
+        raise UsageError("no traces to run on; name at least one, and at least one budget")
+    if jobs <= 1 or len(tasks) == 1:
+        return [work(task, tell) for task in tasks]
+    done: dict[int, Figures] = {}
+    # Fresh interpreters: a forked child would inherit threads that numerical libraries hold.
+    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(work, task): place for place, task in enumerate(tasks)}
+        try:
+            for future in as_completed(futures):
+                place = futures[future]
+                done[place] = future.result()
+                if tell is not None:
+                    tell(f"{done[place]['trace']} at {tasks[place].budget:g} is done", steps)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [done[place] for place in range(len(tasks))]

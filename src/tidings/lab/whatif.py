@@ -1,0 +1,156 @@
+"""What if the budget were bigger, or smaller? The posts of the past replayed at a ladder of budgets.
+
+The policy learns from the first part of the trace and is judged on the rest, once per budget, holding each budget online as it
+would live. A large installation need not replay all its feeds: a sample of them, at the same polls per feed and day, has the
+same delays but for chance, and its polls are counted up to the whole.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tidings.errors import TraceError, UsageError
+from tidings.lab.score import judge, metrics
+from tidings.lab.simulate import simulate
+from tidings.lab.traces import Trace
+from tidings.model import DAY_S
+from tidings.policy import make_policy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LADDER = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 24.0)
+TRAIN_DAYS = 28.0
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What one budget would have bought. Delays are None where no post was collected."""
+
+    budget: float  #: polls per feed and day, as asked for
+    polls_per_feed_day: float  #: as made
+    polls_per_day: float  #: of all feeds of the trace, also where a sample was replayed
+    posts: int  #: judged
+    mean_delay_s: float | None
+    median_delay_s: float | None
+    p95_delay_s: float | None
+    missed_share: float | None
+    charged_delay_s: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def training_days(trace: Trace, asked: float | None = None) -> float:
+    """Four weeks, or half of a trace that is shorter than eight."""
+    return min(TRAIN_DAYS, trace.days / 2) if asked is None else asked
+
+
+def whatif(
+    trace: Trace,
+    budgets: Sequence[float] = LADDER,
+    policy: str = "price",
+    train_days: float | None = None,
+    sample_feeds: int | None = None,
+    progress: Callable[[float], None] | None = None,
+    *,
+    seed: int = 0,
+) -> list[Point]:
+    """Delay and missed share at each budget (polls per feed and day), in the order given.
+
+    ``sample_feeds`` replays that many feeds, drawn with the seed, instead of all; ``progress`` is told the share that is done.
+    """
+    if not make_policy(policy).budgeted:
+        raise UsageError(
+            f"{policy} polls as its rule says, whatever the budget; ask for a policy that takes one, such as price"
+        )
+    if not budgets or not all(np.isfinite(budget) and budget > 0 for budget in budgets):
+        raise UsageError("budgets must be numbers of polls per feed and day above 0, at least one")
+    start, end = trace.cut(training_days(trace, train_days)), trace.end
+    replayed = _sample(trace, sample_feeds, seed)
+    if not np.any(replayed.times >= start):
+        raise TraceError(trace.name, "has no posts after the training part; there is nothing to judge")
+    points = []
+    # Twice the polls take about twice the time: progress goes by polls, not by rungs of the ladder.
+    total, before = sum(budgets), 0.0
+    for budget in budgets:
+
+        def tell(share: float, before: float = before, budget: float = budget) -> None:
+            if progress is not None:
+                progress((before + share * budget) / total)
+
+        polls = simulate(replayed, make_policy(policy, seed=seed), budget, start, end, seed=seed, progress=tell)
+        points.append(_point(budget, metrics(judge(replayed, polls, start, end)), trace.n_feeds))
+        before += budget
+    return points
+
+
+def _sample(trace: Trace, feeds: int | None, seed: int) -> Trace:
+    if feeds is None or feeds >= trace.n_feeds:
+        return trace
+    if feeds < 1:
+        raise UsageError(f"a sample needs at least one feed, not {feeds}")
+    return trace.select(np.sort(np.random.default_rng(seed).choice(trace.n_feeds, feeds, replace=False)))
+
+
+def _point(budget: float, found: dict[str, Any], feeds: int) -> Point:
+    per_feed = found["polls_per_feed_day"] or 0.0
+    kept = ("posts", "mean_delay_s", "median_delay_s", "p95_delay_s", "missed_share", "charged_delay_s")
+    return Point(
+        budget=budget, polls_per_feed_day=per_feed, polls_per_day=per_feed * feeds, **{key: found[key] for key in kept}
+    )
+
+
+def picture(points: Sequence[Point], title: str) -> "Figure":
+    """Delay and missed share against the budget, one above the other."""
+    from tidings.lab import plots
+
+    points = sorted(points, key=lambda point: point.budget)
+    x = [point.budget for point in points]
+    fig, (delays, losses) = plots.panels(2, 1, 7.0, 5.4, sharex=True)
+    lines = {
+        "95 % within": [_positive(point.p95_delay_s) for point in points],
+        "mean": [_positive(point.mean_delay_s) for point in points],
+        "half within": [_positive(point.median_delay_s) for point in points],
+    }
+    colours = {"95 % within": plots.GREY, "mean": plots.ACCENT, "half within": plots.GREY}
+    dashes = {"95 % within": plots.DASHES[1], "mean": "-", "half within": plots.DASHES[2]}
+    every = [y for line in lines.values() for y in line if y == y] or [DAY_S]
+    delays.set_xscale("log")
+    delays.set_yscale("log")
+    delays.set_ylim(min(every) / 1.4, max(every) * 1.4)
+    delays.set_title(title)
+    delays.set_ylabel("delay")
+    ends = []
+    for name, line in lines.items():
+        delays.plot(x, line, color=colours[name], linestyle=dashes[name], marker="o", markersize=3.2, clip_on=False)
+        if line[-1] == line[-1]:
+            ends.append((x[-1], line[-1], name, colours[name]))
+    plots.line_labels(delays, ends, gap=0.09)
+    ticks = [(at, word) for at, word in _TICKS if min(every) / 1.4 <= at <= max(every) * 1.4]
+    if len(ticks) > 1:
+        plots.log_ticks(delays, "y", [at for at, _ in ticks], [word for _, word in ticks])
+    plots.grid(delays)
+
+    missed = [100 * (point.missed_share or 0.0) for point in points]
+    losses.plot(x, missed, color=plots.ACCENT, marker="o", markersize=3.2, clip_on=False)
+    losses.set_ylim(0, max(*missed, 0.1) * 1.1)
+    losses.set_ylabel("missed, % of posts")
+    losses.set_xlabel("budget, polls per feed and day")
+    plots.log_ticks(losses, "x", x)
+    plots.grid(losses)
+    return fig
+
+
+#: Ticks of the axis of delays.
+_TICKS = (
+    *((60.0, "1 min"), (300.0, "5 min"), (900.0, "15 min"), (3600.0, "1 h"), (3 * 3600.0, "3 h"), (8 * 3600.0, "8 h")),
+    *((DAY_S, "1 d"), (3 * DAY_S, "3 d"), (10 * DAY_S, "10 d"), (30 * DAY_S, "30 d")),
+)
+
+
+def _positive(value: float | None) -> float:
+    """A logarithmic axis has no place for nothing."""
+    return float(value) if value is not None and value > 0 else float("nan")
