@@ -1,4 +1,4 @@
-"""`tidings lab evaluate`, `ablate`, `whatif`: our policy against all others, against itself in parts, and against the budget."""
+"""`tidings lab evaluate`, `ablate`, `whatif`: our policy against all others, itself in parts, and the budget."""
 
 import json
 from collections.abc import Callable

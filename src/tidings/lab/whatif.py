@@ -120,23 +120,25 @@ def picture(points: Sequence[Point], title: str) -> "Figure":
     every = [y for line in lines.values() for y in line if y == y] or [DAY_S]
     delays.set_xscale("log")
     delays.set_yscale("log")
+    delays.set_xlim(min(x) / 1.12, max(x) * 1.12)
     delays.set_ylim(min(every) / 1.4, max(every) * 1.4)
-    delays.set_title(title)
+    delays.set_title(title, loc="left", fontsize=10.5)
     delays.set_ylabel("delay")
+    ticks = [(at, word) for at, word in _TICKS if min(every) / 1.4 <= at <= max(every) * 1.4]
+    if len(ticks) > 1:
+        plots.log_ticks(delays, "y", [at for at, _ in ticks], [word for _, word in ticks])
     ends = []
     for name, line in lines.items():
         delays.plot(x, line, color=colours[name], linestyle=dashes[name], marker="o", markersize=3.2, clip_on=False)
         if line[-1] == line[-1]:
             ends.append((x[-1], line[-1], name, colours[name]))
-    plots.line_labels(delays, ends, gap=0.09)
-    ticks = [(at, word) for at, word in _TICKS if min(every) / 1.4 <= at <= max(every) * 1.4]
-    if len(ticks) > 1:
-        plots.log_ticks(delays, "y", [at for at, _ in ticks], [word for _, word in ticks])
     plots.grid(delays)
+    plots.line_labels(delays, ends, gap=0.09, pad=8.0)
 
     missed = [100 * (point.missed_share or 0.0) for point in points]
     losses.plot(x, missed, color=plots.ACCENT, marker="o", markersize=3.2, clip_on=False)
     losses.set_ylim(0, max(*missed, 0.1) * 1.1)
+    losses.locator_params(axis="y", nbins=5)
     losses.set_ylabel("missed, % of posts")
     losses.set_xlabel("budget, polls per feed and day")
     plots.log_ticks(losses, "x", x)

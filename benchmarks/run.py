@@ -1,0 +1,262 @@
+"""What the project promises about speed and memory, measured: `make bench`, or with `--quick` a small version of the same.
+
+Every part runs in a process of its own, so that its peak memory is its own, and on one core. Each line is a figure, the promise
+where there is one, and the command that gives the figure again. `python benchmarks/run.py --part NAME` prints one part as JSON.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+# This process imports nothing heavy: a child's peak memory begins with what its parent holds when it forks.
+
+HERE = Path(__file__)
+TIDINGS = Path(sys.executable).with_name("tidings")
+FIVE = "uniform,scheduling,min-delay,combined,min-missing"
+ONE_CORE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything."""
+
+    feeds: int = 10_000
+    days: int = 90
+    limit_days: int = 40  #: of feeds that post 2.7 times a day: a million posts
+    million: int = 1_000_000
+    learned: int = 2_000  #: feeds whose learned state is tiled to a million
+    simulated_days: int = 42  #: 28 of them training
+
+
+QUICK = Sizes(feeds=150, days=30, limit_days=20, million=20_000, learned=100, simulated_days=31)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One figure; ``promise`` is what it must stay below."""
+
+    what: str
+    figure: float
+    unit: str
+    promise: float | None
+    command: str
+
+    def __str__(self) -> str:
+        promise = "" if self.promise is None else f"< {self.promise:g}"
+        kept = "" if self.promise is None else "ok" if self.figure < self.promise else "MISSED"
+        return f"{self.what:<66} {self.figure:>9.3g} {self.unit:<4} {promise:>7}  {kept:<6}  {self.command}"
+
+
+# --- processes ----------------------------------------------------------------------------------------------------------
+
+
+def timed(command: list[str]) -> tuple[float, float, str]:
+    """Run a command: seconds, peak memory in MB, what it printed."""
+    with tempfile.TemporaryFile("w+") as out:
+        begun = time.perf_counter()
+        child = subprocess.Popen(command, stdout=out, env={**os.environ, **ONE_CORE})
+        _, status, usage = os.wait4(child.pid, 0)
+        seconds = time.perf_counter() - begun
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            raise SystemExit(f"{' '.join(command)}: ended with {child.returncode}")
+        out.seek(0)
+        return seconds, usage.ru_maxrss / 1024, out.read()
+
+
+def part(name: str, sizes: Sizes, *arguments: str) -> dict[str, Any]:
+    """One of the parts below, in a process of its own."""
+    quick = ["--quick"] if sizes == QUICK else []
+    _, _, printed = timed([sys.executable, str(HERE), "--part", name, *quick, *arguments])
+    found: dict[str, Any] = json.loads(printed)
+    return found
+
+
+def again(name: str, sizes: Sizes) -> str:
+    return f"python benchmarks/run.py --part {name}" + (" --quick" if sizes == QUICK else "")
+
+
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+@contextmanager
+def clock(into: dict[str, float], name: str) -> Iterator[None]:
+    begun = time.perf_counter()
+    yield
+    into[name] = time.perf_counter() - begun
+
+
+# --- parts, each in its own process -------------------------------------------------------------------------------------
+
+
+def allocation(sizes: Sizes) -> dict[str, float]:
+    """Seconds of every allocation for a million feeds at 4 polls each."""
+    import numpy as np
+
+    from tidings.policy.allocation import ALLOCATIONS, integer_min_delay
+
+    rng = np.random.default_rng(0)
+    rates = rng.lognormal(0.0, 1.5, sizes.million)
+    weights = rng.integers(1, 100, sizes.million).astype(np.float64)
+    windows = rng.integers(1, 60, sizes.million)
+    seconds: dict[str, float] = {}
+    for name, allocate in {**ALLOCATIONS, "min-delay, whole polls": integer_min_delay}.items():
+        with clock(seconds, name):
+            allocate(rates, weights, windows, 4.0 * sizes.million)
+    return seconds
+
+
+def limit(sizes: Sizes) -> dict[str, float]:
+    """Seconds of the clairvoyant limit at one poll per feed and day."""
+    from tidings.lab.generate import generate
+    from tidings.lab.limit import clairvoyant
+
+    clairvoyant(generate("sia-cho", 5, 20), 50.0, windows=True)  # compiles, or loads what was compiled
+    trace = generate("sia-cho", sizes.feeds, sizes.limit_days)
+    polls = float(trace.n_feeds * sizes.limit_days)
+    seconds: dict[str, float] = {"posts": float(trace.n_posts)}
+    for name, windows in (("without", False), ("with", True)):
+        with clock(seconds, name):
+            clairvoyant(trace, polls, windows=windows)
+    return seconds
+
+
+def million(sizes: Sizes) -> dict[str, float]:
+    """`price` decides the next poll of a million feeds whose state it is given, ten thousand at a time.
+
+    The state is learned on a few feeds and tiled. All of it stays in memory, as in a single process that serves them all.
+    """
+    import numpy as np
+
+    from tidings.lab.generate import generate
+    from tidings.model import WEEK_S
+    from tidings.policy import Feeds, make_policy
+
+    trace = generate("sia-cho", sizes.learned, 28)
+    policy = make_policy("price")
+    start = trace.cut(27.9)
+    policy.start(Feeds.of(trace.window), trace.history(start), trace.start, start, 4.0 * sizes.learned)
+    n = sizes.million
+    tile = np.resize(np.arange(sizes.learned), n)
+    policy.state = policy.state[tile]
+    policy.feeds = Feeds.of(trace.window[tile])
+    found: dict[str, float] = {"state_mb": policy.state.nbytes / 2**20, "row_bytes": float(len(policy.save_row(0)))}
+    # Any time of the week, each feed a moment after its last poll.
+    now = start + np.random.default_rng(0).random(n) * WEEK_S
+    policy.state["last"] = now - 1.0
+    times = np.empty(n)
+    with clock(found, "seconds"):
+        for begin in range(0, n, 10_000):
+            rows = np.arange(begin, min(begin + 10_000, n))
+            times[rows] = policy.decide(rows, now[rows]).times
+    assert bool(np.all(times > now)), "a poll was decided into the past"
+    found["peak_mb"] = peak_mb()
+    return found
+
+
+def simulated(sizes: Sizes) -> dict[str, float]:
+    """`price` in the simulator at 4 polls per feed and day: where the time of a decision goes."""
+    from tidings.lab.generate import generate
+    from tidings.lab.simulate import simulate
+    from tidings.policy import make_policy
+
+    trace = generate("sia-cho", sizes.feeds, sizes.simulated_days)
+    policy = make_policy("price")
+    spent = {"decide": 0.0, "observe": 0.0, "tick": 0.0, "start": 0.0}
+
+    def watch(name: str) -> Callable[..., Any]:
+        inner = getattr(policy, name)
+
+        def watched(*arguments: Any, **options: Any) -> Any:
+            begun = time.perf_counter()
+            answer = inner(*arguments, **options)
+            spent[name] += time.perf_counter() - begun
+            return answer
+
+        return watched
+
+    for name in spent:
+        setattr(policy, name, watch(name))
+    begun = time.perf_counter()
+    polls = simulate(trace, policy, 4.0, trace.cut(28))
+    whole = time.perf_counter() - begun
+    each = {name: 1e6 * seconds / len(polls) for name, seconds in spent.items() if name != "start"}
+    return {"polls": float(len(polls)), "seconds": whole, "start": spent["start"], **each, "peak_mb": peak_mb()}
+
+
+PARTS = {"allocation": allocation, "limit": limit, "million": million, "simulated": simulated}
+
+
+# --- the table ----------------------------------------------------------------------------------------------------------
+
+
+def lines(sizes: Sizes) -> Iterator[Line]:
+    yield from _compare(sizes)
+    many = f"{sizes.million:,} feeds"
+    for name, seconds in part("allocation", sizes).items():
+        yield Line(f"allocation of {many}: {name}", seconds, "s", 1, again("allocation", sizes))
+    found = part("limit", sizes)
+    what = f"limit, {sizes.feeds:,} feeds, {found['posts']:,.0f} posts, {{}} windows"
+    for name in ("without", "with"):
+        yield Line(what.format(name), found[name], "s", 10, again("limit", sizes))
+    found = part("million", sizes)
+    command = again("million", sizes)
+    yield Line(f"price: next polls of {many}, state given", found["seconds"], "s", 60, command)
+    yield Line(f"  peak memory, {found['state_mb']:.0f} MB of it the state of all feeds", found["peak_mb"], "MB", 2048, command)
+    yield Line("  state of one feed, as saved", found["row_bytes"], "B", 1024, command)
+    found = part("simulated", sizes)
+    command = again("simulated", sizes)
+    what = f"price: {sizes.feeds:,} feeds simulated, {found['polls']:,.0f} polls"
+    yield Line(f"{what}, a decision", found["decide"], "µs", 60, command)
+    yield Line("  taking in what a poll returned", found["observe"], "µs", None, command)
+    yield Line("  the controller's share of a poll", found["tick"], "µs", None, command)
+    yield Line("  the whole run, history of 28 days included", found["seconds"], "s", None, command)
+
+
+def _compare(sizes: Sizes) -> Iterator[Line]:
+    """The real command on a trace on disk, reading included."""
+    with tempfile.TemporaryDirectory() as folder:
+        make = ["lab", "generate", "big", "--like", "sia-cho", "--feeds", str(sizes.feeds), "--days", str(sizes.days)]
+        run = ["lab", "compare", "big", "--policies", FIVE, "--budget", "4"]
+
+        def here(arguments: list[str]) -> list[str]:
+            return [str(TIDINGS), *(str(Path(folder) / "big") if argument == "big" else argument for argument in arguments)]
+
+        timed(here(make))
+        seconds, memory, _ = timed([*here(run), "--json"])
+    command = f"tidings {' '.join(make)} && tidings {' '.join(run)}"
+    what = f"compare, 5 policies, {sizes.feeds:,} feeds, {sizes.days} days, 4 polls per feed and day"
+    yield Line(what, seconds, "s", 120, command)
+    yield Line("  peak memory", memory, "MB", 2048, "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a small version, for tests; its figures say nothing")
+    parser.add_argument("--part", choices=PARTS, help="one part only, as JSON")
+    asked = parser.parse_args()
+    sizes = QUICK if asked.quick else Sizes()
+    if hasattr(os, "sched_setaffinity"):  # children inherit it
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.environ.update(ONE_CORE)
+    if asked.part:
+        print(json.dumps(PARTS[asked.part](sizes)))
+        return
+    for line in lines(sizes):
+        # Small sizes are not what the promises are about.
+        print(replace(line, promise=None) if asked.quick else line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
