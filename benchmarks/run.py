@@ -32,7 +32,7 @@ class Sizes:
 
     feeds: int = 10_000
     days: int = 90
-    limit_days: int = 40  #: of feeds that post 2.7 times a day: a million posts
+    limit_days: int = 24  #: about a million posts
     million: int = 1_000_000
     learned: int = 2_000  #: feeds whose learned state is tiled to a million
     simulated_days: int = 42  #: 28 of them training
