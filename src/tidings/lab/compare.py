@@ -98,8 +98,11 @@ def _run(trace: Trace, spec: str, budget: float, start: float, seed: int, native
         return Result(name, polls, judge(trace, polls, start), scale)
 
     polls = at(1.0)
+    policy = make_policy(spec)
+    if policy.holds_budget:
+        return [result(spec, polls, 1.0)]
     found = []
-    if not make_policy(spec).budgeted and native:
+    if not policy.budgeted and native:
         found.append(result(f"{spec}@native", polls, 1.0))
     scale, polls = _scaled(at, polls, wanted)
     found.append(result(spec, polls, scale))

@@ -96,6 +96,8 @@ class Policy(ABC):
     summary: ClassVar[str]
     #: Whether the budget is an input; a policy without that knob polls as its rule says, times `scale`.
     budgeted: ClassVar[bool] = False
+    #: Whether it steers by what was spent so far; then nobody may search for a factor on its behalf.
+    holds_budget: ClassVar[bool] = False
     #: Seconds between calls of `tick`.
     tick_s: float = DAY_S
     #: Whether `observe` changes anything; if not, nobody need compute what polls return.

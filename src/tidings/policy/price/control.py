@@ -57,9 +57,10 @@ class Controller:
         slots = len(self.polls) // PER_DAY * PER_DAY
         if slots == 0:
             return
-        # One day of the curve's own word is mixed in: the first days say little.
-        correction = (sum(self.polls[-slots:]) + self.budget_per_day) / (sum(self.foretold[-slots:]) + self.budget_per_day)
+        # In the first week up to a day of the curve's own word is mixed in: the first days say little.
+        own_word = self.budget_per_day * (1 - slots / SLOTS)
+        correction = (sum(self.polls[-slots:]) + own_word) / max(sum(self.foretold[-slots:]) + own_word, 1e-9)
         owed = sum(self.owing[-slots:]) / slots
         wanted = self.budget_per_day + owed / CATCH_UP_DAYS
         wanted = min(max(wanted, 0.5 * self.budget_per_day), 2.0 * self.budget_per_day)
-        self.price = float(np.clip(self._at(wanted / correction), self.price / STEP, self.price * STEP))
+        self.price = float(np.clip(self._at(wanted / max(correction, 1e-3)), self.price / STEP, self.price * STEP))

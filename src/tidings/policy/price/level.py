@@ -13,6 +13,8 @@ import numpy.typing as npt
 from tidings.model import DAY_S, Floats, Rows
 
 HALF_LIVES_D = np.array([7.0, 30.0])
+#: As good as never.
+NEVER_D = np.array([1e6, 1e6])
 #: Before anything is known of a population: this many posts in that many days.
 PRIOR_POSTS, PRIOR_DAYS = 0.3, 7.0
 #: Bounds of the prior's strength, in posts.
@@ -40,6 +42,7 @@ class Level:
     """The population's prior, and the arithmetic on the fields of a policy's state."""
 
     prior: tuple[Floats, Floats] = field(default_factory=_no_population)
+    half_lives_d: Floats = field(default_factory=lambda: HALF_LIVES_D)
 
     @staticmethod
     def begin(state: npt.NDArray[np.void]) -> None:
@@ -63,7 +66,7 @@ class Level:
         was = state[rows]
         elapsed = elapsed_s / DAY_S
         expected = self.rate_per_day(was) * days
-        fade = 0.5 ** (elapsed[:, None] / HALF_LIVES_D)
+        fade = 0.5 ** (elapsed[:, None] / self.half_lives_d)
         state["posts"][rows] = was["posts"] * fade + posts[:, None]
         state["days"][rows] = was["days"] * fade + days[:, None]
         kept = 0.5 ** (elapsed / FANO_HALF_LIFE_D)

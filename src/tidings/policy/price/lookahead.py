@@ -71,7 +71,7 @@ def _integral(values: Floats, start: Floats, width: Floats) -> Floats:
 def _losses(mass: Floats, o: Outlook) -> Floats:
     """Expected losses at each point, computed for feeds only whose window may fill."""
     lost = np.zeros_like(mass)
-    risky = np.flatnonzero(mass[:, -1] > SAFE * o.window)
+    risky = np.flatnonzero(mass[:, -1] > SAFE * o.window)  # never, for a window without end
     if len(risky):
         lost[risky] = expected_loss(mass[risky], o.window[risky, None], o.fano[risky, None])
     return lost

@@ -5,6 +5,8 @@ time. After each poll it looks ahead and takes the moment that costs least (`loo
 controller moves (`control`). docs/policy.md derives it.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,9 +14,17 @@ from tidings.errors import UsageError
 from tidings.model import DAY_S, HOUR_S, Documents, Floats, Rows
 from tidings.policy.base import Decisions, Policy, hour_of_week, reason
 from tidings.policy.price.control import PER_DAY, SLOT_S, Controller
-from tidings.policy.price.level import FIELDS, Level
+from tidings.policy.price.level import FIELDS, NEVER_D, Level
 from tidings.policy.price.lookahead import BIN_S, BINS, Outlook, look_ahead, steady
-from tidings.policy.price.shape import Shapes, fit_shapes, mass_between, minute_factor, responsibilities, weekly_shape
+from tidings.policy.price.shape import (
+    NO_STRENGTHS,
+    Shapes,
+    fit_shapes,
+    mass_between,
+    minute_factor,
+    responsibilities,
+    weekly_shape,
+)
 from tidings.policy.price.value import HOURS, RATIOS, ratio_position, value_table
 
 #: Patterns are forgotten slowly.
@@ -39,14 +49,30 @@ class Price(Policy):
     name = "price"
     summary = "when waiting longer would cost more than a poll, at one price for all feeds (ours)"
     budgeted = True
+    holds_budget = True
     tick_s = SLOT_S
 
-    def __init__(self, *, loss_days: float = LOSS_DAYS, scale: float = 1.0, seed: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        loss_days: float = LOSS_DAYS,
+        forget: bool = True,
+        weekly: bool = True,
+        shrink: bool = True,
+        minutes: bool = True,
+        lookahead: bool = True,
+        loss: bool = True,
+        scale: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        """The switches leave out one part each, to show what it is worth (`tidings lab ablate`)."""
         super().__init__(scale=scale, seed=seed)
         if not loss_days >= 0:
             raise UsageError(f"price: loss_days must be 0 or more, not {loss_days}")
         self.loss_days = loss_days
-        self.level = Level()
+        self.weekly, self.shrink, self.minutes = weekly, shrink, minutes
+        self.lookahead, self.loss = lookahead, loss
+        self.level = Level() if forget else Level(half_lives_d=NEVER_D)
         self.shared: Shapes
         self.values: Floats
         self.control: Controller
@@ -136,7 +162,10 @@ class Price(Policy):
         hours = self.state["hours"][rows].astype(np.float64)
         evidence = self._evidence(rows, hours)
         z = responsibilities(hours * evidence[:, None], self.shared)
-        return weekly_shape(hours, evidence, z, self.shared), evidence, np.argmax(z, axis=1)
+        shape = weekly_shape(hours, evidence, z, self.shared)
+        if not self.weekly:
+            shape = np.tile(shape.reshape(len(rows), 7, 24).mean(axis=1), (1, 7))
+        return shape, evidence, np.argmax(z, axis=1)
 
     def _evidence(self, rows: Rows, hours: Floats) -> Floats:
         share: Floats = np.clip(self.state["events"][rows] / np.maximum(hours.sum(axis=1), 1.0), 0.05, 1.0)
@@ -147,6 +176,8 @@ class Price(Policy):
         everyone = np.arange(len(self.feeds))
         hours = self.state["hours"].astype(np.float64)
         self.shared = fit_shapes(hours * self._evidence(everyone, hours)[:, None], seed=self.seed)
+        if not self.shrink:
+            self.shared = replace(self.shared, strengths=NO_STRENGTHS)
         self.values = value_table(self.shared.centres * HOURS)
 
     # --- the price -----------------------------------------------------------------------------------------------------
@@ -166,12 +197,15 @@ class Price(Policy):
         n = len(self.feeds)
         rows = np.arange(n) if n <= SAMPLE else np.random.default_rng(self.seed).choice(n, SAMPLE, replace=False)
         state = self.state[rows]
-        level, fano, window = self.level.rate_per_day(state), self.level.fano(state), self.feeds.window[rows].astype(np.float64)
+        level, fano, window = self.level.rate_per_day(state), self.level.fano(state), self._window(rows)
         demand = [
             (1 / steady(level, window, fano, self._polls_per_post_day(rows, price), self.loss_days)[1]).sum()
             for price in around * CURVE
         ]
         return around * CURVE, np.array(demand) * (n / max(len(rows), 1))
+
+    def _window(self, rows: Rows) -> Floats:
+        return self.feeds.window[rows].astype(np.float64) if self.loss else np.full(len(rows), np.inf)
 
     def _polls_per_post_day(self, rows: Rows, price: float) -> Floats:
         return self.feeds.weight[rows] / (price * self.feeds.cost[rows])
@@ -183,7 +217,7 @@ class Price(Policy):
         state = self.state[rows]
         scale = self._polls_per_post_day(rows, self.control.price)
         level = self.level.rate_per_day(state)
-        cost, gap = steady(level, self.feeds.window[rows].astype(np.float64), self.level.fano(state), scale, self.loss_days)
+        cost, gap = steady(level, self._window(rows), self.level.fano(state), scale, self.loss_days)
         horizon = np.searchsorted(HORIZONS_H[:-1], np.minimum(REACH * gap * 24, HORIZONS_H[-1]))
         for h, hours in enumerate(HORIZONS_H):
             group = np.flatnonzero(horizon == h)
@@ -200,6 +234,8 @@ class Price(Policy):
         rho = np.maximum(scale * level, RATIOS[0] * 1e-3)
         low, part = ratio_position(rho)
         fall = self.values[cluster, low] * (1 - part)[:, None] + self.values[cluster, low + 1] * part[:, None]
+        if not self.lookahead:
+            fall = np.full_like(fall, np.sqrt(2) / 24)
         # The table knows no losses: a feed whose window may overflow pays more for every hour of its future.
         fall *= (np.sqrt(rho) * cost / np.sqrt(2 * scale * level))[:, None]
         late = now - state["last"] > 1.0
@@ -208,11 +244,13 @@ class Price(Policy):
             now=now,
             level=level,
             shape=shape,
-            minutes=minute_factor(state["minutes"].astype(np.float64), evidence),
+            minutes=minute_factor(state["minutes"].astype(np.float64), evidence)
+            if self.minutes
+            else np.ones((len(rows), BINS)),
             fall=fall,
             waiting=waiting,
             scale=scale,
-            window=self.feeds.window[rows].astype(np.float64),
+            window=self._window(rows),
             fano=self.level.fano(state),
             earliest=self.feeds.earliest[rows],
             forbidden=None if self.feeds.forbidden is None else self.feeds.forbidden[rows],
