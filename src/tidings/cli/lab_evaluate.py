@@ -96,6 +96,8 @@ def evaluate(
 
 
 def _show_evaluation(found: dict[str, Any]) -> None:
+    from tidings.lab.compare import TOLERANCE
+
     ours = found["ours"]
     for cell in found["cells"]:
         _show_cell(cell, found["train_days"])
@@ -121,12 +123,20 @@ def _show_evaluation(found: dict[str, Any]) -> None:
     worst = overall["worst"]
     click.echo()
     click.echo(f"Geometric mean of the ratios  {overall['geometric_mean']:.3f}")
-    click.echo(f"Worst                         {worst['ratio']:.3f} ({worst['trace']} at {worst['budget']:g})")
+    click.echo(f"Worst                         {worst['ratio']:.3f} ({_place(worst)})")
     click.echo(f"Most missed above min-missing {_points(overall['most_missed_points'])} points")
     click.echo(f"Polls furthest off the budget {overall['off_budget'] * 100:+.2f} %")
-    scaled = [f"{cell['trace']} at {cell['budget']:g} ({cell['scale']:.4f})" for cell in found["cells"] if cell["scale"] != 1]
-    if scaled:  # the budget was not held online to within the tolerance: say so
+    cells = found["cells"]
+    off = [f"{_place(cell)} ({cell['off_budget'] * 100:+.2f} %)" for cell in cells if abs(cell["off_budget"]) > TOLERANCE]
+    if off:  # such ratios are not at equal polls
+        click.echo(f"Further off than {TOLERANCE * 100:g} %: {', '.join(off)}")
+    scaled = [f"{_place(cell)} ({cell['scale']:.4f})" for cell in cells if cell["scale"] != 1]
+    if scaled:
         click.echo(f"Brought to the budget by a factor on its intervals: {', '.join(scaled)}")
+
+
+def _place(cell: dict[str, Any]) -> str:
+    return f"{cell['trace']} at {cell['budget']:g}"
 
 
 def _show_cell(cell: dict[str, Any], train_days: float) -> None:
