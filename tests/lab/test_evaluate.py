@@ -138,6 +138,8 @@ def test_a_part_is_worth_what_is_lost_without_it(toy, two):
     for cell in found["cells"]:
         charged = {row["policy"]: row["charged_delay_s"] for row in cell["results"]}
         assert cell["worth"]["timing"]["ratio"] == pytest.approx(charged["toy:timing=false"] / charged["toy"])
+        polls = {row["policy"]: row["polls"] for row in cell["results"]}
+        assert cell["worth"]["timing"]["more_polls"] == pytest.approx(polls["toy:timing=false"] / polls["toy"] - 1)
     assert found["by_trace"]["charm"] == {"roomy": 1.0, "tight": 1.0}
     assert found["overall"]["timing"] == pytest.approx(np.prod([c["worth"]["timing"]["ratio"] for c in found["cells"]]) ** 0.5)
 

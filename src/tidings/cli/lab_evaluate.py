@@ -210,7 +210,7 @@ def ablate(
     jobs: int,
     as_json: bool,
 ) -> None:
-    """What each part of a policy is worth: charged delay without it, over charged delay with it, at the same polls.
+    """What each part of a policy is worth: charged delay without it, over charged delay with it, at the same budget.
 
     Above 1 the part helps, below 1 it harms.
 
@@ -238,8 +238,17 @@ def _show_ablation(found: dict[str, Any]) -> None:
     parts = list(found["overall"])
     rows = []
     for cell in found["cells"]:
-        rows += [[cell["trace"], figures(cell["budget"]), part, *_interval(cell["worth"][part])] for part in parts]
-    print_table(["trace", "budget", "without", "ratio", "95 % interval"], rows)
+        rows += [
+            [
+                cell["trace"],
+                figures(cell["budget"]),
+                part,
+                *_interval(cell["worth"][part]),
+                f"{cell['worth'][part]['more_polls'] * 100:+.2f} %",
+            ]
+            for part in parts
+        ]
+    print_table(["trace", "budget", "without", "ratio", "95 % interval", "more polls"], rows, left=1)
     click.echo()
     names = list(next(iter(found["by_trace"].values())))
     click.echo("Geometric means over the budgets")

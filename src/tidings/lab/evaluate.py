@@ -138,7 +138,7 @@ def ablate(
     resamples: int = RESAMPLES,
     tell: Tell | None = None,
 ) -> Figures:
-    """What each part of a policy is worth: charged delay without it over charged delay with it, at the same polls."""
+    """What each part of a policy is worth: charged delay without it over charged delay with it, at the same budget."""
     known = parts_of(policy)
     chosen = list(known if parts is None else parts)
     unknown = [part for part in chosen if part not in known]
@@ -166,7 +166,14 @@ def _without(task: Task, tell: Tell | None = None) -> Figures:
     results = {result.policy: result for result in compared.results}
     whole = results[task.ours]
     # "price:weekly=false" is the policy without its part "weekly".
-    worth = {_part(spec): _ratio(results[spec], whole, task) for spec in task.policies}
+    # A policy that holds its budget by itself may end a little off it: how much further than the whole stands beside the ratio.
+    worth = {
+        _part(spec): {
+            **_ratio(results[spec], whole, task),
+            "more_polls": len(results[spec].polls) / max(len(whole.polls), 1) - 1,
+        }
+        for spec in task.policies
+    }
     rows = [_row(result, wanted) for result in compared.results]
     return {**_heading(compared, wanted, whole), "results": rows, "worth": worth}
 
