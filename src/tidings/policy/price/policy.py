@@ -17,9 +17,11 @@ from tidings.policy.price.control import PER_DAY, SLOT_S, Controller
 from tidings.policy.price.level import FIELDS, NEVER_D, Level
 from tidings.policy.price.lookahead import BIN_S, BINS, Outlook, look_ahead, steady
 from tidings.policy.price.shape import (
+    HABIT_HOURS,
     NO_STRENGTHS,
     Shapes,
     fit_shapes,
+    habits,
     mass_between,
     minute_factor,
     responsibilities,
@@ -43,6 +45,9 @@ CURVE = np.geomspace(1 / 64, 64, 25)
 #: A feed is decided anew before its time when the price has fallen by this factor since.
 REPLAN = 1.25
 SHARE_DAYS = 7
+#: A habit is told where this share of posts falls into so many hours of the day; weekends hold 2/7 of an even week.
+HABIT_SHARE = 0.4
+WEEKEND_RARE, WEEKEND_OFTEN = 0.1, 0.6
 
 
 class Price(Policy):
@@ -213,7 +218,7 @@ class Price(Policy):
     # --- deciding ------------------------------------------------------------------------------------------------------
 
     def _choose(self, rows: Rows, now: Floats, first: bool) -> Decisions:
-        times, expected = np.empty(len(rows)), np.empty(len(rows))
+        times, expected, habit = np.empty(len(rows)), np.empty(len(rows)), np.empty((len(rows), 3))
         state = self.state[rows]
         scale = self._polls_per_post_day(rows, self.control.price)
         level = self.level.rate_per_day(state)
@@ -225,8 +230,9 @@ class Price(Policy):
                 part = group[begin : begin + CHUNK]
                 outlook = self._outlook(rows[part], now[part], level[part], scale[part], cost[part])
                 times[part], expected[part] = look_ahead(outlook, hours, self.loss_days)
+                habit[part] = habits(outlook.shape)
         self.state["price"][rows] = self.control.price
-        return Decisions(times, **reason(0, expected, level, (now - state["last"]) / HOUR_S, n=len(rows)))
+        return Decisions(times, **reason(0, expected, level, *habit.T, n=len(rows)))
 
     def _outlook(self, rows: Rows, now: Floats, level: Floats, scale: Floats, cost: Floats) -> Outlook:
         state = self.state[rows]
@@ -234,6 +240,10 @@ class Price(Policy):
         rho = np.maximum(scale * level, RATIOS[0] * 1e-3)
         low, part = ratio_position(rho)
         fall = self.values[cluster, low] * (1 - part)[:, None] + self.values[cluster, low + 1] * part[:, None]
+        # The table is for the cluster's shape. Where the feed is locally steady the fall goes with the root of the rate: carry
+        # it over to the feed's own hours, and leave the sum over the week as it is.
+        own = fall * np.sqrt(shape / (self.shared.centres[cluster] * HOURS))
+        fall = own * (fall.sum(axis=1) / own.sum(axis=1))[:, None]
         if not self.lookahead:
             fall = np.full_like(fall, np.sqrt(2) / 24)
         # The table knows no losses: a feed whose window may overflow pays more for every hour of its future.
@@ -257,5 +267,8 @@ class Price(Policy):
         )
 
     def explain(self, code: int, numbers: npt.NDArray[np.float32]) -> str:
-        expected, per_day = float(numbers[0]), float(numbers[1])
-        return f"it posts about {per_day:.2g} times a day these days; by the next look {expected:.2g} posts are expected"
+        expected, per_day, hour, share, weekend = (float(number) for number in numbers)
+        days = "on weekdays" if weekend < WEEKEND_RARE else "at weekends" if weekend > WEEKEND_OFTEN else "on all days"
+        at = f"{int(hour):02d} to {(int(hour) + HABIT_HOURS) % 24:02d} h UTC"
+        when = f"posts usually come {days}, {at}" if share > HABIT_SHARE else f"posts come {days}, at any hour"
+        return f"{when}; about {per_day:.2g} a day these days, {expected:.2g} expected by the next look"

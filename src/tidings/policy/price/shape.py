@@ -192,3 +192,16 @@ def mass_between(shape: Floats, begin: Floats, end: Floats) -> Floats:
         return total
 
     return upto(end) - upto(begin)
+
+
+#: Length of the busiest time of day that is told to people.
+HABIT_HOURS = 4
+
+
+def habits(shape: Floats) -> Floats:
+    """For words: (n, 3) first hour of the busiest HABIT_HOURS of the day, their share of posts, and the weekend's."""
+    week = shape.reshape(len(shape), 7, 24) / HOURS
+    of_day = week.sum(axis=1)
+    busy = np.sum([np.roll(of_day, -k, axis=1) for k in range(HABIT_HOURS)], axis=0)
+    first = np.argmax(busy, axis=1)
+    return np.column_stack([first, busy[np.arange(len(shape)), first], week[:, 5:].sum(axis=(1, 2))])

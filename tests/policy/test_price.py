@@ -1,0 +1,238 @@
+"""`price`: its parts against independent computations, and what it does in worlds where the right answer is plain."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.worlds import MONDAY, poisson_trace, trace_of
+from tidings.errors import UsageError
+from tidings.lab.compare import compare
+from tidings.lab.simulate import budget_polls, simulate
+from tidings.model import DAY_S, HOUR_S
+from tidings.policy import Feeds, make_policy
+from tidings.policy.price.control import PER_DAY, SLOT_S, Controller
+from tidings.policy.price.level import Level
+from tidings.policy.price.lookahead import steady
+from tidings.policy.price.loss import expected_loss, gamma_cdf
+from tidings.policy.price.shape import Shapes, Strengths, fit_shapes, mass_between, minute_factor, weekly_shape
+from tidings.policy.price.value import GAPS_DAYS, RATIOS, value_table
+
+
+def poisson_loss(mean, window):
+    """E (N - S)+ summed term by term."""
+    terms = range(int(mean + 12 * math.sqrt(mean) + 30))
+    weights = [math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in terms]
+    return sum(max(k - window, 0) * weight for k, weight in zip(terms, weights, strict=True))
+
+
+@pytest.mark.parametrize("mean", [0.5, 3.0, 9.0, 15.0, 40.0])
+@pytest.mark.parametrize("window", [1, 5, 12, 30])
+def test_expected_loss_of_a_poisson_count(mean, window):
+    lost = expected_loss(np.array([mean]), np.array([float(window)]), np.ones(1))[0]
+    assert lost == pytest.approx(poisson_loss(mean, window), abs=0.02 * mean)
+
+
+def test_more_scatter_loses_more_before_the_window_is_full():
+    lost = expected_loss(np.full(3, 8.0), np.full(3, 12.0), np.array([1.0, 2.0, 4.0]))
+    assert lost[0] < lost[1] < lost[2]
+
+
+def test_gamma_distribution_function():
+    # P(1, x) = 1 - e^-x.
+    x = np.linspace(0.05, 6, 50)
+    assert gamma_cdf(np.ones(50), x) == pytest.approx(1 - np.exp(-x), abs=0.012)
+
+
+def test_steady_cost_without_losses_is_the_root_rule():
+    level, scale = np.array([0.2, 3.0, 50.0]), np.array([4.0, 2.0, 1.0])
+    cost, gap = steady(level, np.full(3, np.inf), np.ones(3), scale, 1.0)
+    assert gap == pytest.approx(np.sqrt(2 / (scale * level)))
+    assert cost == pytest.approx(np.sqrt(2 * scale * level))
+
+
+def test_a_small_window_shortens_the_steady_gap_and_a_hopeless_one_gives_up():
+    level, scale = np.array([20.0, 20.0, 20.0]), np.array([0.3, 0.3, 0.05])
+    _, gap = steady(level, np.array([np.inf, 8.0, 1.0]), np.ones(3), scale, 1.0)
+    assert gap[1] < gap[0]
+    assert gap[2] > gap[0]  # one post a look is not worth the price: let it go
+
+
+def test_value_falls_evenly_for_an_even_week():
+    table = value_table(np.ones((1, 168)))
+    for r in range(len(RATIOS)):
+        assert table[0, r] == pytest.approx(np.full(168, np.sqrt(2) / 24), rel=0.06)
+
+
+def test_value_table_follows_the_pattern():
+    shape = np.tile(np.repeat([0.1, 1.9], 12), 7)
+    shape /= shape.mean()
+    table = value_table(shape[None, :])
+    fast = int(np.argmin(np.abs(GAPS_DAYS - 0.15)))
+    day = table[0, fast].reshape(7, 24).mean(axis=0)
+    assert day[14:22].mean() > 2 * day[2:10].mean()  # busy hours cost the future more than quiet ones
+
+
+def test_shape_of_a_feed_with_much_evidence_is_its_own_and_without_any_the_clusters():
+    centre = np.full((1, 168), 1 / 168)
+    centre[0, :24] *= 2
+    centre /= centre.sum()
+    shared = Shapes(centre, np.ones(1), Strengths())
+    own = np.zeros((2, 168))
+    own[0, 9::24] = 10_000
+    shape = weekly_shape(own, np.ones(2), np.ones((2, 1)), shared)
+    assert shape[0].reshape(7, 24)[:, 9].sum() / shape[0].sum() > 0.9
+    of_day = shape[1].reshape(7, 24).sum(axis=0)
+    assert of_day == pytest.approx(np.full(24, of_day.mean()))
+    assert shape[1].reshape(7, 24).sum(axis=1)[0] > 1.5 * shape[1].reshape(7, 24).sum(axis=1)[1]
+    assert shape.mean(axis=1) == pytest.approx(np.ones(2))
+
+
+def test_alike_feeds_are_held_strongly_and_different_ones_hardly():
+    rng = np.random.default_rng(0)
+    profile = rng.dirichlet(np.full(168, 5.0))
+    alike = rng.multinomial(200, profile, size=300).astype(float)
+    apart = np.array([rng.multinomial(200, rng.dirichlet(np.full(168, 0.05))) for _ in range(300)], dtype=float)
+    assert fit_shapes(alike).strengths.smooth > 5 * fit_shapes(apart).strengths.smooth
+
+
+def test_minutes_speak_only_with_evidence():
+    on_the_hour = np.zeros((2, 12))
+    on_the_hour[:, 0] = [2, 60]
+    factor = minute_factor(on_the_hour, np.ones(2))
+    assert factor[0] == pytest.approx(np.ones(12))
+    assert factor[1, 0] > 6
+    assert factor[1].mean() == pytest.approx(1)
+
+
+def test_mass_between_counts_whole_weeks_and_parts():
+    shape = np.ones((3, 168))
+    shape[1, 0] = 5.0
+    begin = np.array([MONDAY, MONDAY - HOUR_S / 2, MONDAY])
+    end = begin + np.array([14 * DAY_S, HOUR_S, 90.0])
+    assert mass_between(shape, begin, end) == pytest.approx([336.0, 0.5 + 2.5, 90 / 3600])
+
+
+def test_level_shrinks_to_its_population_only_where_feeds_are_alike():
+    alike, apart = make_policy("price"), make_policy("price")
+    rng = np.random.default_rng(1)
+    for policy, rates in ((alike, np.full(200, 2.0)), (apart, rng.lognormal(0, 2.0, 200))):
+        trace = poisson_trace(rates, 28, seed=3)
+        policy.start(Feeds.of(trace.window), trace.history(trace.end), trace.start, trace.end, 200.0)
+    assert alike.level.prior[0][1] > 3 * apart.level.prior[0][1]
+
+
+def test_level_recovers_a_steady_rate():
+    rates = np.repeat([0.2, 1.0, 5.0, 20.0], 40)
+    trace = poisson_trace(rates, 60, seed=2)
+    policy = make_policy("price")
+    policy.start(Feeds.of(trace.window), trace.history(trace.end), trace.start, trace.end, 100.0)
+    found = policy.level.rate_per_day(policy.state).reshape(4, 40).mean(axis=1)
+    assert found == pytest.approx([0.2, 1.0, 5.0, 20.0], rel=0.25)
+    assert isinstance(policy.level, Level)
+
+
+def test_the_controller_meets_the_budget_when_its_curve_is_wrong():
+    """True demand is 1.7 times what the curve says, and swings by day."""
+    prices = np.geomspace(0.01, 100, 40)
+    control = Controller(240.0, 0.0, prices, 100 / np.sqrt(prices))
+    spent, week = 0, []
+    for slot in range(1, 60 * PER_DAY + 1):
+        swing = 1 + 0.8 * np.sin(2 * np.pi * slot / PER_DAY)
+        polls = round(1.7 * 100 / np.sqrt(control.price) / PER_DAY * swing)
+        spent += polls
+        week.append(polls)
+        control.tick(slot * SLOT_S, spent)
+    assert spent == pytest.approx(240 * 60, rel=0.005)
+    weekly = np.convolve(week[28 * PER_DAY :], np.ones(7 * PER_DAY), "valid") / (7 * 240)
+    assert np.abs(weekly - 1).max() < 0.01
+
+
+@pytest.mark.parametrize("budget", [2.0])
+def test_it_holds_the_budget_online(budget):
+    trace = poisson_trace(np.random.default_rng(2).lognormal(0, 1.0, 200), 63, seed=9)
+    start = trace.cut(28)
+    polls = simulate(trace, make_policy("price"), budget, start)
+    assert len(polls) == pytest.approx(budget_polls(trace, budget, start), rel=0.01)
+
+
+def test_a_feed_that_posts_by_the_clock_is_looked_at_every_day_soon_after():
+    posts = [d * DAY_S + 9 * HOUR_S + m for d in range(56) for m in (0, 20, 40)]
+    trace = trace_of(*[np.array(posts) + 600 * f for f in range(12)], window=20, start=MONDAY)
+    polls = simulate(trace, make_policy("price"), 1.0, trace.cut(28))
+    after = (polls.times - 600 * polls.feed - 9 * HOUR_S) % DAY_S
+    assert np.median(after) < 2.5 * HOUR_S
+
+
+def test_it_polls_before_a_window_overflows():
+    rng = np.random.default_rng(3)
+    rates = np.where(np.arange(60) < 6, 60.0, 0.5)
+    trace = poisson_trace(rates, 56, seed=4, window=rng.integers(10, 16, 60))
+    compared = compare(trace, ["price", "price:loss=false", "combined"], 1.0, 28)
+    missed = {result.policy: result.figures()["missed_share"] for result in compared.results}
+    assert missed["price"] < 0.7 * missed["combined"]
+    assert missed["price"] < missed["price:loss=false"]
+
+
+def test_a_feed_that_comes_back_is_noticed():
+    quiet_then_busy = np.concatenate([np.arange(5) * HOUR_S, 40 * DAY_S + np.arange(800) * HOUR_S / 2])
+    others = [np.sort(np.random.default_rng(f).integers(0, 56 * 86400, 60)) for f in range(40)]
+    trace = trace_of(quiet_then_busy, *others, window=15, start=MONDAY)
+    start = trace.cut(28)
+    polls = simulate(trace, make_policy("price"), 1.0, start)
+    mine = polls.times[polls.offsets[0] : polls.offsets[1]]
+    before = ((mine > MONDAY + 30 * DAY_S) & (mine < MONDAY + 40 * DAY_S)).sum() / 10
+    after = ((mine > MONDAY + 46 * DAY_S) & (mine < MONDAY + 56 * DAY_S)).sum() / 10
+    assert after > 4 * max(before, 0.1)
+
+
+def begun(n=12, budget=1.0):
+    trace = poisson_trace(np.full(n, 3.0), 28, seed=6)
+    policy = make_policy("price")
+    feeds = Feeds.of(trace.window)
+    policy.start(feeds, trace.history(trace.end), trace.start, trace.end, budget * n)
+    return policy, feeds, np.arange(n), np.full(n, trace.end)
+
+
+def test_outside_constraints_are_part_of_the_choice():
+    policy, feeds, rows, now = begun()
+    free = policy.decide(rows, now).times
+    feeds.earliest[0] = free[0] + 5 * HOUR_S
+    feeds.longest_s[1] = HOUR_S
+    feeds.forbidden = np.zeros((12, 168), dtype=bool)
+    feeds.forbidden[2] = True
+    feeds.forbidden[2, 30] = False
+    times = policy.decide(rows, now).times
+    assert times[0] >= feeds.earliest[0]
+    assert times[1] <= now[1] + HOUR_S
+    assert int((times[2] // HOUR_S + 72) % 168) == 30
+    assert np.array_equal(times[3:], free[3:])
+
+
+def test_weight_brings_a_feed_forward_and_cost_holds_it_back():
+    policy, feeds, rows, now = begun()
+    free = policy.decide(rows, now).times
+    feeds.weight[0], feeds.cost[1] = 16.0, 16.0
+    times = policy.decide(rows, now).times
+    assert times[0] < free[0]
+    assert times[1] > free[1]
+
+
+def test_it_explains_itself_in_words():
+    posts = [d * DAY_S + (8 + h) * HOUR_S for d in range(28) if d % 7 < 5 for h in (0, 1, 2)]
+    trace = trace_of(*[posts] * 10, window=20, start=MONDAY)
+    policy = make_policy("price")
+    policy.start(Feeds.of(trace.window), trace.history(trace.end + 1), trace.start, trace.end + 1, 10.0)
+    decided = policy.decide(np.array([0]), np.array([trace.end + 1]))
+    words = policy.explain(int(decided.code[0]), decided.numbers[0])
+    assert "usually come on weekdays, 0" in words
+    assert "a day these days" in words
+
+
+def test_state_is_small():
+    assert make_policy("price").row_dtype.itemsize < 1024
+
+
+def test_senseless_parameters_are_refused():
+    with pytest.raises(UsageError, match="loss_days"):
+        make_policy("price:loss_days=-1")
