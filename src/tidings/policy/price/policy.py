@@ -169,7 +169,7 @@ class Price(Policy):
         z = responsibilities(hours * evidence[:, None], self.shared)
         shape = weekly_shape(hours, evidence, z, self.shared)
         if not self.weekly:
-            shape = np.tile(shape.reshape(len(rows), 7, 24).mean(axis=1), (1, 7))
+            shape = _every_day_alike(shape)
         return shape, evidence, np.argmax(z, axis=1)
 
     def _evidence(self, rows: Rows, hours: Floats) -> Floats:
@@ -183,7 +183,8 @@ class Price(Policy):
         self.shared = fit_shapes(hours * self._evidence(everyone, hours)[:, None], seed=self.seed)
         if not self.shrink:
             self.shared = replace(self.shared, strengths=NO_STRENGTHS)
-        self.values = value_table(self.shared.centres * HOURS)
+        centres = self.shared.centres * HOURS
+        self.values = value_table(centres if self.weekly else _every_day_alike(centres))
 
     # --- the price -----------------------------------------------------------------------------------------------------
 
@@ -272,3 +273,8 @@ class Price(Policy):
         at = f"{int(hour):02d} to {(int(hour) + HABIT_HOURS) % 24:02d} h UTC"
         when = f"posts usually come {days}, {at}" if share > HABIT_SHARE else f"posts come {days}, at any hour"
         return f"{when}; about {per_day:.2g} a day these days, {expected:.2g} expected by the next look"
+
+
+def _every_day_alike(shape: Floats) -> Floats:
+    """Weekly shapes (n, 168) with the days of the week made alike."""
+    return np.tile(shape.reshape(len(shape), 7, 24).mean(axis=1), (1, 7))
