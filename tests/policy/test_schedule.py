@@ -151,6 +151,11 @@ def test_polls_must_fit_the_grid(method):
         method(DailyPattern(np.ones(24)), 49)
 
 
+def test_an_exhaustive_search_that_would_take_for_ever_is_refused():
+    with pytest.raises(UsageError, match="use the method dp"):
+        exhaustive_times(DailyPattern(np.ones(24)), 13)
+
+
 @pytest.mark.parametrize("hourly", [np.ones(23), np.full(24, np.nan), -np.ones(24)])
 def test_a_pattern_is_24_rates(hourly):
     with pytest.raises(UsageError, match="24 hourly rates"):

@@ -5,6 +5,7 @@ A daily pattern is 24 hourly rates (posts per hour), repeated every day. Polls a
 a grid of 30 minutes, and the paper's two, which are tested against it.
 """
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -15,6 +16,8 @@ from tidings.model import Floats, Ints
 DAY_H = 24.0
 #: Sia & Cho sect. 3.2.2: "reasonable performance ... when a time granularity of 30 minutes is used".
 GRID_PER_DAY = 48
+#: Beyond, the exhaustive search may take minutes (flat patterns, where hardly anything can be pruned, are the slowest).
+EXHAUSTIVE_MOST = 12
 
 
 class DailyPattern:
@@ -125,7 +128,8 @@ def exhaustive_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY
     """All choices of the first two points; Eq. 2 gives the rest; plans that cannot win any more are cut.
 
     On a grid, and where hourly rates jump, Eq. 2 becomes two inequalities: moving tau_j one slot either way must not
-    help. Both are linear in tau_{j+1}, so they leave a short run of slots for it, mostly one or two.
+    help. Both are linear in tau_{j+1}, so they leave a short run of slots for it, mostly one or two. A day is a circle: the two
+    points to begin with may be taken to be those of the shortest gap.
     """
     if not 0 < polls <= grid:
         raise UsageError(f"between 1 and {grid} polls a day fit a grid of {grid} slots, not {polls}")
@@ -136,6 +140,8 @@ def exhaustive_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY
     def cost(i: int, j: int) -> float:
         return float(area[j] - area[i] - mass[i] * (slots[j] - slots[i]))
 
+    if polls > EXHAUSTIVE_MOST:
+        raise UsageError(f"exhaustive search beyond {EXHAUSTIVE_MOST} polls a day takes too long; use the method dp")
     best_cost, best_plan = np.inf, [0]
 
     def next_slots(before: int, here: int) -> range:
@@ -162,11 +168,14 @@ def exhaustive_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY
             if total < best_cost - 1e-12:
                 best_cost, best_plan = total, list(plan)
             return
-        last = plan[0] + grid - (polls - len(plan))
-        choices = range(plan[-1] + 1, last + 1) if len(plan) == 1 else next_slots(plan[-2], plan[-1])
+        if len(plan) == 1:
+            choices = range(plan[0] + 1, plan[0] + grid // polls + 1)
+        else:
+            shortest = plan[1] - plan[0]
+            allowed = next_slots(plan[-2], plan[-1])
+            last = plan[0] + grid - (polls - len(plan)) * shortest
+            choices = range(max(allowed.start, plan[-1] + shortest), min(allowed.stop, last + 1))
         for n in choices:
-            if n > last:
-                break
             extend([*plan, n], so_far + cost(plan[-1], n))
 
     for start in range(grid):
@@ -181,7 +190,7 @@ def iterative_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY)
     """Start evenly spaced, move one point at a time to where it helps most, until nothing moves.
 
     The paper leaves the size of a move to an unseen longer version; here a point may go to any free slot. One start
-    finds a local optimum, so every phase of the even start is refined and the best is kept.
+    finds a local optimum, so every phase of the even start is refined, and of one that follows the pattern's root, and the best is kept.
     """
     if not 0 < polls <= grid:
         raise UsageError(f"between 1 and {grid} polls a day fit a grid of {grid} slots, not {polls}")
@@ -194,8 +203,12 @@ def iterative_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY)
         return float(table[plan, np.append(plan[1:], plan[0] + grid)].sum())
 
     best_cost, best_plan = np.inf, np.arange(polls)
-    for phase in range(max(1, grid // polls)):
-        plan = np.unique((phase + np.arange(polls) * grid // polls) % grid)
+    even = np.arange(polls) * grid // polls
+    uneven = np.round(dense_times(pattern, polls) / DAY_H * grid).astype(np.int64)
+    for start, phase in itertools.product((even, uneven), range(max(1, grid // polls))):
+        plan = np.unique((phase + start) % grid)
+        if len(plan) < polls:  # two points fell on one slot
+            continue
         current = total(plan)
         moved = True
         while moved:
