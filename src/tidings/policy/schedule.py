@@ -190,7 +190,8 @@ def iterative_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY)
     """Start evenly spaced, move one point at a time to where it helps most, until nothing moves.
 
     The paper leaves the size of a move to an unseen longer version; here a point may go to any free slot. One start
-    finds a local optimum, so every phase of the even start is refined, and of one that follows the pattern's root, and the best is kept.
+    finds a local optimum, so every phase of the even start is refined, and of one that follows the root of the pattern, and the
+    best is kept.
     """
     if not 0 < polls <= grid:
         raise UsageError(f"between 1 and {grid} polls a day fit a grid of {grid} slots, not {polls}")
