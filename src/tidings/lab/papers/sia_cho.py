@@ -1,24 +1,31 @@
-"""Sia & Cho: Figs. 8 to 13, Tables 1 and 2, and the saving of sect. 4.6.
+"""Sia & Cho, what it buys: the four strategies (Fig. 13, Table 1), crawlers' policies (Table 2), the saving of sect. 4.6.
 
-The paper counts the delay of every post and knows no windows, so its policies are judged here on the trace with windows taken
-away; only sect. 4.6 needs them.
+`sia_cho_learning` has Figs. 8 to 12. Policies are judged without windows, as in the paper; only sect. 4.6 needs them.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tidings.lab import plots
 from tidings.lab.generate import generate
-from tidings.lab.papers.report import Experiment, Paper, Row, change, minutes, percent
-from tidings.lab.score import Judgement, judge
+from tidings.lab.papers.report import Experiment, Paper, Row, minutes, percent
+from tidings.lab.papers.sia_cho_learning import (
+    TRAIN_DAYS,
+    figure_8,
+    figure_9,
+    figure_10,
+    figure_11,
+    figure_12,
+    run,
+)
+from tidings.lab.score import judge
 from tidings.lab.simulate import simulate
-from tidings.lab.traces import UNLIMITED, Trace
-from tidings.model import DAY_S, HOUR_S, Floats
+from tidings.lab.traces import Trace
+from tidings.model import DAY_S
 from tidings.policy import make_policy
-from tidings.policy.estimate import cluster_patterns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,9 +42,6 @@ TABLE_1 = {
     "min-delay": (433, 9120, 542),
     "combined": (395, 10_073, 560),
 }
-TRAIN_DAYS = 14.0
-#: Figs. 8 and 11 compare windows of up to four weeks: their test begins when the longest is full.
-LONG_TRAIN_DAYS = 28.0
 
 
 def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Paper:
@@ -57,220 +61,6 @@ def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Pape
     done += [table_2(trace, sweep), section_4_6(trace)]
     data = f"Calibrated trace: {trace.n_feeds:,} feeds, {trace.n_posts:,} posts in {trace.days:.0f} days."
     return Paper(NAME, CITATION, data, done)
-
-
-def without_windows(trace: Trace) -> Trace:
-    """The same posts, every document showing everything: the paper's world."""
-    return replace(trace, window=np.full(trace.n_feeds, UNLIMITED))
-
-
-def run(trace: Trace, spec: str, budget: float, train_days: float = TRAIN_DAYS) -> Judgement:
-    """One policy at a budget of polls per feed and day, judged without windows."""
-    endless = without_windows(trace)
-    start = trace.cut(train_days)
-    return judge(endless, simulate(endless, make_policy(spec), budget, start), start)
-
-
-def figure_8(trace: Trace, windows: Sequence[int], budget: float = 4.0) -> Experiment:
-    """Rates from the past k days, estimated anew every day."""
-    delay = [float(run(trace, f"min-delay:days={k}:refit_days=1", budget, LONG_TRAIN_DAYS).delay_s.mean()) for k in windows]
-    at = dict(zip(windows, delay, strict=True))
-    best = min(delay)
-
-    def picture() -> "Figure":
-        fig, ax = plots.figure(6.4, 3.4)
-        plots.grid(ax)
-        ax.plot(windows, [d / 60 for d in delay], color=plots.ACCENT, marker="o", markersize=4)
-        ax.axvline(14, color=plots.GREY, linewidth=0.8, linestyle=(0, (3, 3)))
-        ax.annotate("14 days", (14, max(delay) / 60), xytext=(5, -3), textcoords="offset points", color=plots.GREY, fontsize=9)
-        ax.set_ylim(0, max(delay) / 60 * 1.08)
-        ax.set_xlabel("estimation window, days")
-        ax.set_ylabel("mean delay, minutes")
-        return fig
-
-    return Experiment(
-        "sia-cho-fig-8",
-        "Fig. 8: the estimation window",
-        [
-            Row("delay falls until a window of", "14 days", f"{_flat_from(at)} days"),
-            Row("1 day against 14 days", "more", change(at[windows[0]] / at[14] - 1)),
-            Row(f"{windows[-1]} days against 14 days", "the same", change(at[windows[-1]] / at[14] - 1)),
-        ],
-        "Rates of the calibrated trace drift (log-sd 0.25, memory six weeks), so a longer window neither gains nor "
-        "loses much. "
-        f"Our curve is within 2 % of its best from {_flat_from(at)} days on. Mean delay at {budget:g} polls per "
-        "feed and day.",
-        "Mean delay against estimation window: steep fall over the first days, then flat.",
-        picture,
-        {"windows_days": list(windows), "mean_delay_s": delay, "best_s": best},
-    )
-
-
-def _flat_from(at: dict[int, float]) -> int:
-    """The shortest window within 2 % of the best."""
-    best = min(at.values())
-    return min(k for k, delay in at.items() if delay <= 1.02 * best)
-
-
-def _rates(trace: Trace, first_day: float, days: float) -> Floats:
-    begin = trace.start + first_day * DAY_S
-    inside = (trace.times >= begin) & (trace.times < begin + days * DAY_S)
-    return np.bincount(trace.feed_of_post[inside], minlength=trace.n_feeds) / days
-
-
-def figure_9(trace: Trace) -> Experiment:
-    """Rates of the first fortnight against those of the next and of the last."""
-    first, second = _rates(trace, 0, 14), _rates(trace, 14, 14)
-    last = _rates(trace, trace.days - 14, 14)
-    pairs = (("the next fortnight", second), ("the last fortnight", last))
-    found = {}
-    for name, later in pairs:
-        distance = np.abs(later - first) / np.sqrt(2)
-        found[name] = (float(np.corrcoef(first, later)[0, 1]), float(np.percentile(distance, 90)))
-
-    def picture() -> "Figure":
-        fig, axes = plots.panels(1, 2, 7.0, 3.6, sharey=True)
-        top = float(np.percentile(np.maximum(first, last), 99.7))
-        for ax, (name, later) in zip(axes, pairs, strict=True):
-            distance = np.abs(later - first)
-            groups = np.digitize(distance, np.percentile(distance, [50, 90]))
-            for group, colour, label in (
-                (2, "#b9b9b9", "the rest"),
-                (1, "#60b0a8", "50 to 90 %"),
-                (0, plots.ACCENT, "nearest 50 %"),
-            ):
-                mine = groups == group
-                ax.plot(first[mine], later[mine], ".", color=colour, markersize=2.6, alpha=0.8, rasterized=True, label=label)
-            ax.plot([0, top], [0, top], color=plots.INK, linewidth=0.6)
-            ax.set_xlim(0, top)
-            ax.set_ylim(0, top)
-            ax.set_title(f"against {name}", loc="left")
-            ax.set_xlabel("first fortnight, posts per day")
-        axes[0].set_ylabel("later, posts per day")
-        axes[0].legend(loc="upper left", fontsize=8.5, markerscale=3, handletextpad=0.2, labelcolor="linecolor", frameon=False)
-        return fig
-
-    return Experiment(
-        "sia-cho-fig-9",
-        "Fig. 9: how stable rates are",
-        [Row(f"correlation with {name}", "“very close to y = x”", f"{r:.3f}") for name, (r, _) in found.items()]
-        + [Row(f"90 % of feeds within, {name}", "“a narrow band”", f"{d:.1f} posts/day") for name, (_, d) in found.items()],
-        "The paper prints no number here; its words hold. Rates drift slowly in the model (log-sd 0.25, memory six "
-        "weeks), so the last fortnight is somewhat farther from the first than the next one is.",
-        "Two scatter plots of posting rates in different fortnights; the points lie along the diagonal.",
-        picture,
-        {name: {"correlation": r, "p90_distance_per_day": d} for name, (r, d) in found.items()},
-    )
-
-
-def _hourly(trace: Trace, days: float | None = None) -> Floats:
-    """Posts in each hour of the day, (n, 24), over the first ``days`` days or all."""
-    times = trace.times
-    inside = np.ones(len(times), dtype=np.bool_) if days is None else times < trace.start + days * DAY_S
-    hour = ((times[inside] % DAY_S) // HOUR_S).astype(np.int64)
-    cells = np.bincount(trace.feed_of_post[inside] * 24 + hour, minlength=trace.n_feeds * 24)
-    return cells.reshape(-1, 24).astype(np.float64)
-
-
-def figure_10(trace: Trace) -> Experiment:
-    """The daily pattern of all feeds together."""
-    total = _hourly(trace).sum(axis=0)
-    shares = total / total.sum()
-    mean_wait_s = float(((-trace.times) % DAY_S).mean())
-    weekday = ((trace.times // DAY_S).astype(np.int64) + 3) % 7
-    weekend = float((weekday >= 5).mean() / 2 / ((weekday < 5).mean() / 5))
-
-    def picture() -> "Figure":
-        fig, ax = plots.figure(6.4, 3.2)
-        ax.bar(np.arange(24) + 0.5, 100 * shares, width=0.92, color=plots.ACCENT)
-        ax.axhline(100 / 24, color=plots.INK, linewidth=0.7, linestyle=(0, (3, 3)))
-        ax.annotate("even", (0.2, 100 / 24), xytext=(0, 3), textcoords="offset points", fontsize=9)
-        ax.set_xticks(range(0, 25, 4))
-        ax.set_xlim(0, 24)
-        ax.set_xlabel("hour of the day")
-        ax.set_ylabel("share of posts, %")
-        return fig
-
-    return Experiment(
-        "sia-cho-fig-10",
-        "Fig. 10: the day of all feeds together",
-        [
-            Row("mean wait for a poll of all feeds at midnight", "645 min", minutes(mean_wait_s)),
-            Row("a weekend day against a weekday", "“more on weekdays”", f"{weekend:.2f}"),
-        ],
-        "The paper's uniform policy needs 645 minutes where random phases need 720: it seems to poll all feeds at one "
-        "time of the day. Polls at midnight on the calibrated trace, whose hump by day was not fitted to this figure, "
-        "need nearly the same.",
-        "Share of posts by hour of the day: low at night, one broad hump by day.",
-        picture,
-        {"hourly_share": shares.tolist(), "midnight_wait_s": mean_wait_s, "weekend_factor": weekend},
-    )
-
-
-def figure_11(trace: Trace, budget: float = 4.0) -> Experiment:
-    """Patterns learned from one to four weeks."""
-    weeks = (1, 2, 3, 4)
-    delay = [float(run(trace, f"scheduling:days={7 * k}", budget, LONG_TRAIN_DAYS).delay_s.mean()) for k in weeks]
-    spread = max(delay) / min(delay) - 1
-
-    def picture() -> "Figure":
-        fig, ax = plots.figure(5.6, 3.0)
-        plots.grid(ax)
-        ax.plot(weeks, [d / 60 for d in delay], color=plots.ACCENT, marker="o", markersize=4)
-        ax.set_ylim(0, max(delay) / 60 * 1.15)
-        ax.set_xticks(weeks)
-        ax.set_xlabel("learning period, weeks")
-        ax.set_ylabel("mean delay, minutes")
-        return fig
-
-    return Experiment(
-        "sia-cho-fig-11",
-        "Fig. 11: how long to learn patterns",
-        [Row("change of the delay from 1 to 4 weeks", "“not too much”", percent(spread, 1))],
-        f"Strategy 2 at {budget:g} polls per feed and day. Longer learning helps here by these few per cent and no more.",
-        "Mean delay against weeks of learning: almost flat.",
-        picture,
-        {"weeks": list(weeks), "mean_delay_s": delay},
-    )
-
-
-def figure_12(trace: Trace, seed: int) -> Experiment:
-    """K-means clusters of the daily patterns, K = 12, the six largest drawn."""
-    hourly = _hourly(trace, 14)
-    clusters = cluster_patterns(hourly, seed=seed)
-    size = np.bincount(clusters.member, minlength=len(clusters.centroids))[:12]
-    order = np.argsort(-size)
-    peaks = [int(np.argmax(clusters.centroids[c])) for c in order]
-    sharp = int(sum(np.sort(clusters.centroids[c])[-2:].sum() > 0.4 for c in order))
-
-    def picture() -> "Figure":
-        fig, axes = plots.panels(2, 3, 7.0, 3.8, sharex=True, sharey=True)
-        for ax, c in zip(axes, order[:6], strict=True):
-            ax.bar(np.arange(24) + 0.5, 100 * clusters.centroids[c], width=0.95, color=plots.ACCENT)
-            ax.set_title(f"{size[c]:,} feeds", fontsize=9, loc="left")
-            ax.set_xticks([0, 6, 12, 18, 24])
-            ax.set_xlim(0, 24)
-        for ax in axes[3:]:
-            ax.set_xlabel("hour of the day")
-        for ax in (axes[0], axes[3]):
-            ax.set_ylabel("share, %")
-        return fig
-
-    return Experiment(
-        "sia-cho-fig-12",
-        "Fig. 12: clusters of patterns",
-        [
-            Row("clusters", "12", str(len(order))),
-            Row("peaks of the six largest", "morning to night", ", ".join(f"{p} h" for p in peaks[:6])),
-            Row("of 12, with 40 % of a day's posts in two hours", "some", str(sharp)),
-        ],
-        "Plain K-means on daily fractions gives a feed with two posts in the fortnight the same say as one with "
-        "hundreds. The narrow clusters here are partly such feeds (median 2 to 12 posts, where the broad ones have 26 "
-        "to 35, in the quick run of seed 0).",
-        "Six small bar charts: centroids of the largest clusters with peaks at different hours.",
-        picture,
-        {"sizes": size[order].tolist(), "peaks_h": peaks},
-    )
 
 
 @dataclass(frozen=True, slots=True)
