@@ -55,19 +55,6 @@ class Feeds:
     def __len__(self) -> int:
         return len(self.weight)
 
-    def take(self, rows: Rows) -> "Feeds":
-        """The same table for some rows only."""
-        forbidden = None if self.forbidden is None else self.forbidden[rows]
-        return Feeds(
-            weight=self.weight[rows],
-            window=self.window[rows],
-            phase=self.phase[rows],
-            cost=self.cost[rows],
-            earliest=self.earliest[rows],
-            longest_s=self.longest_s[rows],
-            forbidden=forbidden,
-        )
-
 
 def spread(n: int, seed: int = 0) -> Floats:
     """Phases in [0, 1) for n feeds: pseudo-random to look at, yet even over any run of neighbouring feeds.
