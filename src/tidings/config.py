@@ -1,0 +1,1 @@
+"""All configuration in one table."""

@@ -1,0 +1,1 @@
+"""What is kept: feeds, entries, polls, estimates, in SQLite (or, at scale, PostgreSQL)."""
