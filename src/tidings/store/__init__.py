@@ -1,1 +1,10 @@
-"""What is kept: feeds, entries, polls, estimates, in SQLite (or, at scale, PostgreSQL)."""
+"""What is kept: feeds, entries, polls, estimates, in SQLite (or, at scale, PostgreSQL).
+
+`Store` is all that other rooms need, with the values of `tidings.store.rows`; `restore` puts a backup in a store's place.
+"""
+
+from tidings.store.sqlite import StoreError
+from tidings.store.store import Store
+from tidings.store.upkeep import restore
+
+__all__ = ["Store", "StoreError", "restore"]

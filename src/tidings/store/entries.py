@@ -1,0 +1,128 @@
+"""Entries, and what the log says about the polls that brought them: everything that readers and policies ask for."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from tidings.document import Enclosure
+from tidings.store.record import mark
+from tidings.store.rows import Entry, Gap, Known, Poll, Version
+from tidings.store.search import terms
+
+#: When each entry was published, by feed.
+POSTING = np.dtype([("feed_id", "i8"), ("at", "f8")])
+
+_ENTRY = ", ".join(f"entries.{name}" for name in Entry.__struct_fields__)
+_VERSION = ", ".join(Version.__struct_fields__)
+_POLL = ", ".join(Poll.__struct_fields__)
+_GAP = ", ".join(Gap.__struct_fields__)
+_tags = msgspec.json.Decoder(tuple[str, ...])
+_enclosures = msgspec.json.Decoder(tuple[Enclosure, ...])
+_json = msgspec.json.Encoder()
+
+
+def _entry_of(row: Sequence[Any]) -> Entry:
+    return Entry(*(*row[:-2], _tags.decode(row[-2]), _enclosures.decode(row[-1])))
+
+
+def known(db: sqlite3.Connection, feed_id: int, identities: Sequence[str]) -> dict[str, Known]:
+    """Which of these have been seen before, also long ago."""
+    wanted = _json.encode(identities).decode()
+    rows = db.execute(
+        "SELECT identity, id, digest FROM entries WHERE feed_id = ? AND identity IN (SELECT value FROM json_each(?))",
+        (feed_id, wanted),
+    )
+    seen = {identity: Known(entry_id, digest) for identity, entry_id, digest in rows}
+    marks = {mark(identity): identity for identity in identities if identity not in seen}
+    if marks:
+        places = ", ".join("?" * len(marks))
+        gone = db.execute(f"SELECT mark FROM departed WHERE feed_id = ? AND mark IN ({places})", (feed_id, *marks))
+        seen.update((marks[m], Known(None, b"")) for (m,) in gone)
+    return seen
+
+
+def listing(
+    db: sqlite3.Connection,
+    *,
+    feed_id: int | None,
+    since: float | None,
+    until: float | None,
+    search: str,
+    before: int | None,
+    limit: int,
+) -> list[Entry]:
+    """Newest first by id, which is the order of arrival; ``since`` and ``until`` are times of arrival."""
+    tables, conditions, values = "entries", ["1"], list[Any]()
+    sought = terms(search)
+    if search and sought.nothing:
+        return []
+    if sought.wanted:  # the index gives its rows by id, newest first, and stops when there are enough
+        tables = "search CROSS JOIN entries ON entries.id = search.rowid"
+        conditions.append("search MATCH ?")
+        values.append(sought.wanted)
+    if sought.unwanted:
+        conditions.append("entries.id NOT IN (SELECT rowid FROM search WHERE search MATCH ?)")
+        values.append(sought.unwanted)
+    key = "search.rowid" if sought.wanted else "entries.id"
+    for condition, value in (
+        ("entries.feed_id = ?", feed_id),
+        ("entries.first_seen_at >= ?", since),
+        ("entries.first_seen_at < ?", until),
+        (f"{key} < ?", before),
+    ):
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
+    # Ids first, rows after: else SQLite would sort whole entries to find the few that are wanted.
+    rows = db.execute(
+        f"SELECT {_ENTRY} FROM entries WHERE id IN (SELECT entries.id FROM {tables} WHERE {' AND '.join(conditions)} "
+        f"ORDER BY {key} DESC LIMIT ?) ORDER BY id DESC",
+        (*values, limit),
+    )
+    return [_entry_of(row) for row in rows]
+
+
+def get(db: sqlite3.Connection, entry_id: int) -> Entry | None:
+    row = db.execute(f"SELECT {_ENTRY} FROM entries WHERE id = ?", (entry_id,)).fetchone()
+    return _entry_of(row) if row else None
+
+
+def versions(db: sqlite3.Connection, entry_id: int) -> list[Version]:
+    """What it said before, newest first."""
+    rows = db.execute(f"SELECT {_VERSION} FROM entry_versions WHERE entry_id = ? ORDER BY replaced_at DESC", (entry_id,))
+    return [Version(*row) for row in rows]
+
+
+def posting_times(db: sqlite3.Connection, feed_ids: Sequence[int] | None, since: float) -> npt.NDArray[np.void]:
+    """Times of publication from ``since`` on, by feed and time, as one array of `POSTING`."""
+    query, values = "SELECT feed_id, published_at FROM entries WHERE published_at >= ?", list[Any]([since])
+    if feed_ids is not None:
+        query += " AND feed_id IN (SELECT value FROM json_each(?))"
+        values.append(_json.encode(feed_ids).decode())
+    return np.fromiter(db.execute(f"{query} ORDER BY feed_id, published_at", values), dtype=POSTING)
+
+
+def polls(db: sqlite3.Connection, feed_id: int, limit: int) -> list[Poll]:
+    """The last polls of a feed, newest first."""
+    return [
+        Poll(*row)
+        for row in db.execute(f"SELECT {_POLL} FROM polls WHERE feed_id = ? ORDER BY at DESC LIMIT ?", (feed_id, limit))
+    ]
+
+
+def polls_since(db: sqlite3.Connection, since: float) -> int:
+    return int(db.execute("SELECT count(*) FROM polls WHERE at >= ?", (since,)).fetchone()[0])
+
+
+def gaps(db: sqlite3.Connection, feed_id: int | None, state: str | None, limit: int) -> list[Gap]:
+    """Newest first; of one feed or all, in one state or any."""
+    rows = db.execute(
+        f"SELECT {_GAP} FROM gaps WHERE feed_id = coalesce(?, feed_id) AND state = coalesce(?, state) "
+        "ORDER BY found_at DESC LIMIT ?",
+        (feed_id, state, limit),
+    )
+    return [Gap(*row) for row in rows]

@@ -1,0 +1,233 @@
+"""Feeds: who wants them, which are due, and what is known of them before they are asked again."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from tidings.document import Hints
+from tidings.store.rows import Added, Estimate, Feed, FeedState, Listed, Pause, Push, Schedule, Wanted
+
+_TIMES = ("added_at", "last_poll_at", "next_poll_at", "earliest_at")
+#: What a policy's table of feeds is made from; inf and -inf stand for "none".
+TIMING = np.dtype([("feed_id", "i8"), ("weight", "f8"), ("window", "i8"), *((name, "f8") for name in _TIMES)])
+
+STATE_COLUMNS = FeedState.__struct_fields__
+_FEED = ", ".join(f'feeds."{name}"' for name in (*Feed.__struct_fields__[:-1], *STATE_COLUMNS))
+_BEFORE_STATE = len(Feed.__struct_fields__) - 1
+_WIDTH = _BEFORE_STATE + len(STATE_COLUMNS)
+_QUOTED = [f'"{name}"' for name in STATE_COLUMNS]  # "window" is a word of SQL
+_INSERT = f"INSERT INTO feeds (url, added_at, {', '.join(_QUOTED)}) VALUES (?, ?{', ?' * len(_QUOTED)}) RETURNING id"
+_UPDATE = f"UPDATE feeds SET {', '.join(f'{name} = ?' for name in _QUOTED)} WHERE id = ? AND retired_at IS NULL"
+_RESCHEDULE = "UPDATE feeds SET next_poll_at = ?, reason = ? WHERE id = ? AND retired_at IS NULL"
+
+_hubs = msgspec.json.Decoder(tuple[str, ...])
+_hints = msgspec.json.Decoder(Hints)
+_json = msgspec.json.Encoder()
+
+
+def state_row(state: FeedState) -> tuple[Any, ...]:
+    """The columns of `STATE_COLUMNS`."""
+    *plain, hubs, hints = msgspec.structs.astuple(state)
+    return (*plain, _json.encode(hubs).decode(), _json.encode(hints).decode())
+
+
+def feed_of(row: Sequence[Any]) -> Feed:
+    """A feed from the columns of `_FEED`."""
+    *plain, hubs, hints = row[_BEFORE_STATE:_WIDTH]
+    state = FeedState(*(*plain, _hubs.decode(hubs), _hints.decode(hints)))
+    return Feed(*(*row[:_BEFORE_STATE], state))
+
+
+def write_state(db: sqlite3.Connection, feed_id: int, state: FeedState) -> None:
+    """All that polls have taught; a feed that was retired meanwhile stays as it is."""
+    db.execute(_UPDATE, (*state_row(state), feed_id))
+
+
+def id_of(db: sqlite3.Connection, url: str) -> int | None:
+    """A feed by its address. Former addresses come first: a feed that was merged into another is found as that other."""
+    row = db.execute("SELECT feed_id FROM aliases WHERE url = ?", (url,)).fetchone()
+    row = row or db.execute("SELECT id FROM feeds WHERE url = ?", (url,)).fetchone()
+    return int(row[0]) if row else None
+
+
+def find(db: sqlite3.Connection, feed: int | str) -> Feed | None:
+    feed_id = id_of(db, feed) if isinstance(feed, str) else feed
+    row = db.execute(f"SELECT {_FEED} FROM feeds WHERE id = ?", (feed_id,)).fetchone()
+    return feed_of(row) if row else None
+
+
+def add(db: sqlite3.Connection, wanted: Sequence[Wanted], user_id: int, now: float) -> list[Added]:
+    """Subscribe to all of them. A retired feed that somebody wants again is asked again."""
+    added = []
+    for want in wanted:
+        feed_id = id_of(db, want.url)
+        feed_new = feed_id is None
+        if feed_id is None:
+            state = FeedState(site_url=want.site_url, next_poll_at=want.first_poll_at, reason=want.reason)
+            feed_id = int(db.execute(_INSERT, (want.url, now, *state_row(state))).fetchone()[0])
+        else:
+            db.execute(
+                "UPDATE feeds SET retired_at = NULL, retired_why = '', next_poll_at = ?, reason = ? "
+                "WHERE id = ? AND retired_at IS NOT NULL",
+                (want.first_poll_at, "wanted again after it was retired", feed_id),
+            )
+        subscribed = db.execute(
+            "INSERT INTO subscriptions (user_id, feed_id, folder_id, title, added_at) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (user_id, feed_id) DO NOTHING",
+            (user_id, feed_id, _folder(db, user_id, want.folder), want.title, now),
+        )
+        added.append(Added(want.url, feed_id, feed_new, subscribed.rowcount == 1))
+    return added
+
+
+def _folder(db: sqlite3.Connection, user_id: int, name: str) -> int | None:
+    if not name:
+        return None
+    db.execute("INSERT INTO folders (user_id, name) VALUES (?, ?) ON CONFLICT (user_id, name) DO NOTHING", (user_id, name))
+    return int(db.execute("SELECT id FROM folders WHERE user_id = ? AND name = ?", (user_id, name)).fetchone()[0])
+
+
+def listing(db: sqlite3.Connection, user_id: int, after: int, limit: int) -> list[Listed]:
+    """A user's feeds by id, from the first above ``after``."""
+    rows = db.execute(
+        f"SELECT {_FEED}, coalesce(nullif(s.title, ''), nullif(feeds.title, ''), feeds.url), coalesce(folders.name, ''), "
+        "(SELECT count(*) FROM entries WHERE feed_id = feeds.id), "
+        "(SELECT max(published_at) FROM entries WHERE feed_id = feeds.id) "
+        "FROM subscriptions AS s JOIN feeds ON feeds.id = s.feed_id LEFT JOIN folders ON folders.id = s.folder_id "
+        "WHERE s.user_id = ? AND s.feed_id > ? ORDER BY s.feed_id LIMIT ?",
+        (user_id, after, limit),
+    )
+    return [Listed(feed_of(row), *row[_WIDTH:]) for row in rows]
+
+
+def claim(db: sqlite3.Connection, now: float, limit: int, lease_s: float, feed_ids: Sequence[int] | None) -> list[Feed]:
+    """Due feeds, longest due first, or these feeds whether due or not.
+
+    What is handed out becomes due again after the lease: if nothing is recorded until then, another will have it.
+    """
+    if feed_ids is None:
+        rows = db.execute(f"SELECT {_FEED} FROM feeds WHERE next_poll_at <= ? ORDER BY next_poll_at LIMIT ?", (now, limit))
+    else:
+        rows = db.execute(
+            f"SELECT {_FEED} FROM feeds WHERE id IN (SELECT value FROM json_each(?)) AND retired_at IS NULL "
+            "ORDER BY next_poll_at LIMIT ?",
+            (_json.encode(feed_ids).decode(), limit),
+        )
+    claimed = [feed_of(row) for row in rows]
+    db.executemany("UPDATE feeds SET next_poll_at = ? WHERE id = ?", [(now + lease_s, feed.id) for feed in claimed])
+    return claimed
+
+
+def next_due(db: sqlite3.Connection) -> float | None:
+    at: float | None = db.execute("SELECT min(next_poll_at) FROM feeds").fetchone()[0]
+    return at
+
+
+def reschedule(db: sqlite3.Connection, schedules: Sequence[Schedule]) -> None:
+    db.executemany(_RESCHEDULE, [(s.next_poll_at, s.reason, s.feed_id) for s in schedules])
+
+
+def retire(db: sqlite3.Connection, feed_id: int, why: str, now: float) -> None:
+    db.execute(
+        "UPDATE feeds SET retired_at = ?, retired_why = ?, next_poll_at = NULL, reason = ? WHERE id = ? AND retired_at IS NULL",
+        (now, why, f"retired: {why}", feed_id),
+    )
+
+
+def adopt(db: sqlite3.Connection, feed_id: int, url: str, now: float) -> None:
+    """The feed lives at ``url`` from now on. If another feed is there already, it inherits the subscribers."""
+    other = id_of(db, url)
+    old = db.execute("SELECT url FROM feeds WHERE id = ?", (feed_id,)).fetchone()[0]
+    if old == url:
+        return
+    if other is not None and other != feed_id:
+        db.execute(
+            "INSERT INTO subscriptions (user_id, feed_id, folder_id, title, added_at) "
+            "SELECT user_id, ?, folder_id, title, added_at FROM subscriptions WHERE feed_id = ? "
+            "ON CONFLICT (user_id, feed_id) DO NOTHING",
+            (other, feed_id),
+        )
+        db.execute("DELETE FROM subscriptions WHERE feed_id = ?", (feed_id,))
+        db.execute("UPDATE aliases SET feed_id = ? WHERE feed_id = ?", (other, feed_id))
+        retire(db, feed_id, f"it has moved to {url}, which is feed {other}", now)
+        feed_id = other
+    else:
+        db.execute("DELETE FROM aliases WHERE url = ?", (url,))  # it has moved back
+        db.execute("UPDATE feeds SET url = ? WHERE id = ?", (url, feed_id))
+    db.execute(
+        "INSERT INTO aliases (url, feed_id, since) VALUES (?, ?, ?) ON CONFLICT (url) DO UPDATE SET feed_id = excluded.feed_id",
+        (old, feed_id, now),
+    )
+
+
+def timings(db: sqlite3.Connection) -> npt.NDArray[np.void]:
+    """Every feed that may be asked, by id, as one array of `TIMING`."""
+    rows = db.execute(
+        'SELECT id, weight, "window", added_at, coalesce(last_poll_at, -9e999), coalesce(next_poll_at, 9e999), '
+        "coalesce(earliest_at, -9e999) FROM feeds WHERE retired_at IS NULL ORDER BY id"
+    )
+    return np.fromiter(rows, dtype=TIMING)
+
+
+def forbidden_hours(db: sqlite3.Connection) -> dict[int, bytes]:
+    return dict(db.execute("SELECT id, forbidden FROM feeds WHERE forbidden <> x'' AND retired_at IS NULL").fetchall())
+
+
+def estimates(db: sqlite3.Connection, policy: str) -> dict[int, bytes]:
+    return dict(db.execute("SELECT feed_id, state FROM estimates WHERE policy = ?", (policy,)).fetchall())
+
+
+def save_estimates(db: sqlite3.Connection, saved: dict[int, Estimate], now: float) -> None:
+    db.executemany(
+        "INSERT INTO estimates (feed_id, policy, state, updated_at) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (feed_id, policy) DO UPDATE SET state = excluded.state, updated_at = excluded.updated_at",
+        [(feed_id, estimate.policy, estimate.state, now) for feed_id, estimate in saved.items()],
+    )
+
+
+def shared(db: sqlite3.Connection) -> dict[str, bytes]:
+    return dict(db.execute("SELECT key, value FROM shared").fetchall())
+
+
+def share(db: sqlite3.Connection, values: dict[str, bytes], now: float) -> None:
+    db.executemany(
+        "INSERT INTO shared (key, value, updated_at) VALUES (?, ?, ?) "
+        "ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
+        [(key, value, now) for key, value in values.items()],
+    )
+
+
+def paused(db: sqlite3.Connection, now: float) -> tuple[Pause, ...]:
+    rows = db.execute("SELECT host, paused_until, why FROM hosts WHERE paused_until > ? ORDER BY paused_until", (now,))
+    return tuple(Pause(*row) for row in rows)
+
+
+_PUSH = ", ".join(Push.__struct_fields__)
+
+
+def save_push(db: sqlite3.Connection, push: Push) -> None:
+    fields = Push.__struct_fields__
+    db.execute(
+        f"INSERT INTO pushes ({_PUSH}) VALUES (?{', ?' * (len(fields) - 1)}) "
+        f"ON CONFLICT (feed_id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in fields[1:])}",
+        msgspec.structs.astuple(push),
+    )
+
+
+def push_of(db: sqlite3.Connection, feed_id: int) -> Push | None:
+    row = db.execute(f"SELECT {_PUSH} FROM pushes WHERE feed_id = ?", (feed_id,)).fetchone()
+    return Push(*row) if row else None
+
+
+def push_by_token(db: sqlite3.Connection, token: str) -> Push | None:
+    row = db.execute(f"SELECT {_PUSH} FROM pushes WHERE token = ?", (token,)).fetchone()
+    return Push(*row) if row else None
+
+
+def pushes_ending(db: sqlite3.Connection, before: float) -> list[Push]:
+    rows = db.execute(f"SELECT {_PUSH} FROM pushes WHERE lease_until < ? ORDER BY lease_until", (before,))
+    return [Push(*row) for row in rows]

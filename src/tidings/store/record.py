@@ -1,0 +1,151 @@
+"""A poll's effects, as one transaction.
+
+Whatever a poll brings is stored together or not at all: its line in the log, new and changed entries with their words in
+the search index, the feed's state with its next poll, the policy's estimate, the host's pause, the gap. A process that
+dies before the commit leaves a feed whose lease runs out, and the same document is fetched again; one that dies after
+it has lost nothing. Every row has a natural key, so the same outcome stored twice is stored once.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from tidings.store.feeds import adopt, retire, save_estimates, write_state
+from tidings.store.rows import EntryText, PollOutcome, Recorded
+
+#: Bytes of an identity's mark. Marks are compared within one feed, where eight make a mistake unthinkable.
+MARK = 8
+#: Old versions kept of an entry that is changed again and again.
+VERSIONS = 10
+
+_INSERT_ENTRY = """
+    INSERT INTO entries (feed_id, identity, digest, published_at, published_told, updated_at, first_seen_at, source, delay_s,
+      url, title, author, comments_url, content, summary, tags, enclosures)
+    SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+    WHERE NOT EXISTS (SELECT 1 FROM departed WHERE feed_id = ? AND mark = ?)
+    ON CONFLICT (feed_id, identity) DO NOTHING RETURNING id"""
+#: The time that we go by stays as first judged: feeds whose dates move with every edit must not move their entries.
+_UPDATE_ENTRY = """
+    UPDATE entries SET digest = ?, published_told = ?, updated_at = ?, changed_at = ?, source = ?, url = ?, title = ?,
+      author = ?, comments_url = ?, content = ?, summary = ?, tags = ?, enclosures = ?
+    WHERE id = ?"""
+_KEEP_VERSION = """
+    INSERT INTO entry_versions (entry_id, replaced_at, digest, updated_at, url, title, author, content, summary)
+    SELECT id, ?, digest, updated_at, url, title, author, content, summary FROM entries WHERE id = ?
+    ON CONFLICT (entry_id, replaced_at) DO NOTHING"""
+_FORGET_VERSIONS = """
+    DELETE FROM entry_versions WHERE entry_id = ? AND replaced_at NOT IN
+      (SELECT replaced_at FROM entry_versions WHERE entry_id = ? ORDER BY replaced_at DESC LIMIT ?)"""
+_INSERT_POLL = """
+    INSERT INTO polls (feed_id, at, source, status, bytes, elapsed_s, entries, new, changed, delay_mean_s, delay_max_s, lost,
+      reason, error_kind, error)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (feed_id, at) DO NOTHING"""
+_HOST_ASKED = """
+    INSERT INTO hosts (host, last_request_at, paused_until, why) VALUES (?, ?, ?, ?)
+    ON CONFLICT (host) DO UPDATE SET last_request_at = max(hosts.last_request_at, excluded.last_request_at),
+      paused_until = coalesce(excluded.paused_until, hosts.paused_until),
+      why = CASE WHEN excluded.paused_until IS NULL THEN hosts.why ELSE excluded.why END"""
+
+_json = msgspec.json.Encoder()
+
+
+def mark(identity: str) -> bytes:
+    """A short stand-in for an identity, which may be of any length."""
+    return blake2b(identity.encode("utf-8", "replace"), digest_size=MARK).digest()
+
+
+def record(db: sqlite3.Connection, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
+    """Store all outcomes, in one transaction; returns what each one brought."""
+    words: list[tuple[int, str, str]] = []
+    recorded = [_record(db, outcome, words) for outcome in outcomes]
+    db.executemany("INSERT INTO search (rowid, title, body) VALUES (?, ?, ?)", words)
+    save_estimates(db, {o.feed_id: o.estimate for o in outcomes if o.estimate}, max((o.at for o in outcomes), default=0.0))
+    return recorded
+
+
+def _record(db: sqlite3.Connection, outcome: PollOutcome, words: list[tuple[int, str, str]]) -> Recorded:
+    new = _insert(db, outcome, words)
+    changed = sum(_change(db, outcome, entry) for entry in outcome.changed)
+    _log(db, outcome, len(new), changed)
+    if outcome.document is not None:
+        db.execute(
+            "INSERT INTO documents (feed_id, marks) VALUES (?, ?) ON CONFLICT (feed_id) DO UPDATE SET marks = excluded.marks",
+            (outcome.feed_id, b"".join(map(mark, outcome.document))),
+        )
+    if outcome.state is not None:
+        write_state(db, outcome.feed_id, outcome.state)
+    if outcome.host:
+        pause = outcome.pause
+        db.execute(_HOST_ASKED, (outcome.host, outcome.at, pause.until if pause else None, pause.why if pause else ""))
+    if outcome.gap is not None:
+        db.execute(
+            "INSERT INTO gaps (feed_id, found_at, from_at, until_at, lost) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (feed_id, found_at) DO NOTHING",
+            (outcome.feed_id, outcome.at, outcome.gap.from_at, outcome.gap.until_at, outcome.gap.lost),
+        )
+    if outcome.repair is not None:
+        db.execute(
+            "UPDATE gaps SET recovered = recovered + ?, state = ? WHERE id = ?",
+            (len(new), outcome.repair.state, outcome.repair.gap_id),
+        )
+    if outcome.adopt_url:
+        adopt(db, outcome.feed_id, outcome.adopt_url, outcome.at)
+    if outcome.retire:
+        retire(db, outcome.feed_id, outcome.retire, outcome.at)
+    return Recorded(tuple(new), changed)
+
+
+def _insert(db: sqlite3.Connection, outcome: PollOutcome, words: list[tuple[int, str, str]]) -> list[int]:
+    new = []
+    feed_id, at, source = outcome.feed_id, outcome.at, outcome.source
+    for e in outcome.new:
+        row = db.execute(
+            _INSERT_ENTRY,
+            (
+                *(feed_id, e.identity, e.digest, e.published_at, e.published_told, e.updated_at, at, source, e.delay_s),
+                *(e.url, e.title, e.author, e.comments_url, e.content, e.summary, *_lists(e), feed_id, mark(e.identity)),
+            ),
+        ).fetchone()
+        if row is not None:
+            new.append(row[0])
+            words.append((row[0], e.title, e.text))
+    return new
+
+
+def _change(db: sqlite3.Connection, outcome: PollOutcome, e: EntryText) -> bool:
+    found = db.execute(
+        "SELECT id, digest FROM entries WHERE feed_id = ? AND identity = ?", (outcome.feed_id, e.identity)
+    ).fetchone()
+    if found is None or found[1] == e.digest:
+        return False
+    entry_id = found[0]
+    db.execute(_KEEP_VERSION, (outcome.at, entry_id))
+    db.execute(_FORGET_VERSIONS, (entry_id, entry_id, VERSIONS))
+    db.execute(
+        _UPDATE_ENTRY,
+        (
+            *(e.digest, e.published_told, e.updated_at, outcome.at, outcome.source, e.url, e.title, e.author),
+            *(e.comments_url, e.content, e.summary, *_lists(e), entry_id),
+        ),
+    )
+    db.execute("UPDATE search SET title = ?, body = ? WHERE rowid = ?", (e.title, e.text, entry_id))
+    return True
+
+
+def _lists(e: EntryText) -> tuple[str, str]:
+    return _json.encode(e.tags).decode(), _json.encode(e.enclosures).decode()
+
+
+def _log(db: sqlite3.Connection, o: PollOutcome, new: int, changed: int) -> None:
+    delays = [e.delay_s for e in o.new if e.delay_s is not None]
+    mean, most = (sum(delays) / len(delays), max(delays)) if delays else (None, None)
+    lost = o.gap.lost if o.gap else None
+    db.execute(
+        _INSERT_POLL,
+        (
+            *(o.feed_id, o.at, o.source, o.status, o.bytes, o.elapsed_s, o.entries, new, changed),
+            *(mean, most, lost, o.reason, o.error_kind, o.error),
+        ),
+    )

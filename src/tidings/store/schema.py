@@ -1,0 +1,201 @@
+"""The schema, as one ordered list of migrations; the number of those that a file has had is its version.
+
+Written so that PostgreSQL can have the same tables: what differs is the serial key, the type of bytes, and the search
+index. Times are seconds since the epoch, UTC. Large columns come last, because SQLite reads a row from its beginning and
+need not follow the pages that hold the rest.
+"""
+
+MIGRATIONS = (
+    """
+    CREATE TABLE feeds (
+      id INTEGER PRIMARY KEY AUTOINCREMENT,
+      url TEXT NOT NULL UNIQUE,
+      added_at DOUBLE PRECISION NOT NULL,
+      weight DOUBLE PRECISION NOT NULL DEFAULT 1,
+      retired_at DOUBLE PRECISION,
+      retired_why TEXT NOT NULL DEFAULT '',
+      title TEXT NOT NULL,
+      site_url TEXT NOT NULL,
+      format TEXT NOT NULL,
+      "window" INTEGER NOT NULL,
+      next_poll_at DOUBLE PRECISION,
+      reason TEXT NOT NULL,
+      last_poll_at DOUBLE PRECISION,
+      last_ok_at DOUBLE PRECISION,
+      errors INTEGER NOT NULL,
+      failing_since DOUBLE PRECISION,
+      error_kind TEXT NOT NULL,
+      last_error TEXT NOT NULL,
+      etag TEXT NOT NULL,
+      last_modified TEXT NOT NULL,
+      validators_since DOUBLE PRECISION,
+      validators_url TEXT NOT NULL,
+      body_digest BLOB NOT NULL,
+      earliest_at DOUBLE PRECISION,
+      forbidden BLOB NOT NULL,
+      moved_to TEXT NOT NULL,
+      moved_sightings INTEGER NOT NULL,
+      moved_since DOUBLE PRECISION,
+      self_url TEXT NOT NULL,
+      hubs TEXT NOT NULL,
+      hints TEXT NOT NULL
+    );
+    CREATE INDEX feeds_due ON feeds (next_poll_at);
+
+    CREATE TABLE aliases (
+      url TEXT PRIMARY KEY,
+      feed_id INTEGER NOT NULL REFERENCES feeds (id) ON DELETE CASCADE,
+      since DOUBLE PRECISION NOT NULL
+    );
+    CREATE INDEX aliases_feed ON aliases (feed_id);
+
+    CREATE TABLE documents (
+      feed_id INTEGER PRIMARY KEY REFERENCES feeds (id) ON DELETE CASCADE,
+      marks BLOB NOT NULL
+    );
+
+    CREATE TABLE entries (
+      id INTEGER PRIMARY KEY AUTOINCREMENT,
+      feed_id INTEGER NOT NULL REFERENCES feeds (id) ON DELETE CASCADE,
+      identity TEXT NOT NULL,
+      digest BLOB NOT NULL,
+      published_at DOUBLE PRECISION NOT NULL,
+      published_told DOUBLE PRECISION,
+      updated_at DOUBLE PRECISION,
+      first_seen_at DOUBLE PRECISION NOT NULL,
+      changed_at DOUBLE PRECISION,
+      source TEXT NOT NULL,
+      delay_s DOUBLE PRECISION,
+      url TEXT NOT NULL,
+      title TEXT NOT NULL,
+      author TEXT NOT NULL,
+      comments_url TEXT NOT NULL,
+      content TEXT NOT NULL,
+      summary TEXT NOT NULL,
+      tags TEXT NOT NULL,
+      enclosures TEXT NOT NULL,
+      UNIQUE (feed_id, identity)
+    );
+    CREATE INDEX entries_published ON entries (feed_id, published_at);
+    CREATE INDEX entries_seen ON entries (first_seen_at, delay_s);
+
+    CREATE TABLE entry_versions (
+      entry_id INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
+      replaced_at DOUBLE PRECISION NOT NULL,
+      digest BLOB NOT NULL,
+      updated_at DOUBLE PRECISION,
+      url TEXT NOT NULL,
+      title TEXT NOT NULL,
+      author TEXT NOT NULL,
+      content TEXT NOT NULL,
+      summary TEXT NOT NULL,
+      PRIMARY KEY (entry_id, replaced_at)
+    );
+
+    CREATE TABLE departed (
+      feed_id INTEGER NOT NULL REFERENCES feeds (id) ON DELETE CASCADE,
+      mark BLOB NOT NULL,
+      PRIMARY KEY (feed_id, mark)
+    ) WITHOUT ROWID;
+
+    CREATE VIRTUAL TABLE search USING fts5 (title, body, columnsize=0, tokenize='unicode61 remove_diacritics 2');
+    INSERT INTO search (search, rank) VALUES ('automerge', 0);
+    INSERT INTO search (search, rank) VALUES ('crisismerge', 64);
+
+    CREATE TABLE polls (
+      id INTEGER PRIMARY KEY,
+      feed_id INTEGER NOT NULL REFERENCES feeds (id) ON DELETE CASCADE,
+      at DOUBLE PRECISION NOT NULL,
+      source TEXT NOT NULL,
+      status INTEGER NOT NULL,
+      bytes INTEGER NOT NULL,
+      elapsed_s DOUBLE PRECISION NOT NULL,
+      entries INTEGER NOT NULL,
+      new INTEGER NOT NULL,
+      changed INTEGER NOT NULL,
+      delay_mean_s DOUBLE PRECISION,
+      delay_max_s DOUBLE PRECISION,
+      lost DOUBLE PRECISION,
+      reason TEXT NOT NULL,
+      error_kind TEXT NOT NULL,
+      error TEXT NOT NULL,
+      UNIQUE (feed_id, at)
+    );
+    CREATE INDEX polls_at ON polls (at, bytes);
+
+    CREATE TABLE gaps (
+      id INTEGER PRIMARY KEY AUTOINCREMENT,
+      feed_id INTEGER NOT NULL REFERENCES feeds (id) ON DELETE CASCADE,
+      found_at DOUBLE PRECISION NOT NULL,
+      from_at DOUBLE PRECISION NOT NULL,
+      until_at DOUBLE PRECISION NOT NULL,
+      lost DOUBLE PRECISION NOT NULL,
+      recovered INTEGER NOT NULL DEFAULT 0,
+      state TEXT NOT NULL DEFAULT 'open',
+      UNIQUE (feed_id, found_at)
+    );
+    CREATE INDEX gaps_found ON gaps (found_at);
+
+    CREATE TABLE estimates (
+      feed_id INTEGER NOT NULL REFERENCES feeds (id) ON DELETE CASCADE,
+      policy TEXT NOT NULL,
+      state BLOB NOT NULL,
+      updated_at DOUBLE PRECISION NOT NULL,
+      PRIMARY KEY (feed_id, policy)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE shared (
+      key TEXT PRIMARY KEY,
+      value BLOB NOT NULL,
+      updated_at DOUBLE PRECISION NOT NULL
+    );
+
+    CREATE TABLE hosts (
+      host TEXT PRIMARY KEY,
+      last_request_at DOUBLE PRECISION NOT NULL,
+      paused_until DOUBLE PRECISION,
+      why TEXT NOT NULL DEFAULT ''
+    );
+
+    CREATE TABLE users (
+      id INTEGER PRIMARY KEY AUTOINCREMENT,
+      name TEXT NOT NULL UNIQUE
+    );
+    INSERT INTO users (id, name) VALUES (1, 'operator');
+
+    CREATE TABLE folders (
+      id INTEGER PRIMARY KEY AUTOINCREMENT,
+      user_id INTEGER NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+      name TEXT NOT NULL,
+      UNIQUE (user_id, name)
+    );
+
+    CREATE TABLE subscriptions (
+      user_id INTEGER NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+      feed_id INTEGER NOT NULL REFERENCES feeds (id) ON DELETE CASCADE,
+      folder_id INTEGER REFERENCES folders (id) ON DELETE SET NULL,
+      title TEXT NOT NULL,
+      added_at DOUBLE PRECISION NOT NULL,
+      PRIMARY KEY (user_id, feed_id)
+    );
+    CREATE INDEX subscriptions_feed ON subscriptions (feed_id);
+
+    CREATE TABLE pushes (
+      feed_id INTEGER PRIMARY KEY REFERENCES feeds (id) ON DELETE CASCADE,
+      hub TEXT NOT NULL,
+      topic TEXT NOT NULL,
+      token TEXT NOT NULL UNIQUE,
+      secret TEXT NOT NULL,
+      state TEXT NOT NULL,
+      lease_until DOUBLE PRECISION,
+      last_push_at DOUBLE PRECISION,
+      pushed INTEGER NOT NULL,
+      missed INTEGER NOT NULL
+    );
+    """,
+)
+
+
+def statements(migration: str) -> list[str]:
+    """One by one, because Python's way to run many at once ends the transaction that is to hold them all."""
+    return [statement for part in migration.split(";\n") if (statement := part.strip())]

@@ -1,0 +1,62 @@
+"""The whole store in figures."""
+
+import math
+import sqlite3
+
+from tidings.store.feeds import next_due, paused
+from tidings.store.rows import Period, Status
+
+HOUR_S, DAY_S, WEEK_S = 3600.0, 86400.0, 604800.0
+
+
+def status(db: sqlite3.Connection, now: float) -> Status:
+    feeds, retired, failing, due = db.execute(
+        "SELECT count(*), count(retired_at), coalesce(sum(errors > 0 AND retired_at IS NULL), 0), "
+        "coalesce(sum(next_poll_at <= ?), 0) FROM feeds",
+        (now,),
+    ).fetchone()
+    errors = db.execute(
+        "SELECT error_kind, count(*) FROM feeds WHERE errors > 0 AND retired_at IS NULL GROUP BY error_kind ORDER BY 2 DESC, 1"
+    )
+    return Status(
+        feeds=feeds,
+        retired=retired,
+        failing=failing,
+        due=due,
+        next_due_at=next_due(db),
+        entries=db.execute("SELECT count(*) FROM entries").fetchone()[0],
+        hour=_since(db, now - HOUR_S),
+        day=_since(db, now - DAY_S),
+        week=_since(db, now - WEEK_S),
+        errors=dict(errors.fetchall()),
+        paused=paused(db, now),
+    )
+
+
+def _since(db: sqlite3.Connection, since: float) -> Period:
+    polls, size = db.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM polls WHERE at >= ?", (since,)).fetchone()
+    new, told = db.execute("SELECT count(*), count(delay_s) FROM entries WHERE first_seen_at >= ?", (since,)).fetchone()
+    lost, recovered = db.execute(
+        "SELECT coalesce(sum(lost), 0.0), coalesce(sum(recovered), 0) FROM gaps WHERE found_at >= ?", (since,)
+    ).fetchone()
+    return Period(
+        polls=polls,
+        bytes=size,
+        new=new,
+        delay_p50_s=_quantile(db, since, told, 0.5),
+        delay_p90_s=_quantile(db, since, told, 0.9),
+        lost=lost,
+        recovered=recovered,
+    )
+
+
+def _quantile(db: sqlite3.Connection, since: float, count: int, share: float) -> float | None:
+    """The smallest delay that at least this share of the entries does not exceed."""
+    if not count:
+        return None
+    rank = math.ceil(count * share) - 1
+    row = db.execute(
+        "SELECT delay_s FROM entries WHERE first_seen_at >= ? AND delay_s IS NOT NULL ORDER BY delay_s LIMIT 1 OFFSET ?",
+        (since, rank),
+    ).fetchone()
+    return float(row[0])

@@ -1,0 +1,208 @@
+"""The store as other rooms see it: values in, values out, every call one transaction.
+
+The work is done by the functions of the modules beside this one, which are given a connection. What is here gives them
+their place: `Database.write` in the one thread that writes, `Database.read` in one of those that read.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tidings.store import entries, feeds, upkeep
+from tidings.store import status as figures
+from tidings.store.record import record
+from tidings.store.rows import (
+    OPERATOR,
+    Added,
+    Entry,
+    Estimate,
+    Feed,
+    Gap,
+    Known,
+    Listed,
+    Pause,
+    Poll,
+    PollOutcome,
+    Push,
+    Recorded,
+    Retained,
+    Schedule,
+    Status,
+    Version,
+    Wanted,
+)
+from tidings.store.sqlite import Database
+
+
+class Store:
+    """Everything that is kept. ``async with Store.open(path, clock=time.time) as store: ...``"""
+
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._db = database
+        self._clock = clock
+
+    @classmethod
+    def open(cls, path: Path, *, clock: Callable[[], float], serving: bool = False) -> "Store":
+        """Open the file, or make it. Any number of processes may, but only one of them ``serving``."""
+        return cls(Database(path, serving=serving), clock)
+
+    async def __aenter__(self) -> "Store":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._db.close()
+
+    # Feeds
+
+    async def add(self, wanted: Sequence[Wanted], user_id: int = OPERATOR) -> list[Added]:
+        """Subscribe to all of these, or to none if one cannot be stored; says for each what was new."""
+        return await self._db.write(feeds.add, wanted, user_id, self._clock())
+
+    async def feed(self, feed: int | str) -> Feed | None:
+        """By id, or by present or former address."""
+        return await self._db.read(feeds.find, feed)
+
+    async def feeds(self, *, after: int = 0, limit: int = 1000, user_id: int = OPERATOR) -> list[Listed]:
+        """A user's feeds by id, a page at a time: the next begins ``after`` the last id of this one."""
+        return await self._db.read(feeds.listing, user_id, after, limit)
+
+    async def retire(self, feed_id: int, why: str) -> None:
+        """Never ask this feed again, unless somebody adds it again."""
+        await self._db.write(feeds.retire, feed_id, why, self._clock())
+
+    # When to look
+
+    async def claim(self, limit: int, *, lease_s: float, feed_ids: Sequence[int] | None = None) -> list[Feed]:
+        """Take due feeds (or these, due or not) for ``lease_s``; then they are due again unless an outcome was recorded."""
+        return await self._db.write(feeds.claim, self._clock(), limit, lease_s, feed_ids)
+
+    async def next_due(self) -> float | None:
+        """When the next feed is due."""
+        return await self._db.read(feeds.next_due)
+
+    async def reschedule(self, schedules: Sequence[Schedule]) -> None:
+        """New times without a poll: decided anew, put off, or handed back."""
+        await self._db.write(feeds.reschedule, schedules)
+
+    async def timings(self) -> npt.NDArray[np.void]:
+        """All feeds that may be asked, as one array of `feeds.TIMING`."""
+        return await self._db.read(feeds.timings)
+
+    async def forbidden_hours(self) -> dict[int, bytes]:
+        """The hours not to ask in, of the feeds that have any."""
+        return await self._db.read(feeds.forbidden_hours)
+
+    async def posting_times(self, since: float, feed_ids: Sequence[int] | None = None) -> npt.NDArray[np.void]:
+        """When entries were published, by feed and time, as one array of `entries.POSTING`."""
+        return await self._db.read(entries.posting_times, feed_ids, since)
+
+    async def estimates(self, policy: str) -> dict[int, bytes]:
+        """What a policy remembers of each feed."""
+        return await self._db.read(feeds.estimates, policy)
+
+    async def save_estimates(self, estimates: dict[int, Estimate]) -> None:
+        await self._db.write(feeds.save_estimates, estimates, self._clock())
+
+    async def shared(self) -> dict[str, bytes]:
+        """The small values that belong to no feed: a policy's shared state, say."""
+        return await self._db.read(feeds.shared)
+
+    async def share(self, values: dict[str, bytes]) -> None:
+        await self._db.write(feeds.share, values, self._clock())
+
+    async def paused(self) -> tuple[Pause, ...]:
+        """Hosts that are left alone now."""
+        return await self._db.read(feeds.paused, self._clock())
+
+    # What came of it
+
+    async def known(self, feed_id: int, identities: Sequence[str]) -> dict[str, Known]:
+        """Those of these identities that the feed has had before."""
+        return await self._db.read(entries.known, feed_id, identities)
+
+    async def record(self, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
+        """Store the effects of polls, all or none."""
+        return await self._db.write(record, outcomes)
+
+    async def entries(
+        self,
+        *,
+        feed_id: int | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        search: str = "",
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[Entry]:
+        """Newest first; the next page is ``before`` the last id of this one. Times are times of arrival."""
+        return await self._db.read(
+            entries.listing, feed_id=feed_id, since=since, until=until, search=search, before=before, limit=limit
+        )
+
+    async def entry(self, entry_id: int) -> Entry | None:
+        return await self._db.read(entries.get, entry_id)
+
+    async def versions(self, entry_id: int) -> list[Version]:
+        """What an entry said before it was changed, newest first."""
+        return await self._db.read(entries.versions, entry_id)
+
+    async def polls(self, feed_id: int, limit: int = 20) -> list[Poll]:
+        """A feed's last polls, newest first."""
+        return await self._db.read(entries.polls, feed_id, limit)
+
+    async def polls_since(self, since: float) -> int:
+        """What was spent. Complete for the last eight days."""
+        return await self._db.read(entries.polls_since, since)
+
+    async def gaps(self, *, feed_id: int | None = None, state: str | None = None, limit: int = 100) -> list[Gap]:
+        """Newest first."""
+        return await self._db.read(entries.gaps, feed_id, state, limit)
+
+    async def status(self) -> Status:
+        return await self._db.read(figures.status, self._clock())
+
+    # Push
+
+    async def push(self, feed_id: int) -> Push | None:
+        return await self._db.read(feeds.push_of, feed_id)
+
+    async def push_by_token(self, token: str) -> Push | None:
+        return await self._db.read(feeds.push_by_token, token)
+
+    async def pushes_ending(self, before: float) -> list[Push]:
+        """Those whose lease ends before this time, the most urgent first."""
+        return await self._db.read(feeds.pushes_ending, before)
+
+    async def save_push(self, push: Push) -> None:
+        await self._db.write(feeds.save_push, push)
+
+    # Upkeep
+
+    async def retain(self, *, days: float, least: int) -> Retained:
+        """Forget entries that came more than ``days`` ago, save each feed's ``least`` newest and what its document shows.
+
+        In many short transactions, so that polls are recorded in between.
+        """
+        now = self._clock()
+        before = now - days * figures.DAY_S
+        gone = polls = 0
+        for feed_id in await self._db.read(upkeep.feeds_with_old_entries, before):
+            gone += await self._db.write(upkeep.forget_entries, feed_id, before, least)
+        while deleted := await self._db.write(upkeep.thin_polls, now, before):
+            polls += deleted
+        while await self._db.write(upkeep.merge_index):
+            pass
+        return Retained(gone, polls)
+
+    async def backup(self, to: Path, progress: upkeep.Progress | None = None) -> None:
+        """Copy one moment of the store to a file of its own; ``progress(pages, of_pages)`` is called from another thread."""
+        await self._db.read(upkeep.backup, self._db.path, to, progress)
+
+    async def check(self) -> list[str]:
+        """All that is wrong with the file, in words."""
+        return await self._db.read(upkeep.check)
