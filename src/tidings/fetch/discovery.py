@@ -1,0 +1,70 @@
+"""From what a person types to a feed: a feed's own address, a page that names its feeds, or a bare name such as `example.org`.
+
+What a person waits for may cost a few requests, each of them once: the address itself, and if that is a page without any
+word of a feed, a handful of customary paths. What was fetched on the way is handed on, so that adding a feed by its own
+address is a single request.
+"""
+
+from msgspec import Struct
+
+from tidings.fetch.fetcher import Fetcher
+from tidings.fetch.values import FetchProblem, FetchRequest, FetchResult, Problem
+from tidings.parse.html import FoundFeed, common_paths, find_feeds, looks_like_feed
+
+#: A name that has no https is asked again without it only after failures of these kinds: an answer is an answer.
+NO_SUCH_DOOR = frozenset({Problem.CONNECT, Problem.TLS, Problem.TIMEOUT})
+
+
+class Discovery(Struct, frozen=True):
+    """What was found at an address: one feed, several to choose from, or none and why."""
+
+    feeds: tuple[FoundFeed, ...] = ()
+    document: FetchResult | None = None  #: the feed's first document, where the address was the feed itself
+    error: FetchProblem | None = None
+    requests: int = 0
+
+
+async def discover(fetcher: Fetcher, url: str, *, guess: bool = True) -> Discovery:
+    """Find the feeds at `url`. With `guess`, a page that names none has a few customary paths tried."""
+    result, requests = await _open(fetcher, url.strip())
+    if result.error is not None or result.body is None:
+        problem = result.error or FetchProblem(Problem.BROKEN, "the server sent no document")
+        return Discovery(error=problem, requests=requests)
+    if looks_like_feed(result.body):
+        return Discovery((_found(result),), result, None, requests)
+    found = find_feeds(result.body, result.url)
+    if found:
+        return Discovery(tuple(found), None, None, requests)
+    for path in common_paths(result.url) if guess else ():
+        guessed = await fetcher.fetch(FetchRequest(path))
+        requests += guessed.requests
+        if guessed.body is not None and looks_like_feed(guessed.body):
+            return Discovery((_found(guessed),), guessed, None, requests)
+        if guessed.limited or (guessed.error is not None and guessed.error.kind is not Problem.STATUS):
+            break  # no guess is worth a publisher's patience
+    problem = FetchProblem(
+        Problem.UNREADABLE, f"{result.url} is not a feed, and names none; give the address of the feed itself"
+    )
+    return Discovery(error=problem, requests=requests)
+
+
+async def _open(fetcher: Fetcher, url: str) -> tuple[FetchResult, int]:
+    """The page behind what was typed; a bare name is tried with https, then with http. `feed:` is an old way to say http."""
+    if url.lower().startswith("feed:"):
+        url = url[5:]
+    url = url.removeprefix("//")
+    if "://" in url.partition("?")[0]:
+        result = await fetcher.fetch(FetchRequest(url))
+        return result, result.requests
+    secure = await fetcher.fetch(FetchRequest(f"https://{url}"))
+    if secure.error is None or secure.error.kind not in NO_SUCH_DOOR:
+        return secure, secure.requests
+    plain = await fetcher.fetch(FetchRequest(f"http://{url}"))
+    return plain, secure.requests + plain.requests
+
+
+def _found(result: FetchResult) -> FoundFeed:
+    """A feed by its own address: the one for good, where it has one."""
+    body = (result.body or b"")[:2000]
+    kind = "json" if body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") else "atom" if b"<feed" in body else "rss"
+    return FoundFeed(result.moved_to or result.url, "", kind)  # type: ignore[arg-type]

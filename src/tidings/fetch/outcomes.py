@@ -1,0 +1,144 @@
+"""What an answer means for the feed's future: read on, slow down, stay away, retire, move. Pure rules with reasons in words.
+
+Nothing is dropped silently: errors back off to a day, a feed that failed for a month is still tried once a month, and only
+410, by which a publisher says that it is gone for good, ends the asking.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from hashlib import blake2b
+
+from msgspec import Struct
+
+from tidings.fetch.values import FetchResult, Problem
+from tidings.model import DAY_S, HOUR_S
+from tidings.words import count, duration
+
+FIRST_WAIT_S = HOUR_S
+LONGEST_WAIT_S = DAY_S
+#: After this long without success a feed counts as dead; it is tried that seldom from then on, because domains do come back.
+DEAD_AFTER_S = 30 * DAY_S
+UNDEAD_S = 30 * DAY_S
+#: Waits are stretched by up to this share, by the feed's own number: feeds that failed together do not come back together.
+JITTER = 0.1
+#: A move is adopted after so many sightings of the same target over so long: portals, hijacks and slips of a configuration
+#: also answer 301.
+MOVE_SIGHTINGS = 3
+MOVE_SPAN_S = DAY_S
+
+#: Hosts that answer 403 where others answer 429. The last labels of the name are compared.
+KNOWN_LIMITERS = frozenset({"reddit.com", "youtube.com", "medium.com", "substack.com", "vimeo.com", "deviantart.com"})
+#: Headers of firewalls that check for robots; a 403 with one of these is about the asking, not about the document.
+CHALLENGES = ("cf-mitigated", "x-amzn-waf-action", "x-sucuri-block", "x-datadome", "x-ddg-challenge")
+
+
+def is_limiting(status: int, host: str, headers: Mapping[str, str]) -> bool:
+    """Whether a whole host says "less": 429; 503 with a time; 403 where it is known to mean that."""
+    if status == 429:
+        return True
+    if status in (403, 503) and "Retry-After" in headers:
+        return True
+    return status == 403 and ".".join(host.split(".")[-2:]) in KNOWN_LIMITERS
+
+
+def is_challenge(headers: Mapping[str, str]) -> bool:
+    """Whether a robot check answered in the publisher's place."""
+    return any(name in headers for name in CHALLENGES)
+
+
+class Action(StrEnum):
+    """What to do with the feed."""
+
+    READ = "read"  #: there is a document
+    UNCHANGED = "unchanged"
+    BACK_OFF = "back off"
+    WAIT = "wait"  #: told to; nobody's fault
+    RETIRE = "retire"
+
+
+class Past(Struct, frozen=True):
+    """What is remembered of a feed's failures; kept with the feed."""
+
+    errors: int = 0  #: in a row
+    failing_since: float | None = None
+    worked: bool = False  #: has it ever given a document?
+
+
+class Outcome(Struct, frozen=True):
+    """The decision, and the state to be kept."""
+
+    action: Action
+    past: Past
+    earliest: float  #: no poll before this; -inf where the answer does not say
+    reason: str
+    notice: str = ""  #: something that the feed's owner should be told now
+
+
+def judge(result: FetchResult, past: Past, now: float, key: str) -> Outcome:
+    """The rules. `key` names the feed (its id or address) and spreads the waits."""
+    error = result.error
+    if error is None:
+        action = Action.UNCHANGED if result.unchanged else Action.READ
+        reason = "the document is the known one" if result.unchanged else "there is a document"
+        return Outcome(action, Past(worked=True), float("-inf"), reason)
+    if error.kind is Problem.PAUSED:
+        return Outcome(Action.WAIT, past, result.retry_at or now, error.words)
+    if result.status == 410:
+        words = "the publisher says that it is gone for good (410)"
+        return Outcome(Action.RETIRE, past, float("inf"), words, f"Retired: {words}.")
+
+    since = now if past.failing_since is None else past.failing_since
+    failed = Past(past.errors + 1, since, past.worked)
+    limited = result.limited or (result.status == 403 and result.challenged and past.worked)
+    if limited and result.retry_at is not None:
+        reason = f"{error.words}; the server asked to be left alone for {duration(result.retry_at - now)}"
+        return Outcome(Action.WAIT, failed, max(result.retry_at, result.fresh_until or now), reason)
+    wait_s = _wait_s(failed, now, gone=400 <= result.status < 500 and not limited) * _stretch(key, failed.errors)
+    earliest = max(now + wait_s, result.retry_at or now, result.fresh_until or now)
+    reason = f"{error.words}; {count(failed.errors, 'failure')} in a row, next try in {duration(earliest - now)}"
+    action = Action.WAIT if limited else Action.BACK_OFF
+    return Outcome(action, failed, earliest, reason, _notice(past, failed, now, error.words))
+
+
+def _wait_s(failed: Past, now: float, *, gone: bool) -> float:
+    """Doubling from an hour to a day; 4xx four-fold, since what is missing seldom returns within the hour."""
+    if failed.failing_since is not None and now - failed.failing_since >= DEAD_AFTER_S:
+        return UNDEAD_S
+    factor = 4.0 if gone else 2.0
+    return min(FIRST_WAIT_S * factor ** min(failed.errors - 1, 10), LONGEST_WAIT_S)
+
+
+def _stretch(key: str, errors: int) -> float:
+    digest = blake2b(f"{key} {errors}".encode(), digest_size=4).digest()
+    return 1.0 + JITTER * int.from_bytes(digest, "big") / 2**32
+
+
+def _notice(past: Past, failed: Past, now: float, words: str) -> str:
+    """Told once, when a feed is first taken for dead: its owner may know where it went."""
+    since = failed.failing_since
+    if since is None or past.failing_since is None or now - since < DEAD_AFTER_S:
+        return ""
+    return f"No document for {duration(now - since)}: {words}. It is still tried once a month."
+
+
+class Move(Struct, frozen=True):
+    """Sightings of a permanent redirect (301, 308) to one target; temporary ones leave no trace."""
+
+    target: str
+    sightings: int
+    since: float
+
+    def settled(self, now: float) -> bool:
+        """Whether the feed's address should be changed to the target now."""
+        return self.sightings >= MOVE_SIGHTINGS and now - self.since >= MOVE_SPAN_S
+
+
+def seen_move(move: Move | None, result: FetchResult, now: float) -> Move | None:
+    """The sightings after this answer. A failure is no evidence either way; an answer from elsewhere ends the count."""
+    if result.error is not None:
+        return move
+    if result.moved_to is None:
+        return None
+    if move is None or move.target != result.moved_to:
+        return Move(result.moved_to, 1, now)
+    return Move(move.target, move.sightings + 1, move.since)

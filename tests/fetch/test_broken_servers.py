@@ -1,0 +1,279 @@
+"""Servers that lie, stall, swell and break off; each costs no more than its cap, and none of them raises."""
+
+import asyncio
+import gzip
+import shutil
+import ssl
+import subprocess
+import tracemalloc
+import zlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import brotli
+import pytest
+
+from tests.fetch.origin import RSS, Answer, Clock, Origin, World, story
+from tidings.fetch import Fetcher, FetchRequest, FetchSettings, Problem
+from tidings.fetch.bodies import TooLarge, Undecodable, unpack, zstd
+
+CAP = 1_000_000
+
+
+def packed(body: bytes, encoding: str) -> bytes:
+    pack: dict[str, Callable[[bytes], bytes]] = {
+        "gzip": gzip.compress,
+        "br": lambda data: brotli.compress(data, quality=5),
+        "zstd": zstd.compress,
+    }
+    return {**pack, "deflate": zlib.compress}[encoding](body)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "deflate"])
+def test_compressed_bodies_are_unpacked(encoding: str) -> None:
+    @story()
+    async def tell(w: World) -> None:
+        w.serve("/feed", body=packed(RSS, encoding), Content_Encoding=encoding)
+        result = await w.poll("/feed")
+        assert result.body == RSS
+        assert result.wire_bytes == len(packed(RSS, encoding))
+
+    tell()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "deflate", "gzip, gzip", "gzip, br"])
+def test_bombs_stop_at_the_cap_and_cost_little_memory(encoding: str) -> None:
+    bomb = b"<" + bytes(60_000_000)
+    for name in encoding.split(", "):
+        bomb = packed(bomb, name)
+
+    @story(max_bytes=CAP)
+    async def tell(w: World) -> None:
+        w.serve("/feed", body=bomb, Content_Encoding=encoding)
+        tracemalloc.start()
+        result = await w.poll("/feed")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert result.error is not None
+        assert result.error.kind is Problem.TOO_LARGE
+        assert result.body is None
+        assert peak < 4 * CAP
+
+    tell()
+
+
+@pytest.mark.parametrize(
+    ("wire", "encoding"),
+    [
+        (RSS, "gzip"),  # the flag on a plain body
+        (RSS, "br"),
+        (b"\xef\xbb\xbf" + RSS, "zstd"),
+        (RSS, "utf-8"),  # no encoding at all
+        (RSS, "compress"),
+        (gzip.compress(RSS), ""),  # compressed without saying so
+        (gzip.compress(gzip.compress(RSS)), "gzip"),  # twice, said once
+        (gzip.compress(brotli.compress(RSS)), "br, gzip"),
+        (gzip.compress(RSS[:50]) + gzip.compress(RSS[50:]), "gzip"),  # in members
+        (gzip.compress(RSS) + b"\0" * 20, "x-gzip"),  # padded
+        (zlib.compress(RSS)[2:-4], "deflate"),  # raw deflate
+        (zstd.compress(RSS[:50]) + zstd.compress(RSS[50:]), "zstd"),
+    ],
+)
+def test_what_servers_get_wrong_about_compression_is_mended(wire: bytes, encoding: str) -> None:
+    assert unpack(wire, encoding, CAP).removeprefix(b"\xef\xbb\xbf") == RSS
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "deflate"])
+def test_a_compressed_body_that_breaks_off_is_no_document(encoding: str) -> None:
+    whole = packed(RSS * 50, encoding)
+    with pytest.raises(Undecodable):
+        unpack(whole[: len(whole) // 2], encoding, CAP)
+
+
+def test_limits_of_unpacking() -> None:
+    assert unpack(gzip.compress(bytes(CAP)), "gzip", CAP) == bytes(CAP)
+    with pytest.raises(TooLarge):
+        unpack(gzip.compress(bytes(CAP + 1)), "gzip", CAP)
+    with pytest.raises(Undecodable, match="4 times"):
+        unpack(b"x", "gzip, gzip, gzip, gzip", CAP)
+    with pytest.raises(Undecodable, match="not asked for"):
+        unpack(b"\x01\x02", "lzma", CAP)
+
+
+@story(max_bytes=CAP)
+async def test_a_length_over_the_cap_is_refused_at_once(w: World) -> None:
+    w.script("/feed", Answer(body=b"<rss", headers={"Content-Length": str(CAP + 1)}))
+    result = await w.poll("/feed")
+    assert result.error is not None
+    assert (result.error.kind, result.wire_bytes) == (Problem.TOO_LARGE, 0)
+
+
+@story(max_bytes=CAP)
+async def test_an_endless_body_ends_at_the_cap(w: World) -> None:
+    async def endless(writer: asyncio.StreamWriter) -> None:
+        while True:
+            writer.write(b"10000\r\n" + bytes(65536) + b"\r\n")
+            await writer.drain()
+
+    w.script("/feed", Answer(body=endless, headers={"Transfer-Encoding": "chunked"}))
+    result = await w.poll("/feed")
+    assert result.error is not None
+    assert result.error.kind is Problem.TOO_LARGE
+    assert result.wire_bytes < 2 * CAP
+
+
+async def hang(writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(60)
+
+
+async def drip(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"1\r\n<\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("body", [hang, drip])
+def test_a_body_that_drips_ends_at_the_total_timeout(body: Callable[[asyncio.StreamWriter], Awaitable[None]]) -> None:
+    @story(timeout_s=0.3)
+    async def tell(w: World) -> None:
+        w.script("/feed", Answer(body=body, headers={"Transfer-Encoding": "chunked", "ETag": '"half"'}))
+        result = await w.poll("/feed")
+        assert result.error is not None
+        assert result.error.kind is Problem.TIMEOUT
+        assert result.body is None
+        assert result.validators.etag is None
+
+    tell()
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b"5\r\n<rss>\r\n", {"Transfer-Encoding": "chunked"}),
+        (b"<rss>", {"Content-Length": "500"}),
+        (b"zz\r\n<rss>", {"Transfer-Encoding": "chunked"}),
+    ],
+)
+def test_a_truncated_body_is_a_problem_and_nothing_is_kept(body: bytes, headers: dict[str, str | bytes]) -> None:
+    @story()
+    async def tell(w: World) -> None:
+        w.script("/feed", Answer(body=body, headers={**headers, "ETag": '"half"'}, close=True))
+        result = await w.poll("/feed")
+        assert result.error is not None
+        assert result.error.kind is Problem.BROKEN
+        assert (result.body, result.digest, result.validators.etag) == (None, b"", None)
+
+    tell()
+
+
+@story()
+async def test_an_empty_200_is_a_problem(w: World) -> None:
+    w.script("/feed", Answer(body=b" \r\n"))
+    result = await w.poll("/feed")
+    assert result.error is not None
+    assert result.error.kind is Problem.BROKEN
+
+
+@story()
+async def test_a_304_to_a_request_without_conditions_is_a_problem(w: World) -> None:
+    w.script("/feed", Answer(304))
+    result = await w.poll("/feed")
+    assert result.error is not None
+    assert result.error.kind is Problem.BROKEN
+
+
+@story()
+async def test_an_html_page_or_a_wrong_content_type_is_handed_on_for_parse_to_judge(w: World) -> None:
+    w.serve("/feed", body=b"\r\n <html>down</html>", Content_Type="text/html")
+    result = await w.poll("/feed")
+    assert (result.body, result.content_type) == (b"\r\n <html>down</html>", "text/html")
+
+
+@story()
+async def test_what_is_no_http_is_a_problem(w: World) -> None:
+    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(babble, "127.0.0.1", 0)
+    async with server:
+        result = await w.poll(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    assert result.error is not None
+    assert result.error.kind is Problem.BROKEN
+
+
+@story()
+async def test_a_huge_header_is_read(w: World) -> None:
+    w.serve("/feed", Content_Security_Policy="x" * 20_000)
+    assert (await w.poll("/feed")).body == RSS
+
+
+@story()
+async def test_nobody_listens(w: World) -> None:
+    server = await asyncio.start_server(lambda r, writer: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    result = await w.poll(f"http://127.0.0.1:{port}/")
+    assert result.error is not None
+    assert (result.error.kind, result.status) == (Problem.CONNECT, 0)
+
+
+@story()
+async def test_a_name_that_does_not_exist(w: World) -> None:
+    result = await w.poll("http://no-such-host.invalid/feed")
+    assert result.error is not None
+    assert result.error.kind is Problem.DNS
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://example.org/", "file:///etc/passwd", "gopher://x", "/feed.xml", "http://", "http://[::1", "http://x:99999/"]
+)
+def test_what_is_no_address_is_told(url: str) -> None:
+    async def tell() -> None:
+        async with Fetcher(FetchSettings(), Clock()) as fetcher:
+            result = await fetcher.fetch(FetchRequest(url))
+        assert result.error is not None
+        assert (result.error.kind, result.requests) == (Problem.URL, 0)
+
+    asyncio.run(tell())
+
+
+@pytest.mark.parametrize("location", ["ftp://example.org/", "javascript:alert(1)", "http://", "http://x:99999/"])
+def test_redirect_to_what_cannot_be_asked(location: str) -> None:
+    @story()
+    async def tell(w: World) -> None:
+        w.script("/feed", Answer(301, headers={"Location": location}))
+        result = await w.poll("/feed")
+        assert result.error is not None
+        assert (result.error.kind, result.requests) == (Problem.REDIRECTS, 1)
+
+    tell()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
+def test_a_certificate_that_nobody_signed(tmp_path: Path) -> None:
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout key -out cert -days 1 -subj /CN=x"
+    )
+    subprocess.run(command.split(), cwd=tmp_path, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+
+    async def tell() -> None:
+        async with Origin().running(ssl=context) as origin, Fetcher(FetchSettings(allow_private=True), Clock()) as fetcher:
+            result = await fetcher.fetch(FetchRequest(f"https://127.0.0.1:{origin.port}/feed"))
+        assert result.error is not None
+        assert result.error.kind is Problem.TLS
+        assert origin.requests == []
+
+    asyncio.run(tell())
+
+
+@story()
+async def test_a_connection_that_the_server_closed_meanwhile_is_opened_again(w: World) -> None:
+    w.script("/feed", Answer(close=True), Answer(body=RSS + b" "))
+    first, second = await w.poll("/feed"), await w.poll("/feed")
+    assert (first.error, second.error) == (None, None)
+    assert w.origin.connections == 2

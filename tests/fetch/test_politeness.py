@@ -1,0 +1,416 @@
+"""The checks by which publishers judge feed readers, each against a server that records every request.
+
+Named after the check; `docs/politeness.md` lists them.
+"""
+
+import asyncio
+import email.utils
+
+import pytest
+
+from tests.fetch.origin import MONDAY, RSS, Answer, World, story
+from tidings.fetch import Problem
+
+OLD_DATE = "Sun, 15 Nov 2026 10:00:00 GMT"
+
+
+@story()
+async def test_second_request_is_conditional_by_last_modified(w: World) -> None:
+    w.serve("/feed", modified=OLD_DATE)
+    first, second = await w.poll("/feed"), await w.poll("/feed")
+    assert not w.asked("/feed")[0].conditional
+    assert w.asked("/feed")[1].header("If-Modified-Since") == OLD_DATE
+    assert first.body == RSS
+    assert second.status == 304
+    assert second.unchanged
+
+
+@story()
+async def test_second_request_is_conditional_by_etag(w: World) -> None:
+    w.serve("/feed", etag='"abc"')
+    await w.poll("/feed")
+    second = await w.poll("/feed")
+    assert w.asked("/feed")[1].header("If-None-Match") == '"abc"'
+    assert second.unchanged
+
+
+@story()
+async def test_both_validators_are_sent_when_both_are_known(w: World) -> None:
+    w.serve("/feed", etag='"abc"', modified=OLD_DATE)
+    await w.poll("/feed")
+    await w.poll("/feed")
+    assert w.asked("/feed")[1].header("If-None-Match") == '"abc"'
+    assert w.asked("/feed")[1].header("If-Modified-Since") == OLD_DATE
+
+
+@pytest.mark.parametrize(
+    "etag",
+    [
+        b'W/"weak"',
+        b"unquoted",
+        b'"with spaces and , commas"',
+        b'"x-gzip"-gzip',
+        '"umläut"'.encode(),
+        '"umläut"'.encode("latin-1"),
+        b'"\xff\xfe"',
+        b'""',
+    ],
+)
+def test_etag_comes_back_byte_for_byte(etag: bytes) -> None:
+    @story()
+    async def tell(w: World) -> None:
+        w.serve("/feed", etag=etag)
+        await w.poll("/feed")
+        second = await w.poll("/feed")
+        assert w.asked("/feed")[1].bytes("If-None-Match") == etag
+        assert second.status == 304
+
+    tell()
+
+
+@pytest.mark.parametrize(
+    "date", [b"yesterday", b"2026-11-15", b"Sun, 15 Nov 2026 10:00:00 +0200", b"-1", "März".encode("latin-1")]
+)
+def test_last_modified_comes_back_byte_for_byte_even_if_it_is_no_date(date: bytes) -> None:
+    @story()
+    async def tell(w: World) -> None:
+        w.serve("/feed", modified=date)
+        await w.poll("/feed")
+        await w.poll("/feed")
+        assert w.asked("/feed")[1].bytes("If-Modified-Since") == date
+
+    tell()
+
+
+@story()
+async def test_no_validator_is_made_up(w: World) -> None:
+    w.serve("/feed", Date=email.utils.formatdate(MONDAY, usegmt=True))
+    await w.poll("/feed")
+    await w.poll("/feed")
+    assert not w.asked("/feed")[1].conditional
+
+
+@story()
+async def test_still_conditional_after_a_bare_304(w: World) -> None:
+    w.script("/feed", Answer(headers={"ETag": '"a"', "Last-Modified": OLD_DATE}), Answer(304))
+    for _ in range(4):
+        await w.poll("/feed")
+    for asked in w.asked("/feed")[1:]:
+        assert (asked.header("If-None-Match"), asked.header("If-Modified-Since")) == ('"a"', OLD_DATE)
+
+
+@story()
+async def test_takes_the_new_etag_from_a_304_and_keeps_what_it_does_not_mention(w: World) -> None:
+    w.script("/feed", Answer(headers={"ETag": '"a"', "Last-Modified": OLD_DATE}), Answer(304, headers={"ETag": '"b"'}))
+    for _ in range(3):
+        await w.poll("/feed")
+    assert w.asked("/feed")[2].header("If-None-Match") == '"b"'
+    assert w.asked("/feed")[2].header("If-Modified-Since") == OLD_DATE
+
+
+@story()
+async def test_validators_are_one_set_a_document_replaces_both(w: World) -> None:
+    w.script(
+        "/feed",
+        Answer(headers={"ETag": '"a"', "Last-Modified": OLD_DATE}),
+        Answer(body=RSS + b" ", headers={"ETag": '"b"'}),
+        Answer(body=RSS, headers={"Last-Modified": OLD_DATE}),
+    )
+    for _ in range(4):
+        await w.poll("/feed")
+    assert w.asked("/feed")[2].header("If-None-Match") == '"b"'
+    assert w.asked("/feed")[2].header("If-Modified-Since") is None
+    assert w.asked("/feed")[3].header("If-None-Match") is None
+    assert w.asked("/feed")[3].header("If-Modified-Since") == OLD_DATE
+
+
+@story()
+async def test_newest_etag_is_used_when_last_modified_is_unchanged(w: World) -> None:
+    w.script(
+        "/feed",
+        Answer(headers={"ETag": '"a"', "Last-Modified": OLD_DATE}),
+        Answer(body=RSS + b" ", headers={"ETag": '"b"', "Last-Modified": OLD_DATE}),
+    )
+    for _ in range(3):
+        await w.poll("/feed")
+    assert w.asked("/feed")[2].header("If-None-Match") == '"b"'
+
+
+@pytest.mark.parametrize("status", [403, 404, 429, 500, 503])
+def test_validators_survive_errors(status: int) -> None:
+    @story()
+    async def tell(w: World) -> None:
+        w.script("/feed", Answer(headers={"ETag": '"a"'}), Answer(status, b"no", {"ETag": '"error page"'}), Answer(304))
+        for _ in range(3):
+            await w.poll("/feed")
+        assert w.asked("/feed")[2].header("If-None-Match") == '"a"'
+
+    tell()
+
+
+@story()
+async def test_validators_survive_a_broken_answer(w: World) -> None:
+    w.script("/feed", Answer(headers={"ETag": '"a"'}), Answer(body=b"", headers={"ETag": '"b"'}), Answer(304))
+    for _ in range(3):
+        await w.poll("/feed")
+    assert w.asked("/feed")[2].header("If-None-Match") == '"a"'
+
+
+@story()
+async def test_validators_go_only_to_the_address_that_sent_them(w: World) -> None:
+    w.script("/old", Answer(302, headers={"Location": "/new", "ETag": '"redirect"'}))
+    w.serve("/new", etag='"doc"')
+    await w.poll("/old")
+    second = await w.poll("/old")
+    assert not w.asked("/old")[1].conditional
+    assert w.asked("/new")[1].header("If-None-Match") == '"doc"'
+    assert second.unchanged
+
+
+@story()
+async def test_a_whole_document_is_not_asked_for_again_within_a_week(w: World) -> None:
+    w.script("/feed", Answer(headers={"ETag": '"a"'}), Answer(304))
+    for _ in range(8):
+        await w.poll("/feed")
+        w.clock.now += 86400
+    assert [asked.conditional for asked in w.asked("/feed")] == [False] + [True] * 7
+
+
+@story()
+async def test_a_304_without_end_is_doubted_once(w: World) -> None:
+    """A daily feed that has been silent for weeks; the server lies, and the truth is found."""
+    w.script("/feed", Answer(headers={"ETag": '"a"'}), Answer(304))
+    for _ in range(20):
+        await w.poll("/feed", usual_gap_s=86400)
+        w.clock.now += 86400
+    plain = [day for day, asked in enumerate(w.asked("/feed")) if not asked.conditional]
+    assert plain == [0, 8, 16]
+
+
+@story()
+async def test_identical_body_is_not_handed_on_although_the_server_ignores_conditions(w: World) -> None:
+    w.script("/feed", Answer(headers={"ETag": '"1"'}), Answer(headers={"ETag": '"2"'}), Answer(body=RSS + b"<!-- -->"))
+    first, second, third = [await w.poll("/feed") for _ in range(3)]
+    assert (first.unchanged, second.unchanged, third.unchanged) == (False, True, False)
+    assert second.body is None
+    assert w.asked("/feed")[2].header("If-None-Match") == '"2"'
+
+
+@story()
+async def test_no_cookies_no_referrer_no_cache_busting(w: World) -> None:
+    w.serve("/feed", Set_Cookie="id=42; Path=/")
+    w.script("/moved", Answer(302, headers={"Location": "/feed", "Set-Cookie": "id=43; Path=/"}))
+    await w.poll("/feed")
+    await w.poll("/feed")
+    await w.poll("/moved")
+    allowed = {"host", "user-agent", "accept", "accept-encoding"}
+    assert len(w.origin.requests) == 4
+    for asked in w.origin.requests:
+        assert {name for name, _ in asked.raw} == allowed
+
+
+@story()
+async def test_only_get(w: World) -> None:
+    w.serve("/feed", etag='"a"')
+    await w.poll("/feed")
+    await w.poll("/feed")
+    assert {asked.method for asked in w.origin.requests} == {"GET"}
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/feed?b=2&a=1&a=1",
+        "/feed?q=%7Euser&x=%2f",
+        "/%7Euser/feed.xml",
+        "/a//b/feed",
+        "/feed;type=rss?x=a+b%20c",
+        "/feed?url=http://x.example/?y=1",
+        "/feed?empty=&flag",
+        "/feed?[]'!*()",
+    ],
+)
+def test_exact_url_nothing_added_or_normalised(target: str) -> None:
+    @story()
+    async def tell(w: World) -> None:
+        await w.poll(target)
+        assert [asked.target for asked in w.origin.requests] == [target]
+
+    tell()
+
+
+@story()
+async def test_fragment_is_not_sent_and_what_cannot_be_sent_is_escaped(w: World) -> None:
+    await w.poll("/feed#latest")
+    await w.poll("/fü d")
+    assert [asked.target for asked in w.origin.requests] == ["/feed", "/f%C3%BC%20d"]
+
+
+@story()
+async def test_names_itself_with_version_contact_and_subscribers(w: World) -> None:
+    await w.poll("/feed", subscribers=7)
+    agent = w.origin.requests[0].header("User-Agent")
+    assert agent == "tidings/0.1.0 (+https://reader.example/about; 7 subscribers)"
+
+
+@story()
+async def test_asks_for_feeds_and_for_compression(w: World) -> None:
+    await w.poll("/feed")
+    assert w.origin.requests[0].header("Accept-Encoding") == "gzip, br, zstd"
+    accept = w.origin.requests[0].header("Accept") or ""
+    assert accept.startswith("application/atom+xml, application/rss+xml, application/feed+json,")
+    assert accept.endswith("*/*;q=0.1")
+
+
+@story()
+async def test_delta_is_asked_for_only_together_with_an_etag(w: World) -> None:
+    w.script("/feed", Answer(headers={"ETag": '"1"'}), Answer(226, RSS + b" ", {"ETag": '"2"', "IM": "feed"}), Answer(304))
+    w.script("/dated", Answer(headers={"Last-Modified": OLD_DATE}), Answer(304))
+    first, second, third = [await w.poll("/feed") for _ in range(3)]
+    assert [asked.header("A-IM") for asked in w.asked("/feed")] == [None, "feed", "feed"]
+    assert second.delta
+    assert second.body == RSS + b" "
+    assert second.digest == first.digest  # of the last whole document
+    assert w.asked("/feed")[2].header("If-None-Match") == '"2"'
+    assert third.unchanged
+    await w.poll("/dated")
+    await w.poll("/dated")
+    assert w.asked("/dated")[1].header("A-IM") is None
+
+
+@story()
+async def test_delta_is_not_asked_for_when_not_wanted(w: World) -> None:
+    w.serve("/feed", etag='"1"')
+    await w.poll("/feed", want_delta=False)
+    await w.poll("/feed", want_delta=False)
+    assert w.asked("/feed")[1].header("A-IM") is None
+
+
+@pytest.mark.parametrize("status", [301, 308])
+def test_permanent_redirect_is_told(status: int) -> None:
+    @story()
+    async def tell(w: World) -> None:
+        w.script("/old", Answer(status, headers={"Location": "/new#there"}))
+        w.serve("/new")
+        result = await w.poll("/old")
+        assert result.moved_to == result.url == w.url("/new")
+        assert result.body == RSS
+        assert result.requests == 2
+
+    tell()
+
+
+@pytest.mark.parametrize("status", [302, 303, 307])
+def test_temporary_redirect_is_followed_and_not_told_as_a_move(status: int) -> None:
+    @story()
+    async def tell(w: World) -> None:
+        w.script("/old", Answer(status, headers={"Location": "/new"}))
+        w.serve("/new")
+        result = await w.poll("/old")
+        assert result.moved_to is None
+        assert result.body == RSS
+
+    tell()
+
+
+@story()
+async def test_move_goes_as_far_as_redirects_are_permanent(w: World) -> None:
+    w.script("/a", Answer(301, headers={"Location": "/b"}))
+    w.script("/b", Answer(308, headers={"Location": "/c"}))
+    w.script("/c", Answer(302, headers={"Location": "/d"}))
+    w.serve("/d")
+    assert (await w.poll("/a")).moved_to == w.url("/c")
+
+
+@story()
+async def test_no_move_to_where_there_is_no_feed(w: World) -> None:
+    w.script("/a", Answer(301, headers={"Location": "/nothing"}))
+    assert (await w.poll("/a")).moved_to is None
+
+
+@story()
+async def test_redirect_loop_ends_at_the_first_repetition(w: World) -> None:
+    w.script("/a", Answer(302, headers={"Location": "/b"}))
+    w.script("/b", Answer(302, headers={"Location": "/a"}))
+    w.script("/self", Answer(301, headers={"Location": "/self"}))
+    two, one = await w.poll("/a"), await w.poll("/self")
+    assert two.error is not None
+    assert (two.error.kind, two.requests) == (Problem.REDIRECTS, 2)
+    assert one.requests == 1
+
+
+@story(redirects=3)
+async def test_endless_redirects_end(w: World) -> None:
+    for n in range(9):
+        w.script(f"/{n}", Answer(302, headers={"Location": f"/{n + 1}"}))
+    result = await w.poll("/0")
+    assert result.error is not None
+    assert (result.error.kind, len(w.origin.requests)) == (Problem.REDIRECTS, 4)
+
+
+@story()
+async def test_credentials_stay_with_their_host(w: World) -> None:
+    w.script("/feed", Answer(302, headers={"Location": "/same"}))
+    w.script("/same", Answer(302, headers={"Location": f"http://localhost:{w.origin.port}/other"}))
+    w.serve("/other")
+    result = await w.poll(f"http://me:s%40crt@127.0.0.1:{w.origin.port}/feed")
+    sent = [asked.header("Authorization") for asked in w.origin.requests]
+    assert sent == ["Basic bWU6c0BjcnQ=", "Basic bWU6c0BjcnQ=", None]
+    assert "s%40crt" not in repr(result)
+
+
+@story()
+async def test_credentials_survive_a_move_on_their_host(w: World) -> None:
+    w.script("/feed", Answer(301, headers={"Location": "/new"}))
+    w.serve("/new")
+    result = await w.poll(f"http://me:s%40crt@127.0.0.1:{w.origin.port}/feed")
+    assert result.moved_to == f"http://me:s%40crt@127.0.0.1:{w.origin.port}/new"
+
+
+@story()
+async def test_one_connection_for_500_feeds_of_one_host(w: World) -> None:
+    for n in range(500):
+        w.serve(f"/{n}", etag=f'"{n}"')
+    whole = await asyncio.gather(*(w.poll(f"/{n}") for n in range(500)))
+    unchanged = await asyncio.gather(*(w.poll(f"/{n}") for n in range(500)))
+    assert {result.status for result in whole} == {200}
+    assert {result.status for result in unchanged} == {304}
+    assert w.origin.connections == 1
+
+
+@story()
+async def test_errors_and_redirects_keep_the_connection(w: World) -> None:
+    w.script("/gone", Answer(404, b"x" * 5000))
+    w.script("/moved", Answer(302, b"y" * 5000, {"Location": "/feed"}))
+    w.serve("/feed")
+    for path in ("/gone", "/moved", "/gone", "/feed"):
+        await w.poll(path)
+    assert w.origin.connections == 1
+
+
+@story()
+async def test_429_tells_when_to_return_in_seconds_and_as_a_date(w: World) -> None:
+    date = email.utils.formatdate(MONDAY + 7200, usegmt=True)
+    w.script("/s", Answer(429, b"slow down", {"Retry-After": "86400"}))
+    w.script("/d", Answer(503, b"", {"Retry-After": date, "Date": email.utils.formatdate(MONDAY, usegmt=True)}))
+    seconds, dated = await w.poll("/s"), await w.poll("/d")
+    assert (seconds.retry_at, seconds.limited) == (MONDAY + 86400, True)
+    assert (dated.retry_at, dated.limited) == (MONDAY + 7200, True)
+    assert seconds.error is not None
+    assert seconds.error.said == "slow down"
+
+
+@story()
+async def test_max_age_counts_on_200_and_on_304(w: World) -> None:
+    w.serve("/feed", etag='"1"', Cache_Control="public, max-age=7200")
+    first = await w.poll("/feed")
+    w.clock.now += 100
+    second = await w.poll("/feed")
+    assert (first.fresh_until, second.fresh_until) == (MONDAY + 7200, MONDAY + 7300)
+
+
+@story()
+async def test_link_headers_name_hub_and_self(w: World) -> None:
+    w.serve("/feed", Link='</feed>; rel="self", <https://hub.example/>; rel=hub')
+    result = await w.poll("/feed")
+    assert (result.hubs, result.self_url) == (("https://hub.example/",), w.url("/feed"))
