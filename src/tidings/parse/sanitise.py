@@ -1,0 +1,142 @@
+"""Published HTML made safe to show, and HTML made plain text.
+
+The rule is an allow-list: what is not named here does not get through. Scripts, styles, forms and frames are gone, addresses
+are http, https or mailto and absolute, links tell the site nothing about the reader. `srcset` is not allowed: the schemes
+within it are not checked by the sanitiser, so it would let `javascript:` pass.
+"""
+
+import html as entities
+import re
+from functools import lru_cache
+
+import nh3
+
+
+def _names(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_BLOCKS = _names(
+    "address article aside blockquote br center dd details div dl dt figcaption figure footer h1 h2 h3 h4 h5 h6 header hr li"
+    " main ol p pre section summary table tbody td tfoot th thead tr ul video audio"
+)
+_INLINE = _names(
+    "a abbr acronym b bdi bdo big caption cite code col colgroup data del dfn em font i img ins kbd mark picture q rp rt ruby s"
+    " samp small source span strike strong sub sup time tt u var wbr"
+)
+#: Gone with all that is within them; other unknown elements only lose their tags.
+_GONE = {"script", "style", "iframe", "object", "embed", "noscript", "template", "svg", "math", "select", "textarea", "title"}
+_ATTRIBUTES = {
+    "*": {"dir", "lang", "title"},
+    "a": {"href", "hreflang"},
+    "audio": {"src"},
+    "col": {"span"},
+    "colgroup": {"span"},
+    "data": {"value"},
+    "img": {"src", "alt", "width", "height"},
+    "li": {"value"},
+    "ol": {"start", "reversed"},
+    "source": {"src", "type"},
+    "td": {"colspan", "rowspan"},
+    "th": {"colspan", "rowspan", "scope"},
+    "time": {"datetime"},
+    "video": {"src", "poster", "width", "height"},
+}
+#: A page of fifty posts must not fetch fifty pictures before they are scrolled to, nor fifty films at all.
+_SET_ATTRIBUTES = {
+    "img": {"loading": "lazy"},
+    "audio": {"controls": "controls", "preload": "none"},
+    "video": {"controls": "controls", "preload": "none"},
+}
+_SCHEMES = {"http", "https", "mailto"}
+
+# Only ever applied to the sanitiser's own output, where every attribute is name="value" and no value holds a quote.
+_PIXEL_SIZE = re.compile(r' (?:width|height)="[01](?:px)?"')
+_IMAGE = re.compile(r'<img(?: [a-z-]+="[^"]*")*>')
+# Words need no parser: what is left over is text, and text is escaped wherever it is shown. Each pattern ends at the end of the
+# text at the latest, so that a million opening tags are read once. An end of block is an end of word.
+_HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|title|template|svg)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
+_BLOCK_TAG = re.compile(rf"</?(?:{'|'.join(_BLOCKS)})(?![a-z0-9])[^<>]*(?:>|\Z)", re.IGNORECASE)
+_OTHER_TAG = re.compile(r"</?[a-z!?][^<>]*(?:>|\Z)", re.IGNORECASE)
+
+_TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)", re.IGNORECASE)
+#: These never stay open: they are empty, or the next of their kind closes them.
+_NEVER_OPEN = _names("area br col dd dt hr img input li link meta option p source tbody td tfoot th thead tr wbr")
+
+
+@lru_cache(maxsize=64)
+def _cleaner(base_url: str) -> nh3.Cleaner:
+    """Building a cleaner costs as much as cleaning a short post, and the posts of a feed share their base."""
+    return nh3.Cleaner(
+        tags=_BLOCKS | _INLINE,
+        clean_content_tags=_GONE,
+        attributes=_ATTRIBUTES,
+        set_tag_attribute_values=_SET_ATTRIBUTES,
+        url_schemes=_SCHEMES,
+        url_relative=("rewrite_with_base", base_url) if base_url else "deny",
+        link_rel="noopener noreferrer",
+    )
+
+
+def clean_html(html: str, base_url: str) -> str:
+    """The fragment, safe to put into a page. Cleaning what is clean changes nothing."""
+    if "<" not in html and "&" not in html:
+        return entities.escape(html.strip(), quote=False)
+    if _explodes(html):
+        return entities.escape(plain_text(html), quote=False)
+    base_url = base_url if base_url.startswith(("http://", "https://")) else ""
+    try:
+        clean = _cleaner(base_url).clean(html)
+    except ValueError:  # a base that is no URL
+        clean = _cleaner("").clean(html)
+    if _PIXEL_SIZE.search(clean):
+        clean = _IMAGE.sub(_without_pixels, clean)
+    return clean.strip()
+
+
+def plain_text(html: str) -> str:
+    """The words of a fragment on one line: for titles, summaries and the search index."""
+    if "<" in html:
+        html = _OTHER_TAG.sub("", _BLOCK_TAG.sub(" ", _HIDDEN.sub(" ", html)))
+    if "&" in html:
+        html = entities.unescape(html)
+    return " ".join(html.split())
+
+
+def _explodes(html: str) -> bool:
+    """Whether the HTML standard would make far more of this text than there is.
+
+    An element of formatting that stays open (``<font>``, ``<a>``) is opened again in every later paragraph with all its
+    attributes: 40 kB of ``<font color=1><p>x<font color=2><p>x`` become 80 MB. Deep nesting takes time that grows with the
+    square. So every tag costs what stands open at that point, counted with the text up to the next tag since a quoted ``>``
+    cannot be told from a real one here; real posts cost a few times their length.
+    """
+    allowed = 200_000 + 50 * len(html)
+    open_names: list[str] = []
+    open_sizes: list[int] = []
+    standing = cost = 0
+    name, start = "", 0
+    for tag in _TAG.finditer(html):
+        if name:
+            size = tag.start() - start
+            open_names.append(name)
+            open_sizes.append(size)
+            standing += size
+        cost += standing
+        if cost > allowed:
+            return True
+        name = tag[2].lower()
+        if tag[1]:
+            if open_names and open_names[-1] == name:
+                open_names.pop()
+                standing -= open_sizes.pop()
+            name = ""
+        elif name in _NEVER_OPEN:
+            name = ""
+        start = tag.start()
+    return False
+
+
+def _without_pixels(image: re.Match[str]) -> str:
+    """A picture of one dot shows nothing: it reports who reads."""
+    return "" if len(_PIXEL_SIZE.findall(image[0])) == 2 else image[0]
