@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidings.document import Enclosure
-from tidings.store.record import mark
-from tidings.store.rows import Entry, Gap, Known, Poll, Version
+from tidings.store.rows import Entry, Gap, Poll, Version
 from tidings.store.search import terms
 
 #: When each entry was published, by feed.
@@ -27,22 +26,6 @@ _json = msgspec.json.Encoder()
 
 def _entry_of(row: Sequence[Any]) -> Entry:
     return Entry(*(*row[:-2], _tags.decode(row[-2]), _enclosures.decode(row[-1])))
-
-
-def known(db: sqlite3.Connection, feed_id: int, identities: Sequence[str]) -> dict[str, Known]:
-    """Which of these have been seen before, also long ago."""
-    wanted = _json.encode(identities).decode()
-    rows = db.execute(
-        "SELECT identity, id, digest FROM entries WHERE feed_id = ? AND identity IN (SELECT value FROM json_each(?))",
-        (feed_id, wanted),
-    )
-    seen = {identity: Known(entry_id, digest) for identity, entry_id, digest in rows}
-    marks = {mark(identity): identity for identity in identities if identity not in seen}
-    if marks:
-        places = ", ".join("?" * len(marks))
-        gone = db.execute(f"SELECT mark FROM departed WHERE feed_id = ? AND mark IN ({places})", (feed_id, *marks))
-        seen.update((marks[m], Known(None, b"")) for (m,) in gone)
-    return seen
 
 
 def listing(

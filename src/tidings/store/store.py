@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tidings.store import entries, feeds, upkeep
 from tidings.store import status as figures
+from tidings.store.identities import known
 from tidings.store.record import record
 from tidings.store.rows import (
     OPERATOR,
@@ -123,7 +124,7 @@ class Store:
 
     async def known(self, feed_id: int, identities: Sequence[str]) -> dict[str, Known]:
         """Those of these identities that the feed has had before."""
-        return await self._db.read(entries.known, feed_id, identities)
+        return await self._db.read(known, feed_id, identities)
 
     async def record(self, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
         """Store the effects of polls, all or none."""

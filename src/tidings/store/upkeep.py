@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidings.errors import UsageError
-from tidings.store.record import MARK, mark
+from tidings.store.identities import MARK, mark
 from tidings.store.sqlite import StoreError, complaint, lock_serving, make_private, version_of
 
 #: So long every poll stands in the log; then only those that found something, failed, or saw a gap.

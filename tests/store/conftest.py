@@ -1,0 +1,95 @@
+"""The store's vocabulary: a day of polls told in a few words, on a real file and a clock that stands until it is moved."""
+
+import asyncio
+from contextlib import contextmanager
+
+import pytest
+from msgspec.structs import replace
+
+from tests.worlds import MONDAY
+from tidings.store import Store
+from tidings.store.rows import EntryText, PollOutcome, Wanted
+
+LEASE_S = 300.0
+
+
+class Clock:
+    def __init__(self, now=MONDAY):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+    def forward(self, seconds=0.0, *, days=0.0):
+        self.now += seconds + days * 86400
+
+
+def entry(number, *, text="", **fields):
+    """Entry number so and so, an hour after the one before it."""
+    fields = {"published_at": MONDAY + number * 3600, "title": f"Post {number}", "digest": b"1", **fields}
+    return EntryText(identity=f"id:{number}", text=text, content=f"<p>{text}</p>", url=f"https://a.example/{number}", **fields)
+
+
+class Story:
+    """A store whose calls are plain: ``story.polled(feed, new=[entry(1)])``. Other names are the store's own."""
+
+    def __init__(self, path, clock, **options):
+        self.path, self.clock = path, clock
+        self._loop = asyncio.new_event_loop()
+        self.store = Store.open(path, clock=clock, **options)
+
+    def __getattr__(self, name):
+        method = getattr(self.store, name)
+        return lambda *args, **options: self.wait(method(*args, **options))
+
+    def wait(self, work):
+        return self._loop.run_until_complete(work)
+
+    def close(self):
+        self.wait(self.store.close())
+        self._loop.close()
+
+    def subscribe(self, url="https://a.example/feed", **fields):
+        """Add a feed that is due at once; returns its id."""
+        return self.add([Wanted(url, fields.pop("first_poll_at", self.clock()), **fields)])[0].feed_id
+
+    def outcome(self, feed_id, *, new=(), next_in_s=3600.0, state=None, **fields):
+        """What a poll of now brings; the feed is due again later."""
+        state = replace(self.feed(feed_id).state, next_poll_at=self.clock() + next_in_s, **(state or {}))
+        fields = {"status": 200, "document": tuple(e.identity for e in new) or None, **fields}
+        return PollOutcome(feed_id=feed_id, at=self.clock(), new=tuple(new), state=state, **fields)
+
+    def polled(self, feed_id, **fields):
+        """Record one poll, and let a second pass: no feed is asked twice at once."""
+        (recorded,) = self.record([self.outcome(feed_id, **fields)])
+        self.clock.forward(1)
+        return recorded
+
+    def titles(self, **filters):
+        return [e.title for e in self.entries(**filters)]
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def opened(tmp_path, clock):
+    """``with opened(...) as story``: a story on the test's file, as often as it is wanted."""
+
+    @contextmanager
+    def open_story(path=tmp_path / "store.db", **options):
+        story = Story(path, clock, **options)
+        try:
+            yield story
+        finally:
+            story.close()
+
+    return open_story
+
+
+@pytest.fixture
+def store(opened):
+    with opened() as story:
+        yield story

@@ -1,0 +1,181 @@
+"""Feeds are added once, found by any of their names, and handed out when they are due."""
+
+import sqlite3
+
+import pytest
+
+from tests.store.conftest import LEASE_S, entry
+from tidings.document import Hints
+from tidings.store.rows import Estimate, Pause, Push, Schedule, Wanted
+
+
+def test_an_import_says_what_was_new(store):
+    store.subscribe("https://a.example/feed")
+    first, second, third = store.add(
+        [
+            Wanted("https://a.example/feed", store.clock()),
+            Wanted("https://b.example/feed", store.clock(), title="My B", folder="News/Science"),
+            Wanted("https://b.example/feed", store.clock()),
+        ]
+    )
+    assert (first.feed_new, first.subscription_new) == (False, False)
+    assert (second.feed_new, second.subscription_new) == (True, True)
+    assert third.feed_id == second.feed_id
+    assert not third.feed_new
+    assert [(f.title, f.folder) for f in store.feeds()] == [("https://a.example/feed", ""), ("My B", "News/Science")]
+
+
+def test_an_import_that_fails_leaves_nothing(store):
+    broken = Wanted("https://b.example/feed", store.clock(), title=None)
+    with pytest.raises(sqlite3.IntegrityError):
+        store.add([Wanted("https://a.example/feed", store.clock()), broken])
+    assert store.feeds() == []
+
+
+def test_the_listing_counts_entries_and_comes_in_pages(store):
+    a, b = store.subscribe("https://a.example/feed"), store.subscribe("https://b.example/feed")
+    store.polled(a, new=[entry(1), entry(2)], state={"title": "A's own"})
+    assert [(f.feed.id, f.title, f.entries, f.newest_at) for f in store.feeds(limit=1)] == [
+        (a, "A's own", 2, entry(2).published_at)
+    ]
+    assert [f.feed.id for f in store.feeds(after=a)] == [b]
+
+
+def test_a_state_comes_back_as_it_was_given(store):
+    feed = store.subscribe()
+    hints = Hints(ttl_s=3600.0, skip_hours=frozenset({1, 2}), skip_days=frozenset({6}))
+    taught = {
+        "etag": 'W/"é"',
+        "window": 15,
+        "forbidden": bytes(21),
+        "hints": hints,
+        "hubs": ("https://hub.example/",),
+        "errors": 2,
+    }
+    store.polled(feed, state=taught)
+    state = store.feed(feed).state
+    assert {name: getattr(state, name) for name in taught} == taught
+    assert store.forbidden_hours() == {feed: bytes(21)}
+
+
+def test_due_feeds_are_handed_out_once_longest_due_first(store):
+    late = store.subscribe("https://late.example/", first_poll_at=store.clock() - 50)
+    later = store.subscribe("https://later.example/", first_poll_at=store.clock() - 10)
+    store.subscribe("https://future.example/", first_poll_at=store.clock() + 10)
+    assert [f.id for f in store.claim(1, lease_s=LEASE_S)] == [late]
+    assert [f.id for f in store.claim(9, lease_s=LEASE_S)] == [later]
+    assert store.claim(9, lease_s=LEASE_S) == []
+
+
+def test_a_lease_that_nobody_honours_runs_out(store):
+    feed = store.subscribe()
+    store.claim(1, lease_s=LEASE_S)
+    assert store.next_due() == store.clock() + LEASE_S
+    store.clock.forward(LEASE_S)
+    assert [f.id for f in store.claim(1, lease_s=LEASE_S)] == [feed]
+    store.polled(feed, next_in_s=9000)
+    store.clock.forward(LEASE_S)
+    assert store.claim(1, lease_s=LEASE_S) == []
+
+
+def test_named_feeds_are_handed_out_whether_due_or_not(store):
+    a = store.subscribe("https://a.example/", first_poll_at=store.clock() + 1000)
+    b = store.subscribe("https://b.example/")
+    store.retire(b, "the operator says so")
+    assert [f.id for f in store.claim(9, lease_s=LEASE_S, feed_ids=[a, b])] == [a]
+
+
+def test_a_claim_is_handed_back(store):
+    feed = store.subscribe()
+    (claimed,) = store.claim(1, lease_s=LEASE_S)
+    store.reschedule([Schedule(feed, claimed.state.next_poll_at, claimed.state.reason)])
+    assert store.claim(1, lease_s=LEASE_S) == [claimed]
+
+
+def test_due_feeds_are_found_by_index(store):
+    plan = store.wait(
+        store.store._db.read(
+            lambda db: db.execute(
+                "EXPLAIN QUERY PLAN SELECT id FROM feeds WHERE next_poll_at <= 5 ORDER BY next_poll_at LIMIT 9"
+            ).fetchall()
+        )
+    )
+    assert [row[3] for row in plan] == ["SEARCH feeds USING COVERING INDEX feeds_due (next_poll_at<?)"]
+
+
+def test_a_retired_feed_is_not_asked_until_it_is_wanted_again(store):
+    feed = store.subscribe("https://a.example/feed")
+    store.polled(feed, retire="the server says 410 Gone", status=410)
+    store.reschedule([Schedule(feed, store.clock(), "a late decision")])
+    store.clock.forward(days=400)
+    assert store.claim(9, lease_s=LEASE_S) == []
+    assert store.feed(feed).retired_why == "the server says 410 Gone"
+    assert len(store.timings()) == 0
+
+    assert store.subscribe("https://a.example/feed") == feed
+    assert [f.id for f in store.claim(9, lease_s=LEASE_S)] == [feed]
+
+
+def test_a_feed_that_moved_is_found_by_both_addresses(store):
+    feed = store.subscribe("http://a.example/feed")
+    store.polled(feed, adopt_url="https://a.example/feed")
+    assert store.feed("http://a.example/feed") == store.feed("https://a.example/feed") == store.feed(feed)
+    assert store.feed(feed).url == "https://a.example/feed"
+
+    store.polled(feed, adopt_url="http://a.example/feed")
+    assert store.feed("https://a.example/feed").url == "http://a.example/feed"
+
+
+def test_a_feed_that_moved_onto_another_leaves_it_its_subscribers(store):
+    old = store.subscribe("http://a.example/feed", folder="News")
+    new = store.subscribe("https://a.example/feed")
+    store.polled(old, adopt_url="https://a.example/feed")
+    assert [f.feed.id for f in store.feeds()] == [new]
+    assert store.feed(old).retired_at is not None
+    assert store.feed("http://a.example/feed").id == new
+    assert store.subscribe("http://a.example/feed") == new
+
+
+def test_timings_are_arrays_by_feed(store):
+    a, b = store.subscribe("https://a.example/"), store.subscribe("https://b.example/")
+    store.polled(b, next_in_s=500, state={"window": 12, "earliest_at": store.clock() + 60})
+    timings = store.timings()
+    assert timings["feed_id"].tolist() == [a, b]
+    assert timings["window"].tolist() == [0, 12]
+    assert timings["earliest_at"].tolist() == [float("-inf"), store.clock() - 1 + 60]
+    assert timings["next_poll_at"].tolist() == [store.clock() - 1, store.clock() - 1 + 500]
+
+
+def test_estimates_and_shared_values_are_kept_by_name(store):
+    feed = store.subscribe()
+    store.polled(feed, estimate=Estimate("price", b"first"))
+    store.save_estimates({feed: Estimate("price", b"second")})
+    store.share({"price": b"0.5"})
+    store.share({"price": b"0.7", "clusters": b"..."})
+    assert store.estimates("price") == {feed: b"second"}
+    assert store.estimates("uniform") == {}
+    assert store.shared() == {"price": b"0.7", "clusters": b"..."}
+
+
+def test_a_host_is_paused_until_the_time_it_named(store):
+    feed = store.subscribe()
+    pause = Pause("a.example", store.clock() + 600, "429, Retry-After: 600")
+    store.polled(feed, host="a.example", pause=pause, status=429)
+    store.polled(feed, host="a.example")
+    assert store.paused() == (pause,)
+    store.clock.forward(600)
+    assert store.paused() == ()
+
+
+def test_pushes_are_found_by_token_and_by_the_end_of_their_lease(store):
+    a, b = store.subscribe("https://a.example/"), store.subscribe("https://b.example/")
+    ours = Push(a, "https://hub.example/", "https://a.example/", "token-a", "secret", "asked")
+    store.save_push(ours)
+    store.save_push(Push(b, "https://hub.example/", "https://b.example/", "token-b", "secret", "active", lease_until=500.0))
+    assert store.push_by_token("token-a") == store.push(a) == ours
+    assert store.push_by_token("guess") is None
+    assert [p.feed_id for p in store.pushes_ending(501.0)] == [b]
+    store.save_push(
+        Push(b, "https://hub.example/", "https://b.example/", "token-b", "secret", "active", lease_until=900.0, pushed=3)
+    )
+    assert store.pushes_ending(501.0) == []
