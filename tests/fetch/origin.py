@@ -101,7 +101,10 @@ class Origin:
         self._writers.add(writer)
         try:
             while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
+                first = await reader.readexactly(1)
+                if first == b"\x16":  # somebody speaks TLS
+                    break
+                head = (first + await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
                 raw = [
                     (name.decode().lower(), value.strip()) for name, _, value in (line.partition(b":") for line in head[1:-2])
                 ]

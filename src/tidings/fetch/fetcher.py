@@ -113,7 +113,6 @@ class _Fetch:
 
     def __init__(self, fetcher: Fetcher, request: FetchRequest, asked: URL) -> None:
         self.fetcher, self.request = fetcher, request
-        self.origin = asked.origin()
         self.authorization = _authorization(asked)
         self.userinfo = (asked.raw_user, asked.raw_password)
         self.asked = self.url = _bare(asked)
@@ -190,7 +189,7 @@ class _Fetch:
                 headers["A-IM"] = "feed"  # a delta to what, without an ETag?
         if last_modified is not None:
             headers["If-Modified-Since"] = last_modified
-        if self.authorization and url.origin() == self.origin:
+        if self.authorization and url.origin() == self.asked.origin():
             headers["Authorization"] = self.authorization
         conditional = etag is not None or last_modified is not None
         if not conditional and str(url) == request.validators.url:
@@ -251,7 +250,7 @@ class _Fetch:
             return self._problem(Problem.TOO_LARGE, f"larger than {cap / 1e6:,.0f} MB (fetch.max_bytes)")
         except Undecodable as error:
             return self._problem(Problem.BROKEN, f"the body cannot be unpacked: {error}")
-        if not body.strip(b" \t\r\n\x00"):
+        if len(body) < ASIDE_BYTES and not body.strip(b" \t\r\n\x00"):
             return self._problem(Problem.BROKEN, f"answered {self.status} with nothing in it")
         headers, now = response.headers, self.fetcher._clock()
         self.validators = self.validators.after_document(
@@ -285,7 +284,7 @@ class _Fetch:
         if self.fetcher.is_local(str(self.moved.raw_host)) and not self.fetcher.is_local(str(self.asked.raw_host)):
             return None  # a stranger may not plant an address of our own network in the database
         user, password = self.userinfo
-        if self.authorization and self.moved.origin() == self.origin:
+        if self.authorization and self.moved.origin() == self.asked.origin():
             return str(self.moved.with_user(unquote(user or "")).with_password(unquote(password or "") or None))
         return str(self.moved)
 
@@ -323,7 +322,7 @@ class _Request(aiohttp.ClientRequest):
 
     async def send(self, conn: Any) -> aiohttp.ClientResponse:
         protocol = conn.protocol
-        if all(value.isascii() for value in self.headers.values()):
+        if "".join(self.headers.values()).isascii():
             return await super().send(conn)
         transport = protocol.transport
         protocol.transport = _AsReceived(transport)
@@ -361,7 +360,7 @@ def parse_url(text: str, base: URL | None = None) -> URL:
 
 def host_name(url: URL) -> str:
     """What the gate calls the host of an address."""
-    return str(url.origin())
+    return f"{url.scheme}://{url.host_port_subcomponent}"
 
 
 def _bare(url: URL) -> URL:

@@ -7,6 +7,7 @@ is no gap in which a name could change its mind; literals, resolved names and re
 
 import socket
 from collections.abc import Callable
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
@@ -30,6 +31,7 @@ class BlockedAddress(OSError):
         super().__init__("not a public address; fetch.allow_private = true lets it be asked")
 
 
+@lru_cache(maxsize=65536)  # asked twice for every request, and parsing addresses is slow
 def is_public(address: str) -> bool:
     """Whether an IP address, or the IPv4 address hidden in it, belongs to the public internet; False for no address."""
     try:

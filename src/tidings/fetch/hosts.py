@@ -27,7 +27,7 @@ BRIDGES = frozenset(
 PAUSE_S = 900.0
 #: Hosts behind one address, together: a shared machine or a small provider sees no more than this from us at once.
 AT_ONCE_PER_ADDRESS = 4
-#: Lanes that nobody uses are swept out when there are more than this.
+#: Lanes that nobody uses are swept out when there are more than this, and then whenever they have doubled.
 MANY = 4096
 
 
@@ -60,6 +60,7 @@ class HostGate:
         self._clock, self._sleep, self._spacing_s = clock, sleep, spacing_s
         self._slots = asyncio.Semaphore(concurrency)
         self._lanes: dict[str, _Lane] = {}
+        self._many = MANY
         self._addresses: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def pause(self, host: str, until: float) -> None:
@@ -112,7 +113,7 @@ class HostGate:
     def _lane(self, host: str) -> _Lane:
         lane = self._lanes.get(host)
         if lane is None:
-            if len(self._lanes) >= MANY:
+            if len(self._lanes) >= self._many:
                 self._sweep()
             lane = self._lanes[host] = _Lane()
         return lane
@@ -120,3 +121,4 @@ class HostGate:
     def _sweep(self) -> None:
         now = self._clock()
         self._lanes = {h: lane for h, lane in self._lanes.items() if lane.users or max(lane.next_at, lane.paused_until) > now}
+        self._many = max(MANY, 2 * len(self._lanes))
