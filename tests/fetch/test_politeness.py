@@ -5,10 +5,13 @@ Named after the check; `docs/politeness.md` lists them.
 
 import asyncio
 import email.utils
+import re
+from pathlib import Path
 
 import pytest
 
 from tests.fetch.origin import MONDAY, RSS, Answer, World, story
+from tidings import __version__
 from tidings.fetch import Problem
 
 OLD_DATE = "Sun, 15 Nov 2026 10:00:00 GMT"
@@ -250,7 +253,13 @@ async def test_fragment_is_not_sent_and_what_cannot_be_sent_is_escaped(w: World)
 async def test_names_itself_with_version_contact_and_subscribers(w: World) -> None:
     await w.poll("/feed", subscribers=7)
     agent = w.origin.requests[0].header("User-Agent")
-    assert agent == "tidings/0.1.0 (+https://reader.example/about; 7 subscribers)"
+    assert agent == f"tidings/{__version__} (+https://reader.example/about; 7 subscribers)"
+
+
+@story(contact_url="")
+async def test_no_contact_is_claimed_that_was_not_given(w: World) -> None:
+    await w.poll("/feed")
+    assert w.origin.requests[0].header("User-Agent") == f"tidings/{__version__} (1 subscribers)"
 
 
 @story()
@@ -414,3 +423,12 @@ async def test_link_headers_name_hub_and_self(w: World) -> None:
     w.serve("/feed", Link='</feed>; rel="self", <https://hub.example/>; rel=hub')
     result = await w.poll("/feed")
     assert (result.hubs, result.self_url) == (("https://hub.example/",), w.url("/feed"))
+
+
+def test_the_page_on_politeness_names_tests_that_exist() -> None:
+    folder = Path(__file__).parent
+    page = (folder.parents[1] / "docs" / "politeness.md").read_text()
+    told = set(re.findall(r"`(test_\w+)`", page))
+    there = {name for file in folder.glob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text())}
+    assert len(told) > 60
+    assert told <= there
