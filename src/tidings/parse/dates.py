@@ -1,0 +1,162 @@
+"""Dates as feeds write them: RFC 822 and ISO 8601 in all the forms that are found, each read by what stands in it.
+
+Nothing here knows what time it is: a date in the future is read like any other. What cannot be read is None, never a guess.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+
+class When(NamedTuple):
+    """A date that was read: seconds since the epoch, and whether the time of day was missing."""
+
+    time: float
+    date_only: bool = False
+
+
+_MONTHS = {name: i + 1 for i, name in enumerate(re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec"))}
+#: Months that do not begin like the English ones: German, French, Spanish, Italian, Portuguese, Dutch, Polish, Nordic.
+_MONTHS |= {"mär": 3, "mrz": 3, "maa": 3, "mai": 5, "mag": 5, "mei": 5, "maj": 5, "okt": 10, "out": 10, "ott": 10, "dez": 12}
+_MONTHS |= {"dic": 12, "déc": 12, "ene": 1, "gen": 1, "janv": 1, "fév": 2, "fev": 2, "avr": 4, "abr": 4, "giu": 6, "lug": 7}
+_MONTHS |= {"juin": 6, "juil": 7, "aoû": 8, "ago": 8, "set": 9, "des": 12, "märz": 3, "mars": 3}
+#: Hours from UTC. RFC 822's own zones (sect. 5.1), then those that real feeds use; letters are military and read as RFC 2822
+#: says (sect. 4.3): their signs were misprinted, so that they mean nothing, except Z.
+_ZONES = {"ut": 0, "utc": 0, "gmt": 0, "z": 0, "est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8}
+_ZONES |= {"pdt": -7, "akst": -9, "akdt": -8, "hst": -10, "ast": -4, "adt": -3, "wet": 0, "west": 1, "bst": 1, "cet": 1}
+_ZONES |= {"cest": 2, "met": 1, "mest": 2, "mez": 1, "mesz": 2, "eet": 2, "eest": 3, "msk": 3, "msd": 4, "jst": 9, "kst": 9}
+_ZONES |= {"sgt": 8, "hkt": 8, "aest": 10, "aedt": 11, "awst": 8, "nzst": 12, "nzdt": 13, "sast": 2, "et": -5, "ct": -6}
+_ZONES |= {"mt": -7, "pt": -8, "brt": -3, "art": -3}
+_HALF_ZONES = {"ist": 5.5, "acst": 9.5, "acdt": 10.5, "nst": -3.5, "ndt": -2.5}
+
+_ISO = re.compile(
+    r"""(?P<year>\d{4})
+    (?: -?(?P<ordinal>\d{3})(?!\d) | (?: [-/.]0?(?P<month>\d\d?) (?:[-/.](?P<day>\d\d?))? | (?P<month2>\d\d)(?P<day2>\d\d)? ) )?
+    (?: (?: \s*t\s* | \s+ | (?<=\d{8}) ) (?P<clock>\d.*) )? $""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_CLOCK = re.compile(
+    r"(?P<hour>\d\d?)[:.h]?(?P<minute>\d\d)(?:[:.]?(?P<second>\d\d?)(?:[.,:](?P<fraction>\d+))?)?\s*(?P<half>[ap]\.?m\.?)?\s*(?P<zone>.*)",
+    re.IGNORECASE,
+)
+_OFFSET = re.compile(r"(?:gmt|utc|ut|etc/gmt|z)?\s*([+-])\s*(\d{1,2}):?(\d\d)?", re.IGNORECASE)
+_WEEKDAY = re.compile(r"^[^\d\s,]+?(?:,|\.,|\.?\s)\s*(?=\S)")
+#: Nine dates in ten, read four times as fast.
+_COMMON = re.compile(r"[A-Z][a-z]{2}, (\d\d?) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) (?:GMT|[+-]0000)")
+_UNIX = re.compile(r"\d{9,10}(?:\.\d+)?|\d{12,13}")
+
+
+def read_date(text: str) -> When | None:
+    """The date that stands in `text`."""
+    text = " ".join(text.split())[:100]
+    if not text:
+        return None
+    if common := _COMMON.fullmatch(text):
+        day, month, year, hour, minute, second = common.groups()
+        if month.lower() in _MONTHS:
+            date = (int(year), _MONTHS[month.lower()], int(day), int(hour), int(minute), int(second))
+            with suppress(ValueError):
+                return When(datetime(*date, tzinfo=UTC).timestamp())
+    if _UNIX.fullmatch(text):
+        number = float(text)
+        return When(number / 1000 if number > 1e11 else number)
+    for attempt in _forms(text):
+        try:
+            when = _assemble(*attempt)
+        except (ValueError, OverflowError):  # the 31st of February, 25 o'clock
+            continue
+        if when is not None:
+            return when
+    return None
+
+
+def _forms(text: str) -> Iterator[tuple[int, int, int, str]]:
+    """Year, month, day and the rest that tells the time of day, in each reading that fits."""
+    iso = _ISO.match(text)
+    if iso:
+        clock = iso["clock"] or ""
+        if iso["ordinal"]:
+            date = datetime(max(int(iso["year"]), 1), 1, 1) + timedelta(days=int(iso["ordinal"]) - 1)
+            yield date.year, date.month, date.day, clock
+        else:
+            yield int(iso["year"]), int(iso["month"] or iso["month2"] or 1), int(iso["day"] or iso["day2"] or 1), clock
+    stripped = _WEEKDAY.sub("", text, count=1)
+    for candidate in (text, stripped):
+        words = re.split(r"[\s,]+|(?<=[^\d\s+])-(?=\d)|(?<=\d)-(?=[^\d\s])", candidate, maxsplit=3)
+        if len(words) < 3:
+            continue
+        rest = words[3] if len(words) > 3 else ""
+        first, second, third = words[:3]
+        if (month := _month(second)) and (day := _day(first)) and (year := _year(third)):
+            yield year, month, day, rest  # 1 Jan 2004 00:00:00 GMT
+        elif (month := _month(first)) and (day := _day(second)):
+            if year := _year(third):
+                yield year, month, day, rest  # January 1, 2004 00:00
+            elif ":" in third and (tail := rest.split()) and (year := _year(tail[-1])):
+                yield year, month, day, " ".join([third, *tail[:-1]])  # asctime: Jan 1 00:00:00 [GMT] 2004
+        elif len(first) == 4 and (month := _month(second)) and (year := _year(first)) and (day := _day(third)):
+            yield year, month, day, rest  # 2004 Jan 1
+    numeric = re.match(r"(?:\w+,? )?(\d{4})/(\d\d?)/(\d\d?)(?: (.*))?$", text)
+    if numeric:
+        yield int(numeric[1]), int(numeric[2]), int(numeric[3]), numeric[4] or ""
+    numeric = re.match(r"(\d\d?)([/.])(\d\d?)\2(\d{4})(?:,? (.*))?$", stripped)
+    if numeric:  # 12/31/2004 is American, 31.12.2004 is European; a slash can be either, and the month decides where it can
+        first_number, second_number = int(numeric[1]), int(numeric[3])
+        american = numeric[2] == "/" and first_number <= 12
+        month, day = (first_number, second_number) if american else (second_number, first_number)
+        yield int(numeric[4]), month, day, numeric[5] or ""
+
+
+def _assemble(year: int, month: int, day: int, clock: str) -> When | None:
+    if not clock.strip():
+        return When(datetime(year, month, day, tzinfo=UTC).timestamp(), date_only=True)
+    parts = _CLOCK.match(clock.strip().removeprefix("at ").strip())
+    if parts is None:
+        offset = _offset(clock)  # "1 Jan 2004 GMT"
+        return None if offset is None else When(datetime(year, month, day, tzinfo=UTC).timestamp() - offset, date_only=True)
+    hour, minute, second = int(parts["hour"]), int(parts["minute"]), int(parts["second"] or 0)
+    if parts["half"]:
+        hour = hour % 12 + (12 if parts["half"][0] in "pP" else 0)
+    offset = _offset(parts["zone"])
+    # Midnight at the end of a day is 24:00 in ISO 8601, and leap seconds are 60: both are carried over.
+    extra = timedelta(hours=hour, minutes=minute, seconds=min(second, 60))
+    if hour > 24 or minute > 59:
+        return None
+    moment = datetime(year, month, day, tzinfo=UTC) + extra
+    fraction = float(f"0.{parts['fraction']}") if parts["fraction"] else 0.0
+    return When(moment.timestamp() + fraction - (offset or 0.0))
+
+
+def _offset(zone: str) -> float | None:
+    """Seconds ahead of UTC; None where the zone says nothing that is known, which is then taken as UTC."""
+    zone = zone.strip()
+    match = _OFFSET.match(zone)
+    if match:
+        hours, minutes = int(match[2]), int(match[3] or 0)
+        if hours > 24:
+            return None
+        return (hours * 60 + minutes) * (60.0 if match[1] == "+" else -60.0)
+    name = re.split(r"[\s(]", zone.lower(), maxsplit=1)[0].rpartition("/")[2].rstrip(".")
+    hours_ahead = _HALF_ZONES.get(name, _ZONES.get(name))
+    return None if hours_ahead is None else hours_ahead * 3600.0
+
+
+def _month(word: str) -> int:
+    word = word.lower().rstrip(".")
+    return _MONTHS.get(word[:4]) or _MONTHS.get(word[:3], 0)
+
+
+def _day(word: str) -> int:
+    match = re.match(r"(\d\d?)(?:st|nd|rd|th|\.)?,?$", word.lower())
+    return int(match[1]) if match else 0
+
+
+def _year(word: str) -> int:
+    """Two digits as RFC 2822 sect. 4.3 has it: 00 to 49 are this century; three digits count from 1900."""
+    match = re.match(r"'?(\d{2,4})$", word)
+    if not match:
+        return 0
+    year = int(match[1])
+    return year + 2000 if year < 50 else year + 1900 if year < 1000 else year

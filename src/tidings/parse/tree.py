@@ -1,0 +1,197 @@
+"""Bytes to an XML tree: strictly where the document allows it, mended where it does not.
+
+What is tried, in order: the document as it is; the document without what XML forbids but publishers write (HTML entities, bare
+ampersands, control characters, junk around the root); the same with its tags put in balance, as a browser would. libxml2 is
+told to fetch nothing, to know no entity but the document's own, and to keep its limits on depth and growth.
+"""
+
+import codecs
+import html
+import re
+from typing import Any, TypeAlias
+
+from lxml import etree  # type: ignore[import-untyped]
+
+Element: TypeAlias = Any  # lxml has no types
+
+#: Mending is Python's work, two seconds for this much at worst; a longer document is left to libxml2's own recovery.
+_MEND_CHARACTERS = 2_000_000
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+#: How "<?" begins where there is no byte order mark (XML 1.0, appendix F).
+_STARTS = (
+    (b"<\0\0\0", "utf-32-le"),
+    (b"\0\0\0<", "utf-32-be"),
+    (b"<\0", "utf-16-le"),
+    (b"\0<", "utf-16-be"),
+    (b"\x4c\x6f\xa7\x94", "cp037"),
+)
+#: Labels that mean a larger encoding, as browsers read them (WHATWG Encoding).
+_LARGER = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "euc_kr": "cp949",
+    "shift_jis": "cp932",
+}
+_LARGER |= {"iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874"}
+_DECLARED = re.compile(rb"""^\s*<\?xml[^>]*?\bencoding\s*=\s*["']\s*([\w.:-]+)""")
+_CHARSET = re.compile(r"""charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
+_DOCTYPE = re.compile(rb"<!DOCTYPE[^>\[]*>", re.IGNORECASE)
+
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+_ROOT = re.compile(r"<(?:[\w.-]+:)?(?:rss|feed|rdf|channel)[\s>]", re.IGNORECASE)
+_ROOT_END = re.compile(r"</(?:[\w.-]+:)?(?:rss|feed|rdf)\s*>", re.IGNORECASE)
+_CDATA_OR_ENTITY = re.compile(r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|&(#?\w*;?)", re.DOTALL)
+_TOKEN = re.compile(
+    r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|<[?!][^>]*>"
+    r"""|<(?P<close>/?)(?P<name>[a-z_][\w:.-]*)(?P<rest>(?>(?:[^<>"']|"[^"<]*"|'[^'<]*')*))(?P<end>>?)|<+(?![a-z_/!?<])|<""",
+    re.IGNORECASE | re.DOTALL,
+)
+_ATTRIBUTE = re.compile(r"""([a-z_][\w:.-]*)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
+_XML_ENTITIES = frozenset(("amp;", "lt;", "gt;", "quot;", "apos;"))
+#: HTML elements that are never closed: bare in a title they must not swallow the rest. Not `link`: RSS has its own.
+_VOID = frozenset(("br", "hr", "img", "input", "wbr"))
+
+
+def read_tree(body: bytes, content_type: str = "") -> tuple[Element | None, bool]:
+    """The root element, and whether the document had to be mended; None where there is no XML in it at all."""
+    utf8, sound = to_utf8(body, content_type)
+    # An external DTD is never read, and entities that it might declare would be dropped without a word: make them errors.
+    if doctype := _DOCTYPE.search(utf8, 0, 4096):
+        utf8 = utf8[: doctype.start()] + utf8[doctype.end() :]
+    try:
+        return etree.fromstring(utf8, _parser()), not sound
+    except (etree.XMLSyntaxError, ValueError):
+        pass
+    text = utf8.decode("utf-8", "replace")
+    root = _ROOT.search(text)
+    if root is None:
+        return None, True
+    if len(text) <= _MEND_CHARACTERS:
+        text = _mend_text(text, root.start())
+        try:
+            return etree.fromstring(text.encode(), _parser()), True
+        except (etree.XMLSyntaxError, ValueError):
+            text = _balance(text)
+    try:
+        return etree.fromstring(text.encode("utf-8", "replace"), _parser(recover=True)), True
+    except (etree.XMLSyntaxError, ValueError):
+        return None, True
+
+
+def to_utf8(body: bytes, content_type: str = "") -> tuple[bytes, bool]:
+    """The document in UTF-8 without byte order mark, and whether it was in the encoding that it claims.
+
+    The byte order mark wins over HTTP's charset, that over the declaration (RFC 7303 sect. 3); a claim that the bytes belie is
+    dropped. What claims nothing and is not UTF-8 is Windows-1252, like most of the old web.
+    """
+    for mark, encoding in _BOMS:
+        if body.startswith(mark):
+            if encoding == "utf-8":
+                body = body[len(mark) :]
+            return _decoded(body, [encoding])
+    claims = [encoding for start, encoding in _STARTS if body.startswith(start)]
+    if http := _CHARSET.search(content_type):
+        claims.append(http[1])
+    # A declaration that can be read as ASCII is not in UTF-16, whatever it says.
+    if (declared := _DECLARED.match(body[:1000])) and not declared[1].lower().startswith(
+        (b"utf-16", b"utf-32", b"ucs", b"iso-10646")
+    ):
+        claims.append(declared[1].decode("ascii"))
+    return _decoded(body, claims or ["utf-8"])
+
+
+def _decoded(body: bytes, claims: list[str]) -> tuple[bytes, bool]:
+    for claim in [*claims, "utf-8"]:
+        try:
+            name = codecs.lookup(claim).name
+            text = body.decode(_LARGER.get(name, name))
+        except (LookupError, UnicodeError):
+            continue
+        return (body if name == "utf-8" else text.encode("utf-8", "replace")), claim == claims[0]
+    # One bad byte in a page of good UTF-8 is a slip; many of them are another encoding.
+    text = body.decode("utf-8", "replace")
+    wide = sum(character > "\x7f" for character in text)
+    return (text if text.count("\ufffd") * 4 < wide else body.decode("cp1252", "replace")).encode(), False
+
+
+def _parser(*, recover: bool = False) -> etree.XMLParser:
+    return etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities="internal",
+        no_network=True,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+        recover=recover,
+    )
+
+
+def _mend_text(text: str, start: int) -> str:
+    """The root element alone, without characters and entities that XML does not know."""
+    ends = [end.end() for end in _ROOT_END.finditer(text)]
+    text = _FORBIDDEN.sub("", text[start : ends[-1] if ends else len(text)])
+    return _CDATA_OR_ENTITY.sub(_mend_entity, text)
+
+
+def _mend_entity(match: re.Match[str]) -> str:
+    """XML's own entities stay, HTML's become characters, forbidden characters vanish, a bare ampersand is escaped."""
+    name = match[1]
+    if name is None or name in _XML_ENTITIES:
+        return match[0]
+    character = html.unescape(match[0])
+    if character == match[0] or not name.endswith(";"):
+        return "&amp;" + name
+    return "".join(f"&#{ord(c)};" for c in _FORBIDDEN.sub("", character))
+
+
+def _balance(text: str) -> str:
+    """Every tag closed in order: a closing tag closes what is open within its element; one that closes nothing is dropped."""
+    out: list[str] = []
+    open_names: list[str] = []
+    counts: dict[str, int] = {}
+    position = 0
+    for token in _TOKEN.finditer(text):
+        out.append(text[position : token.start()])
+        position = token.end()
+        name, rest = token["name"], token["rest"]
+        if name is None:
+            out.append(token[0] if token[0].startswith("<![CDATA[") and token[0].endswith("]]>") else _escape(token[0]))
+        elif token["close"]:
+            while counts.get(name):
+                closing = open_names.pop()
+                counts[closing] -= 1
+                out.append(f"</{closing}>")
+                if closing == name:
+                    break
+        elif not token["end"]:
+            out.append(_escape(token[0]))
+        else:
+            empty = rest.rstrip().endswith("/") or name.lower() in _VOID
+            attributes = dict(_attribute(pair) for pair in _ATTRIBUTE.finditer(rest))
+            out.append(f"<{name}{''.join(f' {key}={value}' for key, value in attributes.items())}{'/' if empty else ''}>")
+            if not empty:
+                open_names.append(name)
+                counts[name] = counts.get(name, 0) + 1
+    out.append(text[position:])
+    out.extend(f"</{name}>" for name in reversed(open_names))
+    return "".join(out)
+
+
+def _attribute(pair: re.Match[str]) -> tuple[str, str]:
+    value = pair[2] if pair[2][0] in "\"'" else f'"{pair[2]}"'
+    return pair[1], value.replace("<", "&lt;")
+
+
+def _escape(token: str) -> str:
+    if token.startswith("<![CDATA["):  # not closed: its text counts, to the end
+        return html.escape(token.removeprefix("<![CDATA["), quote=False)
+    return "" if token.startswith(("<!", "<?")) else token.replace("<", "&lt;").replace(">", "&gt;")
