@@ -1,0 +1,66 @@
+"""Who an entry is and when it has changed: rules that hold for every format."""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from tidings.document import Enclosure, Entry
+
+from .dates import When
+
+
+def make_entry(
+    *,
+    id: str,
+    url: str,
+    title: str,
+    author: str = "",
+    content: str = "",
+    summary: str = "",
+    base_url: str = "",
+    published: When | None = None,
+    updated: When | None = None,
+    tags: Iterable[str] = (),
+    enclosures: Iterable[Enclosure] = (),
+    comments_url: str = "",
+) -> Entry | None:
+    """An entry with its identity and digest; None where it says nothing that it could be known by.
+
+    The identity is the id or guid; without one it is made from title and link (FeedEx sect. 3.1), and from the text only where
+    both are missing. The digest covers what a reader would see. Dates and counters are left out: many publishers set them anew
+    in every document.
+    """
+    files = tuple({enclosure.url: enclosure for enclosure in reversed(list(enclosures)) if enclosure.url}.values())[::-1]
+    seen = [title, url, content, summary, *(enclosure.url for enclosure in files)]
+    if not id and not any(seen):
+        return None
+    identity = id or "tidings:" + _digest([title, url] if title or url else seen).hex()
+    time = published or updated
+    return Entry(
+        identity=identity,
+        digest=_digest(seen),
+        url=url,
+        title=title,
+        author=author,
+        content=content,
+        summary=summary,
+        base_url=base_url,
+        published=published.time if published else None,
+        updated=updated.time if updated else None,
+        date_only=time is not None and time.date_only,
+        tags=tuple(dict.fromkeys(tag for tag in tags if tag)),
+        enclosures=files,
+        comments_url=comments_url,
+    )
+
+
+def each_once(entries: Iterable[Entry | None]) -> tuple[Entry, ...]:
+    """Entries that are any, the first of those that share an identity: the same guid twice would be an edit at every poll."""
+    kept: dict[str, Entry] = {}
+    for entry in entries:
+        if entry is not None:
+            kept.setdefault(entry.identity, entry)
+    return tuple(kept.values())
+
+
+def _digest(parts: list[str]) -> bytes:
+    return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -1,0 +1,65 @@
+"""What a publisher asks of those who poll: ttl, skipHours and skipDays of RSS, the syndication module. Absurd wishes are none."""
+
+from collections.abc import Iterator
+
+from tidings.document import Hints
+
+from .elements import Children, first_words, words
+
+#: A ttl beyond a month is a slip (units mixed up), not a wish.
+_LONGEST_S = 31 * 86400.0
+_PERIODS_S = {"hourly": 3600.0, "daily": 86400.0, "weekly": 7 * 86400.0, "monthly": 30 * 86400.0, "yearly": 365 * 86400.0}
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+def read_hints(feed: Children) -> Hints:
+    """The hints among a channel's children."""
+    return Hints(
+        ttl_s=_within(_number(first_words(feed, "ttl")) * 60),
+        period_s=_within(_period_s(feed)),
+        skip_hours=_proper(frozenset(_hours(feed)), 24),
+        skip_days=_proper(frozenset(_days(feed)), 7),
+    )
+
+
+def _within(seconds: float) -> float | None:
+    return seconds if 0 < seconds <= _LONGEST_S else None
+
+
+def _proper(chosen: frozenset[int], all_of_them: int) -> frozenset[int]:
+    """Who forbids every hour forbids nothing."""
+    return chosen if len(chosen) < all_of_them else frozenset()
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        return 0.0
+    return number if 0 < number < 1e9 else 0.0
+
+
+def _period_s(feed: Children) -> float:
+    """sy:updatePeriod (daily where only the frequency is told, as the module says) shared by the updates in it."""
+    if "sy:updatePeriod" not in feed and "sy:updateFrequency" not in feed:
+        return 0.0
+    period_s = _PERIODS_S.get(first_words(feed, "sy:updatePeriod").lower() or "daily", 0.0)
+    return period_s / (_number(first_words(feed, "sy:updateFrequency")) or 1.0)
+
+
+def _hours(feed: Children) -> Iterator[int]:
+    """0 to 23; RSS 0.91 counted 1 to 24, so that 24 is midnight."""
+    for text in _listed(feed, "skipHours"):
+        if text.isascii() and text.isdigit() and int(text[:4]) <= 24:
+            yield int(text) % 24
+
+
+def _days(feed: Children) -> Iterator[int]:
+    for text in _listed(feed, "skipDays"):
+        if text[:3].lower() in _DAYS:
+            yield _DAYS.index(text[:3].lower())
+
+
+def _listed(feed: Children, name: str) -> Iterator[str]:
+    for group in feed.get(name, ()):
+        yield from (words(child) for child in group if isinstance(child.tag, str))

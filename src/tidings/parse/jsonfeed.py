@@ -1,0 +1,97 @@
+"""JSON Feed 1.0 and 1.1. Real ones have numbers for ids and null for what they do not know, so no field is trusted."""
+
+import html
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tidings.document import Document, Enclosure, Entry, Links
+
+from .dates import When, read_date
+from .elements import absolute
+from .entries import each_once, make_entry
+
+
+def read_json_feed(data: dict[str, Any], url: str) -> Document:
+    """The document in a decoded JSON object that has a version of JSON Feed."""
+    home = _text(data, "home_page_url")
+    hubs = (_text(hub, "url") for hub in _objects(data, "hubs") if _text(hub, "type").lower() in ("", "websub", "pubsubhubbub"))
+    next_page = absolute(_text(data, "next_url"), url)
+    return Document(
+        format="json feed " + (_text(data, "version").rpartition("/")[2] or "1"),
+        title=_text(data, "title"),
+        description=_text(data, "description"),
+        author=_authors(data),
+        language=_text(data, "language"),
+        icon_url=absolute(_text(data, "icon") or _text(data, "favicon"), url),
+        entries=each_once(_entry(item, url) for item in _objects(data, "items")),
+        links=Links(
+            site=absolute(home, url),
+            self_url=absolute(_text(data, "feed_url"), url),
+            hubs=tuple(dict.fromkeys(absolute(hub, url) for hub in hubs if hub)),
+            next_page=next_page if next_page != url else "",
+        ),
+    )
+
+
+def decode(body: bytes) -> dict[str, Any] | None:
+    """The JSON object in a body, None where it is not one. Deep nesting is refused by the decoder."""
+    try:
+        data = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _entry(item: dict[str, Any], url: str) -> Entry | None:
+    page = absolute(_text(item, "url") or _text(item, "external_url"), url)
+    plain = _text(item, "content_text")
+    image = absolute(_text(item, "image"), url)
+    return make_entry(
+        id=_text(item, "id"),
+        url=page,
+        title=" ".join(_text(item, "title").split()),
+        author=_authors(item),
+        content=_text(item, "content_html") or html.escape(plain, quote=False),
+        summary=html.escape(_text(item, "summary"), quote=False),
+        base_url=page if page.startswith(("http://", "https://")) else url,
+        published=_date(item.get("date_published")),
+        updated=_date(item.get("date_modified")),
+        tags=[tag for tag in item.get("tags") or () if isinstance(tag, str)] if isinstance(item.get("tags"), list) else (),
+        enclosures=[*_attachments(item, url), *([Enclosure(image, "image")] if image else [])],
+    )
+
+
+def _attachments(item: dict[str, Any], url: str) -> Iterator[Enclosure]:
+    for attachment in _objects(item, "attachments"):
+        size = attachment.get("size_in_bytes")
+        length = int(size) if isinstance(size, int | float) and 0 < size < 1e15 else None
+        yield Enclosure(absolute(_text(attachment, "url"), url), _text(attachment, "mime_type"), length)
+
+
+def _authors(data: dict[str, Any]) -> str:
+    """`authors` of 1.1, `author` of 1.0 (where some have an array or a plain name all the same)."""
+    single = data.get("author")
+    if isinstance(single, str):
+        return single.strip()
+    people = _objects(data, "authors") or _objects(data, "author") or ([single] if isinstance(single, dict) else [])
+    return ", ".join(dict.fromkeys(name for person in people if (name := _text(person, "name"))))
+
+
+def _date(value: object) -> When | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return read_date(str(value))
+
+
+def _text(data: dict[str, Any], key: str) -> str:
+    value = data.get(key)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return ""
+    return str(value).strip()
+
+
+def _objects(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    value = data.get(key)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

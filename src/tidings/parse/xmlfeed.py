@@ -1,0 +1,297 @@
+"""RSS 0.9x, 1.0 and 2.0, Atom 0.3 and 1.0: one reader for all, since real feeds mix them (Atom links in RSS, Dublin Core)."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from tidings.document import Document, Enclosure, Entry, Links
+
+from .dates import When, read_date
+from .elements import (
+    RDF,
+    XML_BASE,
+    XML_LANG,
+    Children,
+    Names,
+    absolute,
+    atom_html,
+    atom_text,
+    base_of,
+    first,
+    first_words,
+    markup,
+    rss_text,
+    words,
+)
+from .entries import each_once, make_entry
+from .hints import read_hints
+from .tree import Element
+
+_EMAIL_AND_NAME = re.compile(r"[^\s()<>]+@[^\s()<>]+\s*\((.+)\)$")
+_NAME_AND_EMAIL = re.compile(r"(.+?)\s*[(<\[]\s*(?:mailto:)?[^\s()<>]+@[^\s()<>]+\s*[)>\]]$")
+_FORMATS = {
+    "http://www.w3.org/2005/Atom": "atom 1.0",
+    "http://purl.org/atom/ns#": "atom 0.3",
+    "http://my.netscape.com/rdf/simple/0.9/": "rdf 0.90",
+    "http://channel.netscape.com/rdf/simple/0.9/": "rdf 0.90",
+}
+_PUBLISHED = (
+    "pubDate",
+    "pubdate",
+    "published",
+    "issued",
+    "dcterms:issued",
+    "atom:published",
+    "dc:date",
+    "created",
+    "dcterms:created",
+)
+_UPDATED = ("updated", "modified", "atom:updated", "dcterms:modified", "lastBuildDate")
+
+
+def is_feed(root: Element) -> bool:
+    """Whether the root is one that a feed has."""
+    return root.tag.rpartition("}")[2].rpartition(":")[2].lower() in ("rss", "feed", "rdf", "channel")
+
+
+def read_feed(root: Element, url: str, *, repaired: bool) -> Document:
+    """The document under a root for which `is_feed` holds."""
+    return _Reader(root, url).document(repaired=repaired)
+
+
+class _Reader:
+    """What is the same throughout one document: names, address, which kind of text it has."""
+
+    def __init__(self, root: Element, url: str) -> None:
+        self.root, self.url = root, url
+        self.names = Names(root)
+        self.kind = root.tag.rpartition("}")[2].rpartition(":")[2].lower()
+        self.is_atom = self.kind == "feed"
+        self.text = atom_text if self.is_atom else rss_text
+        self.has_bases = next(root.xpath("//@xml:base[1]").__iter__(), None) is not None
+
+    def document(self, *, repaired: bool) -> Document:
+        top = self.names.children(self.root)
+        channel = self.root if self.is_atom or self.kind == "channel" else first(top, "channel")
+        feed = self.names.children(channel) if channel is not None and channel is not self.root else top
+        base = self.base(channel if channel is not None else self.root)
+        links = self.links(feed, base)
+        image = (
+            self.names.children(feed["image"][0])
+            if "image" in feed
+            else self.names.children(top["image"][0])
+            if "image" in top
+            else {}
+        )
+        itunes_image = first(feed, "itunes:image")
+        return Document(
+            format=self.format(top),
+            title=self.text(first(feed, "title")) or rss_text(first(feed, "dc:title")),
+            description=self.text(
+                first(feed, "description", "subtitle", "tagline", "dc:description", "itunes:subtitle", "itunes:summary")
+            ),
+            author=self.author(feed),
+            language=first_words(feed, "language", "dc:language")
+            or self.root.get(XML_LANG)
+            or (channel.get(XML_LANG) if channel is not None else "")
+            or "",
+            icon_url=absolute(
+                first_words(feed, "icon", "logo", "atom:icon", "atom:logo")
+                or first_words(image, "url")
+                or (itunes_image.get("href") or "" if itunes_image is not None else ""),
+                base,
+            ),
+            entries=each_once(self.entry(item) for item in self.items(top, feed)),
+            hints=read_hints(feed),
+            links=links,
+            archive="fh:archive" in feed,
+            complete="fh:complete" in feed,
+            repaired=repaired,
+        )
+
+    def format(self, top: Children) -> str:
+        namespace = self.names.root_namespace
+        if self.is_atom:
+            return _FORMATS.get(namespace, f"atom {self.root.get('version') or '1.0'}")
+        if self.kind == "rdf":
+            inner = next((el.tag for name in ("channel", "item") for el in top.get(name, ())), "")
+            return _FORMATS.get(inner.rpartition("}")[0][1:], "rdf 1.0")
+        return f"rss {self.root.get('version') or ''}".strip()
+
+    def items(self, top: Children, feed: Children) -> Iterator[Element]:
+        """Within the channel, or beside it (RSS 0.9 and 1.0), or anywhere in a document whose tags do not fit."""
+        name = "entry" if self.is_atom else "item"
+        found = feed.get(name, []) if feed is top else [*feed.get(name, ()), *top.get(name, ())]
+        for items in feed.get("items", ()):  # RSS 1.1
+            found = [*found, *self.names.children(items).get(name, ())]
+        return iter(found or self.root.iter("item", "entry", "{*}item", "{*}entry"))
+
+    def base(self, element: Element) -> str:
+        return base_of(element, self.url) if self.has_bases else self.url
+
+    def entry(self, item: Element) -> Entry | None:
+        parts = self.names.children(item)
+        base = self.base(item)
+        guid = first(parts, "guid", "id", "atom:id")
+        id = words(guid) or item.get(RDF + "about") or first_words(parts, "dc:identifier")
+        url = self.entry_url(parts, base)
+        if not url and guid is not None and self.is_permalink(guid):
+            url = absolute(words(guid), base)
+        content, content_base = self.content(parts, base)
+        summary, summary_base = self.summary(parts, base)
+        # Without xml:base, addresses in the text are in practice relative to the page that the text is from.
+        text_base = content_base if content else summary_base
+        if text_base == self.url and not self.has_bases and url.startswith(("http://", "https://")):
+            text_base = url
+        comments = first_words(parts, "comments") or first_words(parts, "wfw:comment", "wfw:commentRss")
+        return make_entry(
+            id=id,
+            url=url,
+            title=self.text(first(parts, "title"))
+            or rss_text(first(parts, "atom:title", "dc:title", "itunes:title", "media:title")),
+            author=self.author(parts),
+            content=content,
+            summary=summary,
+            base_url=text_base,
+            published=_date(parts, _PUBLISHED),
+            updated=_date(parts, _UPDATED),
+            tags=self.tags(parts),
+            enclosures=self.enclosures(parts, base),
+            comments_url=absolute(comments, base) or self.related(parts, base, "replies"),
+        )
+
+    def is_permalink(self, guid: Element) -> bool:
+        """RSS 2.0: a guid is an address unless it says that it is not. Many forget to say so, hence the look at its form."""
+        text = words(guid)
+        if self.names[guid.tag] != "guid" or guid.get("isPermaLink", "true").strip().lower() == "false":
+            return False
+        return text.startswith(("http://", "https://")) or (guid.get("isPermaLink") is not None and ":" not in text)
+
+    def entry_url(self, parts: Children, base: str) -> str:
+        """The page of an entry: the link whose relation is alternate (none told means that), HTML preferred; or a plain link."""
+        if url := self.alternate(parts, base):
+            return url
+        if text := first_words(parts, "link", "atom:link"):
+            return absolute(text, base)
+        return absolute(first_words(parts, "feedburner:origLink"), base)
+
+    def alternate(self, parts: Children, base: str) -> str:
+        candidates = [
+            link
+            for name in ("link", "atom:link", "xhtml:link")
+            for link in parts.get(name, ())
+            if link.get("href") and (link.get("rel") or "alternate").strip().lower() in _ALTERNATE
+        ]
+        best = next((link for link in candidates if (link.get("type") or "text/html").strip().lower() in _PAGES), None)
+        chosen = best if best is not None else candidates[0] if candidates else None
+        return "" if chosen is None else self.address(chosen, base)
+
+    def related(self, parts: Children, base: str, relation: str) -> str:
+        return next(self.all_related(parts, base, relation), "")
+
+    def all_related(self, parts: Children, base: str, relation: str) -> Iterator[str]:
+        for name in ("link", "atom:link"):
+            for link in parts.get(name, ()):
+                if link.get("href") and relation in (link.get("rel") or "").lower().split():
+                    yield self.address(link, base)
+
+    def address(self, link: Element, base: str) -> str:
+        return absolute(link.get("href"), base if link.get(XML_BASE) is None else self.base(link))
+
+    def links(self, feed: Children, base: str) -> Links:
+        site = "" if self.is_atom else absolute(first_words(feed, "link"), base)
+        return Links(
+            site=site or self.alternate(feed, base) or absolute(first_words(feed, "link"), base),
+            self_url=self.related(feed, base, "self"),
+            hubs=tuple(dict.fromkeys(self.all_related(feed, base, "hub"))),
+            next_page=self.related(feed, base, "next"),
+            prev_archive=self.related(feed, base, "prev-archive"),
+        )
+
+    def content(self, parts: Children, base: str) -> tuple[str, str]:
+        if self.is_atom or "atom:content" in parts:
+            for element in (*parts.get("content", ()), *parts.get("atom:content", ())):
+                if html := atom_html(element):
+                    return html, self.base(element)
+        for name in _RSS_CONTENT:
+            for element in parts.get(name, ()):
+                if html := markup(element):
+                    return html, self.base(element)
+        return "", base
+
+    def summary(self, parts: Children, base: str) -> tuple[str, str]:
+        read = atom_html if self.is_atom else markup
+        for name in ("description", "summary", "atom:summary"):
+            for element in parts.get(name, ()):
+                html = atom_html(element) if name.startswith("atom:") else read(element)
+                if html:
+                    return html, self.base(element)
+        for name in ("dc:description", "itunes:summary", "media:description"):
+            for element in parts.get(name, ()):
+                if html := markup(element):
+                    return html, self.base(element)
+        for group in parts.get("media:group", ()):  # a film's only text
+            if text := first_words(self.names.children(group), "media:description"):
+                return text, base
+        return "", base
+
+    def author(self, parts: Children) -> str:
+        people = []
+        for name in ("author", "atom:author", "dc:creator", "itunes:author", "dc:author", "managingEditor", "webMaster"):
+            for element in parts.get(name, ()):
+                inner = self.names.children(element)
+                person = first_words(inner, "name", "atom:name", "email", "atom:email") if inner else _person(words(element))
+                people.append(person)
+            if any(people):
+                break
+        return ", ".join(dict.fromkeys(" ".join(person.split()) for person in people if person))
+
+    def tags(self, parts: Children) -> Iterable[str]:
+        for name in ("category", "atom:category", "dc:subject", "itunes:keywords"):
+            for element in parts.get(name, ()):
+                text = element.get("label") or element.get("term") or words(element)
+                if name == "itunes:keywords":
+                    yield from (word.strip() for word in text.split(","))
+                else:
+                    yield " ".join(text.split())
+
+    def enclosures(self, parts: Children, base: str) -> Iterator[Enclosure]:
+        for element in parts.get("enclosure", ()):
+            yield _enclosure(element.get("url") or element.get("href"), element, "length", base)
+        for name in ("link", "atom:link"):
+            for link in parts.get(name, ()):
+                if (link.get("rel") or "").strip().lower() == "enclosure":
+                    yield _enclosure(self.address(link, base) if link.get("href") else "", link, "length", base)
+        media = list(parts.get("media:content", ()))
+        for group in parts.get("media:group", ()):
+            media.extend(self.names.children(group).get("media:content", ()))
+        for element in media:
+            yield _enclosure(element.get("url"), element, "fileSize", base)
+
+
+_ALTERNATE = ("alternate", "http://www.iana.org/assignments/relation/alternate")
+_PAGES = ("text/html", "application/xhtml+xml", "html")
+_RSS_CONTENT = ("content:encoded", "encoded", "xhtml:body", "xhtml:div", "body", "fullitem")
+
+
+def _enclosure(url: str | None, element: Element, length_name: str, base: str) -> Enclosure:
+    length = (element.get(length_name) or "").strip()
+    return Enclosure(
+        absolute(url or "", base),
+        (element.get("type") or "").strip(),
+        int(length) if length.isascii() and length.isdigit() and len(length) < 16 else None,
+    )
+
+
+def _person(text: str) -> str:
+    """`me@example.org (Name)` and `Name <me@example.org>` are called Name."""
+    text = " ".join(text.split())
+    match = _EMAIL_AND_NAME.match(text) or _NAME_AND_EMAIL.match(text)
+    return match[1].strip() if match else text
+
+
+def _date(parts: Children, names: tuple[str, ...]) -> When | None:
+    for name in names:
+        for element in parts.get(name, ()):
+            if when := read_date(words(element)):
+                return when
+    return None
