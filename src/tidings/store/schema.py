@@ -77,7 +77,7 @@ MIGRATIONS = (
       UNIQUE (feed_id, identity)
     );
     CREATE INDEX entries_published ON entries (feed_id, published_at);
-    CREATE INDEX entries_seen ON entries (first_seen_at, delay_s);
+    CREATE INDEX entries_seen ON entries (first_seen_at, delay_s, feed_id);
 
     CREATE TABLE entry_versions (
       entry_id INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,

@@ -51,6 +51,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         db.execute("PRAGMA query_only = ON")
     else:
         db.execute("PRAGMA cache_size = -16000")  # KiB; the search index is written all over
+        db.execute("PRAGMA wal_autocheckpoint = 4000")  # pages; the same pages change again and again while feeds come in
         db.execute("PRAGMA journal_size_limit = 67108864")
     return db
 
@@ -106,6 +107,7 @@ def lock_serving(path: Path) -> sqlite3.Connection:
     make_private(beside)
     lock = sqlite3.connect(beside, timeout=0, isolation_level=None, check_same_thread=False)
     try:
+        lock.execute("PRAGMA journal_mode = OFF")  # nothing is ever written to it
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.OperationalError as error:
         lock.close()

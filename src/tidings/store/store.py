@@ -192,8 +192,9 @@ class Store:
         now = self._clock()
         before = now - days * figures.DAY_S
         gone = polls = 0
-        for feed_id in await self._db.read(upkeep.feeds_with_old_entries, before):
-            gone += await self._db.write(upkeep.forget_entries, feed_id, before, least)
+        old = await self._db.read(upkeep.feeds_with_old_entries, before)
+        for i in range(0, len(old), upkeep.FEEDS_AT_ONCE):
+            gone += await self._db.write(upkeep.forget_entries, old[i : i + upkeep.FEEDS_AT_ONCE], before, least)
         while deleted := await self._db.write(upkeep.thin_polls, now, before):
             polls += deleted
         while await self._db.write(upkeep.merge_index):

@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tidings.errors import UsageError
@@ -11,8 +11,8 @@ from tidings.store.sqlite import StoreError, complaint, lock_serving, make_priva
 
 #: So long every poll stands in the log; then only those that found something, failed, or saw a gap.
 FULL_LOG_S = 8 * 86400.0
-#: Rows deleted in one transaction, so that recording never waits long.
-BATCH = 2000
+#: Feeds cleared and polls deleted in one transaction: recording must never wait long.
+FEEDS_AT_ONCE, POLLS_AT_ONCE = 20, 2000
 #: Pages of the index merged in one transaction, and copied between two calls of ``progress``.
 MERGE_PAGES, COPY_PAGES = 500, 1000
 
@@ -20,15 +20,20 @@ Progress = Callable[[int, int], object]
 
 
 def feeds_with_old_entries(db: sqlite3.Connection, before: float) -> list[int]:
-    rows = db.execute("SELECT DISTINCT feed_id FROM entries WHERE first_seen_at < ? ORDER BY feed_id", (before,))
-    return [feed_id for (feed_id,) in rows]
+    return sorted(
+        feed_id for (feed_id,) in db.execute("SELECT DISTINCT feed_id FROM entries WHERE first_seen_at < ?", (before,))
+    )
 
 
-def forget_entries(db: sqlite3.Connection, feed_id: int, before: float, least: int) -> int:
-    """Delete a feed's entries that came before, except its newest and those that its document still shows.
+def forget_entries(db: sqlite3.Connection, feed_ids: Sequence[int], before: float, least: int) -> int:
+    """Delete entries of these feeds that came before, except each feed's newest and those that its document still shows.
 
     Of each a mark stays, so that it is not new when an archive or a neighbour brings it again.
     """
+    return sum(_forget(db, feed_id, before, least) for feed_id in feed_ids)
+
+
+def _forget(db: sqlite3.Connection, feed_id: int, before: float, least: int) -> int:
     row = db.execute("SELECT marks FROM documents WHERE feed_id = ?", (feed_id,)).fetchone()
     marks = row[0] if row else b""
     shown = {marks[i : i + MARK] for i in range(0, len(marks), MARK)}
@@ -52,7 +57,7 @@ def thin_polls(db: sqlite3.Connection, now: float, before: float) -> int:
     done = db.execute(
         "DELETE FROM polls WHERE id IN (SELECT id FROM polls WHERE at < ? AND "
         "(at < ? OR (new = 0 AND changed = 0 AND error_kind = '' AND lost IS NULL)) LIMIT ?)",
-        (now - FULL_LOG_S, min(before, now - FULL_LOG_S), BATCH),
+        (now - FULL_LOG_S, min(before, now - FULL_LOG_S), POLLS_AT_ONCE),
     )
     return done.rowcount
 

@@ -1,0 +1,127 @@
+"""The file: who may open it, who may serve it, what is refused and in which words."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+
+import pytest
+
+from tests.store.conftest import LEASE_S, entry
+from tidings.store import Store, StoreError
+from tidings.store.schema import MIGRATIONS
+
+
+def test_a_store_is_still_there_when_it_is_opened_again(opened):
+    with opened() as store:
+        store.polled(store.subscribe(), new=[entry(1)])
+    with opened() as store:
+        assert store.titles() == ["Post 1"]
+
+
+def test_only_its_owner_may_read_it(opened, tmp_path):
+    before = os.umask(0)
+    try:
+        with opened(serving=True) as store:
+            store.subscribe()
+            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert set(modes) == {"store.db", "store.db-wal", "store.db-shm", "store.db.serving"}
+    assert set(modes.values()) == {0o600}
+
+
+def test_a_second_service_is_refused_until_the_first_has_ended(opened):
+    with opened(serving=True), pytest.raises(StoreError, match="another `tidings serve`"), opened(serving=True):
+        pass
+    with opened(serving=True) as store:
+        assert store.feeds() == []
+
+
+def test_commands_read_and_write_beside_a_service(opened):
+    with opened(serving=True) as service, opened() as command:
+        feed = command.subscribe()
+        assert [f.id for f in service.claim(9, lease_s=LEASE_S)] == [feed]
+        service.polled(feed, new=[entry(1)])
+        assert command.titles() == ["Post 1"]
+
+
+def test_many_readers_see_whole_transactions_while_one_writes(opened):
+    """Every transaction adds a pair; no reader may ever see half of one."""
+    with opened() as story:
+        feed = story.subscribe()
+        outcomes = []
+        for pair in range(40):
+            outcomes.append(story.outcome(feed, new=[entry(2 * pair), entry(2 * pair + 1)]))
+            story.clock.forward(1)
+
+        async def write():
+            for outcome in outcomes:
+                await story.store.record([outcome])
+
+        async def read(writing):
+            counts = []
+            while not writing.done():
+                counts.append(len(await story.store.entries(limit=1000)))
+            return counts
+
+        async def both():
+            writing = asyncio.create_task(write())
+            seen = await asyncio.gather(*(read(writing) for _ in range(4)))
+            await writing
+            return [count for counts in seen for count in counts]
+
+        seen = story.wait(both())
+        assert len(seen) > 4
+        assert all(count % 2 == 0 for count in seen)
+        assert len(story.entries(limit=1000)) == 80
+
+
+def test_a_newer_schema_is_refused(opened, tmp_path):
+    with opened():
+        pass
+    db = sqlite3.connect(tmp_path / "store.db")
+    db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    db.close()
+    with pytest.raises(StoreError, match="install the newer tidings"), opened():
+        pass
+
+
+def test_a_database_of_another_program_is_left_alone(opened, tmp_path):
+    db = sqlite3.connect(tmp_path / "store.db")
+    db.execute("CREATE TABLE bookmarks (url)")
+    db.close()
+    with pytest.raises(StoreError, match="another program"), opened():
+        pass
+
+
+def test_a_file_that_is_no_database_is_refused(opened, tmp_path):
+    (tmp_path / "store.db").write_text("Dear diary, " * 100)
+    with pytest.raises(StoreError, match="not a database; name the store's own file"), opened():
+        pass
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path, clock):
+    with pytest.raises(StoreError, match=r"missing.*check that its folder exists"):
+        Store.open(tmp_path / "missing" / "store.db", clock=clock)
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(opened, tmp_path, monkeypatch):
+    with opened() as store:
+        store.subscribe()
+    broken = (*MIGRATIONS, "ALTER TABLE feeds ADD COLUMN colour TEXT;\nALTER TABLE nowhere ADD COLUMN x TEXT;\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("tidings.store.sqlite.MIGRATIONS", broken)
+        with pytest.raises(StoreError, match="nowhere"), opened():
+            pass
+    with opened() as store:
+        assert len(store.feeds()) == 1
+
+
+def test_a_migration_is_made_once(opened, monkeypatch):
+    with opened() as store:
+        store.subscribe()
+    monkeypatch.setattr("tidings.store.sqlite.MIGRATIONS", (*MIGRATIONS, "ALTER TABLE feeds ADD COLUMN colour TEXT;\n"))
+    for _ in range(2):
+        with opened() as store:
+            assert len(store.feeds()) == 1
