@@ -1,7 +1,7 @@
 """Elements by plain names: `dc:creator`, `content:encoded`, `title`, whatever prefix or namespace URI a document uses for them.
 
 The namespace of the root, and those of the RSS versions, have no prefix. A prefix that is used without being declared counts
-as the one that everybody uses.
+as the one that everybody uses. All names are in lower case: there are feeds that shout.
 """
 
 import base64
@@ -83,7 +83,7 @@ class Names(dict[str, str]):
 
 def _split(tag: str) -> tuple[str, str]:
     namespace, _, local = tag.rpartition("}")
-    return namespace[1:], local
+    return namespace[1:], local.lower()
 
 
 def first(children: Children, *names: str) -> Element | None:
@@ -114,8 +114,10 @@ def first_words(children: Children, *names: str) -> str:
 
 def markup(element: Element) -> str:
     """What is inside an element, as HTML: naked markup is written out, escaped markup is as it was published."""
-    if len(element) == 0:
-        return (element.text or "").strip()
+    return _inside(element) if len(element) else (element.text or "").strip()
+
+
+def _inside(element: Element) -> str:
     out: list[str] = [html.escape(element.text or "", quote=False)]
     for child in element:
         _write(child, out)
@@ -141,23 +143,22 @@ def atom_html(element: Element) -> str:
     kind = (element.get("type") or "").strip().lower()
     mode = element.get("mode")
     if mode == "base64" or (kind and "/" in kind and not kind.startswith("text/") and not kind.endswith(("xml", "html"))):
-        return _base64_html(words(element), kind)
+        return _from_base64(words(element))
+    is_html = kind in ("html", "text/html") or (mode == "escaped" and kind in ("", "text/html"))
     if len(element):
         whole = [child for child in element if isinstance(child.tag, str)]
-        # The div of type="xhtml" is not part of the content.
-        is_wrapped = kind == "xhtml" and len(whole) == 1 and _split(whole[0].tag)[1] == "div"
-        return markup(whole[0]) if is_wrapped else markup(element)
-    text = words(element)
-    is_html = kind.endswith("html") or (mode == "escaped" and kind in ("", "text/html"))
-    return text if is_html else html.escape(text, quote=False)
+        # The div of type="xhtml" is not part of the content; some put one around escaped HTML too.
+        if len(whole) == 1 and kind.endswith("html") and _split(whole[0].tag)[1] == "div":
+            return markup(whole[0]) if is_html else _inside(whole[0])
+        return _inside(element)
+    return words(element) if is_html else _inside(element)
 
 
-def _base64_html(text: str, kind: str) -> str:
+def _from_base64(text: str) -> str:
     try:
-        decoded = base64.b64decode(text, validate=True).decode()
+        return base64.b64decode(text, validate=True).decode().strip()
     except (binascii.Error, UnicodeDecodeError, ValueError):
-        return ""
-    return decoded if kind.endswith("html") else html.escape(decoded, quote=False)
+        return html.escape(text, quote=False)
 
 
 def rss_text(element: Element | None) -> str:

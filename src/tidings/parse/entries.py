@@ -22,18 +22,17 @@ def make_entry(
     tags: Iterable[str] = (),
     enclosures: Iterable[Enclosure] = (),
     comments_url: str = "",
-) -> Entry | None:
-    """An entry with its identity and digest; None where it says nothing that it could be known by.
+) -> Entry:
+    """An entry with its identity and digest.
 
-    The identity is the id or guid; without one it is made from title and link (FeedEx sect. 3.1), and from the text only where
-    both are missing. The digest covers what a reader would see. Dates and counters are left out: many publishers set them anew
-    in every document.
+    The identity is the id or guid; without one it is made from title and link (FeedEx sect. 3.1), and from all that is said
+    only where both are missing. The digest covers what a reader would see. Dates and counters are left out: many publishers
+    set them anew in every document.
     """
     files = tuple({enclosure.url: enclosure for enclosure in reversed(list(enclosures)) if enclosure.url}.values())[::-1]
     seen = [title, url, content, summary, *(enclosure.url for enclosure in files)]
-    if not id and not any(seen):
-        return None
-    identity = id or "tidings:" + _digest([title, url] if title or url else seen).hex()
+    labels = tuple(dict.fromkeys(tag for tag in tags if tag))
+    identity = id or "tidings:" + _digest([title, url] if title or url else [*seen, author, *labels]).hex()
     time = published or updated
     return Entry(
         identity=identity,
@@ -47,18 +46,17 @@ def make_entry(
         published=published.time if published else None,
         updated=updated.time if updated else None,
         date_only=time is not None and time.date_only,
-        tags=tuple(dict.fromkeys(tag for tag in tags if tag)),
+        tags=labels,
         enclosures=files,
         comments_url=comments_url,
     )
 
 
-def each_once(entries: Iterable[Entry | None]) -> tuple[Entry, ...]:
-    """Entries that are any, the first of those that share an identity: the same guid twice would be an edit at every poll."""
+def each_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The first of those that share an identity: the same guid twice would be an edit at every poll."""
     kept: dict[str, Entry] = {}
     for entry in entries:
-        if entry is not None:
-            kept.setdefault(entry.identity, entry)
+        kept.setdefault(entry.identity, entry)
     return tuple(kept.values())
 
 

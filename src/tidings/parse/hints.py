@@ -1,4 +1,4 @@
-"""What a publisher asks of those who poll: ttl, skipHours and skipDays of RSS, the syndication module. Absurd wishes are none."""
+"""What a publisher asks of those who poll: ttl, skipHours and skipDays of RSS, the syndication module. Absurd ones are none."""
 
 from collections.abc import Iterator
 
@@ -41,21 +41,21 @@ def _number(text: str) -> float:
 
 def _period_s(feed: Children) -> float:
     """sy:updatePeriod (daily where only the frequency is told, as the module says) shared by the updates in it."""
-    if "sy:updatePeriod" not in feed and "sy:updateFrequency" not in feed:
+    if "sy:updateperiod" not in feed and "sy:updatefrequency" not in feed:
         return 0.0
-    period_s = _PERIODS_S.get(first_words(feed, "sy:updatePeriod").lower() or "daily", 0.0)
-    return period_s / (_number(first_words(feed, "sy:updateFrequency")) or 1.0)
+    period_s = _PERIODS_S.get(first_words(feed, "sy:updateperiod").lower() or "daily", 0.0)
+    return period_s / (_number(first_words(feed, "sy:updatefrequency")) or 1.0)
 
 
 def _hours(feed: Children) -> Iterator[int]:
     """0 to 23; RSS 0.91 counted 1 to 24, so that 24 is midnight."""
-    for text in _listed(feed, "skipHours"):
+    for text in _listed(feed, "skiphours"):
         if text.isascii() and text.isdigit() and int(text[:4]) <= 24:
             yield int(text) % 24
 
 
 def _days(feed: Children) -> Iterator[int]:
-    for text in _listed(feed, "skipDays"):
+    for text in _listed(feed, "skipdays"):
         if text[:3].lower() in _DAYS:
             yield _DAYS.index(text[:3].lower())
 

@@ -44,7 +44,7 @@ def decode(body: bytes) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def _entry(item: dict[str, Any], url: str) -> Entry | None:
+def _entry(item: dict[str, Any], url: str) -> Entry:
     page = absolute(_text(item, "url") or _text(item, "external_url"), url)
     plain = _text(item, "content_text")
     image = absolute(_text(item, "image"), url)

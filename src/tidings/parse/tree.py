@@ -46,6 +46,9 @@ _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*?\bencoding\s*=\s*["']\s*([\w.:-]+)""
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^>\[]*>", re.IGNORECASE)
 
+#: Control characters 128 to 159 are letters of Windows-1252 that somebody took for Latin-1; browsers read them so.
+_CONTROLS = re.compile(rb"\xc2([\x80-\x9f])|&#(1[2-5][0-9]);|&#x([89][0-9a-f]);", re.IGNORECASE)
+
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _ROOT = re.compile(r"<(?:[\w.-]+:)?(?:rss|feed|rdf|channel)[\s>]", re.IGNORECASE)
 _ROOT_END = re.compile(r"</(?:[\w.-]+:)?(?:rss|feed|rdf)\s*>", re.IGNORECASE)
@@ -67,6 +70,8 @@ def read_tree(body: bytes, content_type: str = "") -> tuple[Element | None, bool
     # An external DTD is never read, and entities that it might declare would be dropped without a word: make them errors.
     if doctype := _DOCTYPE.search(utf8, 0, 4096):
         utf8 = utf8[: doctype.start()] + utf8[doctype.end() :]
+    if b"\xc2" in utf8 or b"&#1" in utf8 or b"&#x" in utf8:
+        utf8 = _CONTROLS.sub(_windows_character, utf8)
     try:
         return etree.fromstring(utf8, _parser()), not sound
     except (etree.XMLSyntaxError, ValueError):
@@ -121,6 +126,12 @@ def _decoded(body: bytes, claims: list[str]) -> tuple[bytes, bool]:
     text = body.decode("utf-8", "replace")
     wide = sum(character > "\x7f" for character in text)
     return (text if text.count("\ufffd") * 4 < wide else body.decode("cp1252", "replace")).encode(), False
+
+
+def _windows_character(match: re.Match[bytes]) -> bytes:
+    raw, decimal, hexadecimal = match.groups()
+    code = raw[0] if raw else int(decimal) if decimal else int(hexadecimal, 16)
+    return bytes([code]).decode("cp1252", "ignore").encode() if 128 <= code < 160 else match[0]
 
 
 def _parser(*, recover: bool = False) -> etree.XMLParser:

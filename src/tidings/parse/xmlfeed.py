@@ -24,6 +24,7 @@ from .elements import (
 )
 from .entries import each_once, make_entry
 from .hints import read_hints
+from .sanitise import plain_text
 from .tree import Element
 
 _EMAIL_AND_NAME = re.compile(r"[^\s()<>]+@[^\s()<>]+\s*\((.+)\)$")
@@ -45,7 +46,8 @@ _PUBLISHED = (
     "created",
     "dcterms:created",
 )
-_UPDATED = ("updated", "modified", "atom:updated", "dcterms:modified", "lastBuildDate")
+_UPDATED = ("updated", "modified", "atom:updated", "dcterms:modified", "dc:date")
+_DESCRIPTION = ("description", "subtitle", "tagline", "dc:description", "itunes:subtitle", "itunes:summary")
 
 
 def is_feed(root: Element) -> bool:
@@ -67,46 +69,39 @@ class _Reader:
         self.kind = root.tag.rpartition("}")[2].rpartition(":")[2].lower()
         self.is_atom = self.kind == "feed"
         self.text = atom_text if self.is_atom else rss_text
-        self.has_bases = next(root.xpath("//@xml:base[1]").__iter__(), None) is not None
+        self.has_bases = bool(root.xpath("boolean(//@xml:base)"))
 
     def document(self, *, repaired: bool) -> Document:
         top = self.names.children(self.root)
-        channel = self.root if self.is_atom or self.kind == "channel" else first(top, "channel")
-        feed = self.names.children(channel) if channel is not None and channel is not self.root else top
-        base = self.base(channel if channel is not None else self.root)
-        links = self.links(feed, base)
-        image = (
-            self.names.children(feed["image"][0])
-            if "image" in feed
-            else self.names.children(top["image"][0])
-            if "image" in top
-            else {}
-        )
-        itunes_image = first(feed, "itunes:image")
+        channel = first(top, "channel")
+        if channel is None or self.is_atom:
+            channel = self.root
+        feed = top if channel is self.root else self.names.children(channel)
+        base = self.base(channel)
+        language = first_words(feed, "language", "dc:language") or channel.get(XML_LANG) or self.root.get(XML_LANG) or ""
         return Document(
             format=self.format(top),
             title=self.text(first(feed, "title")) or rss_text(first(feed, "dc:title")),
-            description=self.text(
-                first(feed, "description", "subtitle", "tagline", "dc:description", "itunes:subtitle", "itunes:summary")
-            ),
+            description=self.text(first(feed, *_DESCRIPTION)),
             author=self.author(feed),
-            language=first_words(feed, "language", "dc:language")
-            or self.root.get(XML_LANG)
-            or (channel.get(XML_LANG) if channel is not None else "")
-            or "",
-            icon_url=absolute(
-                first_words(feed, "icon", "logo", "atom:icon", "atom:logo")
-                or first_words(image, "url")
-                or (itunes_image.get("href") or "" if itunes_image is not None else ""),
-                base,
-            ),
+            language=language.replace("_", "-"),
+            icon_url=absolute(self.icon(feed, top), base),
             entries=each_once(self.entry(item) for item in self.items(top, feed)),
             hints=read_hints(feed),
-            links=links,
+            links=self.links(feed, base),
             archive="fh:archive" in feed,
             complete="fh:complete" in feed,
             repaired=repaired,
         )
+
+    def icon(self, feed: Children, top: Children) -> str:
+        if text := first_words(feed, "icon", "logo", "atom:icon", "atom:logo"):
+            return text
+        for image in (*feed.get("image", ()), *top.get("image", ())):
+            if text := first_words(self.names.children(image), "url"):
+                return text
+        itunes_image = first(feed, "itunes:image")
+        return "" if itunes_image is None else itunes_image.get("href") or ""
 
     def format(self, top: Children) -> str:
         namespace = self.names.root_namespace
@@ -128,11 +123,16 @@ class _Reader:
     def base(self, element: Element) -> str:
         return base_of(element, self.url) if self.has_bases else self.url
 
-    def entry(self, item: Element) -> Entry | None:
+    def entry(self, item: Element) -> Entry:
         parts = self.names.children(item)
         base = self.base(item)
         guid = first(parts, "guid", "id", "atom:id")
-        id = words(guid) or item.get(RDF + "about") or first_words(parts, "dc:identifier")
+        id = words(guid)
+        if (
+            self.has_bases and guid is not None and self.names[guid.tag] != "guid"
+        ):  # never by the document's address, which may change
+            id = absolute(id, base_of(guid, ""))
+        id = id or item.get(RDF + "about") or first_words(parts, "dc:identifier")
         url = self.entry_url(parts, base)
         if not url and guid is not None and self.is_permalink(guid):
             url = absolute(words(guid), base)
@@ -142,7 +142,7 @@ class _Reader:
         text_base = content_base if content else summary_base
         if text_base == self.url and not self.has_bases and url.startswith(("http://", "https://")):
             text_base = url
-        comments = first_words(parts, "comments") or first_words(parts, "wfw:comment", "wfw:commentRss")
+        comments = first_words(parts, "comments") or first_words(parts, "wfw:comment", "wfw:commentrss")
         return make_entry(
             id=id,
             url=url,
@@ -167,12 +167,12 @@ class _Reader:
         return text.startswith(("http://", "https://")) or (guid.get("isPermaLink") is not None and ":" not in text)
 
     def entry_url(self, parts: Children, base: str) -> str:
-        """The page of an entry: the link whose relation is alternate (none told means that), HTML preferred; or a plain link."""
+        """The page of an entry: the link whose relation is alternate (or untold), HTML preferred; or a plain link."""
         if url := self.alternate(parts, base):
             return url
         if text := first_words(parts, "link", "atom:link"):
             return absolute(text, base)
-        return absolute(first_words(parts, "feedburner:origLink"), base)
+        return absolute(first_words(parts, "feedburner:origlink"), base)
 
     def alternate(self, parts: Children, base: str) -> str:
         candidates = [
@@ -216,15 +216,23 @@ class _Reader:
             for element in parts.get(name, ()):
                 if html := markup(element):
                     return html, self.base(element)
+        for name in self.summaries(parts)[1:]:
+            return markup(parts[name][0]), self.base(parts[name][0])
         return "", base
+
+    def summaries(self, parts: Children) -> list[str]:
+        """In RSS of all sorts, an item with both of these has its teaser first and its text second."""
+        return [name for name in parts if name in ("description", "summary")]
 
     def summary(self, parts: Children, base: str) -> tuple[str, str]:
         read = atom_html if self.is_atom else markup
-        for name in ("description", "summary", "atom:summary"):
-            for element in parts.get(name, ()):
-                html = atom_html(element) if name.startswith("atom:") else read(element)
-                if html:
+        for name in self.summaries(parts):
+            for element in parts[name]:
+                if html := read(element):
                     return html, self.base(element)
+        for element in parts.get("atom:summary", ()):
+            if html := atom_html(element):
+                return html, self.base(element)
         for name in ("dc:description", "itunes:summary", "media:description"):
             for element in parts.get(name, ()):
                 if html := markup(element):
@@ -236,7 +244,7 @@ class _Reader:
 
     def author(self, parts: Children) -> str:
         people = []
-        for name in ("author", "atom:author", "dc:creator", "itunes:author", "dc:author", "managingEditor", "webMaster"):
+        for name in ("author", "atom:author", "dc:creator", "itunes:author", "dc:author", "managingeditor", "webmaster"):
             for element in parts.get(name, ()):
                 inner = self.names.children(element)
                 person = first_words(inner, "name", "atom:name", "email", "atom:email") if inner else _person(words(element))
@@ -246,13 +254,13 @@ class _Reader:
         return ", ".join(dict.fromkeys(" ".join(person.split()) for person in people if person))
 
     def tags(self, parts: Children) -> Iterable[str]:
-        for name in ("category", "atom:category", "dc:subject", "itunes:keywords"):
-            for element in parts.get(name, ()):
-                text = element.get("label") or element.get("term") or words(element)
+        for name in ("category", "atom:category", "dc:subject", "media:category", "itunes:category", "itunes:keywords"):
+            for element in (inner for outer in parts.get(name, ()) for inner in outer.iter()):
+                text = element.get("label") or element.get("term") or element.get("text") or words(element)
                 if name == "itunes:keywords":
                     yield from (word.strip() for word in text.split(","))
                 else:
-                    yield " ".join(text.split())
+                    yield plain_text(text)
 
     def enclosures(self, parts: Children, base: str) -> Iterator[Enclosure]:
         for element in parts.get("enclosure", ()):
@@ -291,7 +299,7 @@ def _person(text: str) -> str:
 
 def _date(parts: Children, names: tuple[str, ...]) -> When | None:
     for name in names:
-        for element in parts.get(name, ()):
+        for element in parts.get(name, [])[::-1]:
             if when := read_date(words(element)):
                 return when
     return None
