@@ -147,6 +147,13 @@ def test_a_body_that_drips_ends_at_the_total_timeout(body: Callable[[asyncio.Str
     tell()
 
 
+@story(timeout_s=0.3)
+async def test_an_error_whose_body_never_ends_is_that_error(w: World) -> None:
+    w.script("/feed", Answer(429, drip, {"Transfer-Encoding": "chunked", "Retry-After": "60"}))
+    result = await w.poll("/feed")
+    assert (result.status, result.limited) == (429, True)
+
+
 @pytest.mark.parametrize(
     ("body", "headers"),
     [
@@ -221,8 +228,8 @@ async def test_nobody_listens(w: World) -> None:
 
 
 @story()
-async def test_a_name_that_does_not_exist(w: World) -> None:
-    result = await w.poll("http://no-such-host.invalid/feed")
+async def test_a_name_that_cannot_be_resolved(w: World) -> None:
+    result = await w.poll(f"http://{'x' * 64}.example/feed")  # too long for a label, so that nobody is asked
     assert result.error is not None
     assert result.error.kind is Problem.DNS
 

@@ -50,6 +50,11 @@ def test_max_age(text: str, seconds: float | None) -> None:
     assert fresh_for(Cache_Control=text) == seconds
 
 
+def test_cache_control_may_come_in_several_headers() -> None:
+    headers = CIMultiDict([("Cache-Control", "no-transform"), ("Cache-Control", "max-age=60")])
+    assert fresh_until(headers, MONDAY) == MONDAY + 60
+
+
 def test_age_is_subtracted() -> None:
     assert fresh_for(Cache_Control="max-age=3600", Age="600") == 3000
     assert fresh_for(Cache_Control="max-age=3600", Age="4000") is None

@@ -128,6 +128,16 @@ async def test_a_redirect_on_the_same_host_is_part_of_the_visit(w: World) -> Non
 
 
 @story()
+async def test_a_redirect_to_another_host_waits_for_its_turn_there(w: World) -> None:
+    _as_public(w)
+    w.script("/old", Answer(302, headers={"Location": f"http://localhost:{w.origin.port}/new"}))
+    w.serve("/new")
+    await w.poll(f"http://localhost:{w.origin.port}/new")
+    await w.poll("/old")
+    assert w.clock.slept == [1.0]
+
+
+@story()
 async def test_429_silences_the_whole_host_also_for_those_in_line(w: World) -> None:
     _as_public(w)
     w.script("/limited", Answer(429, b"", {"Retry-After": "600"}))

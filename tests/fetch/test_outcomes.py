@@ -5,8 +5,9 @@ import math
 import pytest
 
 from tests.fetch.origin import MONDAY
-from tidings.fetch import FetchProblem, FetchResult, Problem
-from tidings.fetch.outcomes import JITTER, Action, Move, Outcome, Past, is_challenge, is_limiting, judge, seen_move
+from tidings.fetch import FetchProblem, FetchRequest, FetchResult, Problem
+from tidings.fetch.outcomes import JITTER, Action, Move, Outcome, Past, is_challenge, is_limiting, judge, seen_move, unreadable
+from tidings.fetch.validators import Validators
 from tidings.model import DAY_S, HOUR_S
 
 URL = "https://example.org/feed"
@@ -64,6 +65,9 @@ def test_a_feed_dead_for_a_month_is_tried_monthly_and_its_owner_is_told() -> Non
     assert stretched((outcome.earliest - MONDAY) / DAY_S, 30)
     assert outcome.action is Action.BACK_OFF
     assert outcome.notice.startswith("No document for 30 d")
+    again = judge(failed(kind=Problem.DNS), outcome.past, outcome.earliest, URL)
+    assert stretched((again.earliest - outcome.earliest) / DAY_S, 30)
+    assert again.notice == ""
 
 
 def test_410_retires_with_notice() -> None:
@@ -124,6 +128,15 @@ def test_a_robot_check_before_a_feed_that_worked_is_limiting() -> None:
     result = failed(403, challenged=True)
     assert judge(result, Past(worked=True), MONDAY, URL).action is Action.WAIT
     assert judge(result, Past(), MONDAY, URL).action is Action.BACK_OFF
+
+
+def test_what_is_no_feed_is_a_failure_that_leaves_what_was_known() -> None:
+    known = Validators('"1"', None, URL, MONDAY)
+    request = FetchRequest(URL, known, b"digest")
+    page = FetchResult(URL, 200, b"<html>", b"other", validators=Validators('"page"', None, URL, MONDAY), moved_to="x")
+    result = unreadable(request, page, "this is a web page")
+    assert (result.validators, result.digest, result.body, result.moved_to) == (known, b"digest", None, None)
+    assert judge(result, Past(worked=True), MONDAY, URL).action is Action.BACK_OFF
 
 
 def moved(target: str | None) -> FetchResult:

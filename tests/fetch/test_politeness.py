@@ -71,6 +71,15 @@ def test_etag_comes_back_byte_for_byte(etag: bytes) -> None:
     tell()
 
 
+@story()
+async def test_a_validator_that_no_header_can_hold_is_dropped(w: World) -> None:
+    w.script("/feed", Answer(headers={"ETag": b'"a\x01b"', "Last-Modified": OLD_DATE}), Answer(304))
+    await w.poll("/feed")
+    second = await w.poll("/feed")
+    assert second.unchanged
+    assert w.asked("/feed")[1].header("If-None-Match") is None
+
+
 @pytest.mark.parametrize(
     "date", [b"yesterday", b"2026-11-15", b"Sun, 15 Nov 2026 10:00:00 +0200", b"-1", "März".encode("latin-1")]
 )

@@ -6,12 +6,10 @@ no referrer, no query parameters of ours, no proxies from the environment, GET a
 
 import asyncio
 import ssl
-from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import unquote
 
 import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -19,12 +17,14 @@ from yarl import URL
 
 from tidings import __version__
 from tidings.fetch import freshness
+from tidings.fetch.addresses import authorization, bare, host_name, parse_url, with_userinfo_of
 from tidings.fetch.bodies import TooLarge, Undecodable, unpack
 from tidings.fetch.guard import BlockedAddress, RememberingResolver, guarded_socket, is_public
 from tidings.fetch.hosts import PAUSE_S, HostGate, is_bridge
 from tidings.fetch.links import link_header
 from tidings.fetch.outcomes import is_challenge, is_limiting
 from tidings.fetch.values import FetchProblem, FetchRequest, FetchResult, FetchSettings, Problem
+from tidings.fetch.wire import ExactRequest, as_received
 from tidings.words import duration
 
 ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, text/xml;q=0.9, */*;q=0.1"
@@ -64,10 +64,12 @@ class Fetcher:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,  # the gate limits
+                # Long enough for the next feed of the host, short enough not to run out of files with thousands of hosts.
+                keepalive_timeout=2 * settings.host_spacing_s + 1,
                 resolver=self._resolver,
                 socket_factory=guarded_socket(settings.allow_private),
             ),
-            request_class=_Request,
+            request_class=ExactRequest,
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=settings.timeout_s, sock_connect=settings.connect_timeout_s),
             auto_decompress=False,
@@ -113,10 +115,10 @@ class _Fetch:
 
     def __init__(self, fetcher: Fetcher, request: FetchRequest, asked: URL) -> None:
         self.fetcher, self.request = fetcher, request
-        self.authorization = _authorization(asked)
-        self.userinfo = (asked.raw_user, asked.raw_password)
-        self.asked = self.url = _bare(asked)
+        self.authorization = authorization(asked)
+        self.asked, self.url = asked, bare(asked)
         self.validators = request.validators
+        self.visited = ""
         self.requests = 0
         self.wire_bytes = 0
         self.elapsed_s = 0.0  # of the requests before this one, without the waits between
@@ -136,7 +138,7 @@ class _Fetch:
                 return self._problem(Problem.REDIRECTS, f"more than {self.fetcher.settings.redirects} redirects")
             assert self.headers is not None
             try:
-                target = _bare(parse_url(self.headers["Location"], self.url))
+                target = bare(parse_url(self.headers["Location"], self.url))
             except ValueError as error:
                 return self._problem(Problem.REDIRECTS, f"redirected to what cannot be asked: {error}")
             if target in seen:
@@ -156,7 +158,8 @@ class _Fetch:
         name = host_name(url)
         address = fetcher._resolver.address(host)
         local = address is not None and not is_public(address)
-        spaced = not local and not self.requests  # following a redirect is part of the same visit
+        spaced = not local and name != self.visited  # a redirect on the same host is part of the same visit
+        self.visited = name
         async with fetcher.gate.visit(name, address=None if local else address, spaced=spaced) as until:
             if until is not None:
                 words = f"{url.raw_host} asked to be left alone for another {duration(until - fetcher._clock())}"
@@ -164,6 +167,8 @@ class _Fetch:
             self.status, self.headers, self.started = 0, None, fetcher._clock()
             try:
                 return await self._ask()
+            except aiohttp.ConnectionTimeoutError:
+                return self._problem(Problem.TIMEOUT, f"no connection within {duration(fetcher.settings.connect_timeout_s)}")
             except TimeoutError:
                 return self._problem(Problem.TIMEOUT, f"no complete answer within {duration(fetcher.settings.timeout_s)}")
             except aiohttp.ClientConnectorDNSError as error:
@@ -211,7 +216,8 @@ class _Fetch:
         if not conditional and not self.request.body_digest:
             return self._problem(Problem.BROKEN, "answered 304 (not modified) to a request without conditions")
         assert self.headers is not None
-        self.validators = self.validators.after_304(_latin(self.headers.get("ETag")), _latin(self.headers.get("Last-Modified")))
+        etag, last_modified = self.headers.get("ETag"), self.headers.get("Last-Modified")
+        self.validators = self.validators.after_304(as_received(etag), as_received(last_modified))
         return self._result(unchanged=True)
 
     def _refused(self, said: str) -> FetchResult:
@@ -254,7 +260,7 @@ class _Fetch:
             return self._problem(Problem.BROKEN, f"answered {self.status} with nothing in it")
         headers, now = response.headers, self.fetcher._clock()
         self.validators = self.validators.after_document(
-            _latin(headers.get("ETag")), _latin(headers.get("Last-Modified")), str(self.url), now
+            as_received(headers.get("ETag")), as_received(headers.get("Last-Modified")), str(self.url), now
         )
         if self.status == 226:  # RFC 3229: what is not in it is not gone, and it is no whole document
             return self._result(body=body, delta=True)
@@ -264,29 +270,25 @@ class _Fetch:
         return self._result(body=body, digest=known)
 
     async def _aside(self, response: aiohttp.ClientResponse) -> str:
-        """The beginning of a body that is no document, as text; a long rest costs the connection, not our time."""
+        """The beginning of a body that is no document, as text; a rest, or a body that never ends, costs the connection."""
         wire = b""
-        while len(wire) < ASIDE_BYTES and (piece := await response.content.readany()):
-            wire += piece
+        try:
+            while len(wire) < ASIDE_BYTES and (piece := await response.content.readany()):
+                wire += piece
+            body = unpack(wire, response.headers.get("Content-Encoding", ""), 10 * ASIDE_BYTES)
+        except (TooLarge, Undecodable, TimeoutError, aiohttp.ClientError):
+            body = b""  # the status is what counts
         self.wire_bytes += len(wire)
         if not response.content.at_eof():
             response.close()
-        try:
-            return unpack(wire, response.headers.get("Content-Encoding", ""), 10 * ASIDE_BYTES).decode("utf-8", "replace")[
-                :SAID_CHARS
-            ]
-        except (TooLarge, Undecodable):
-            return ""
+        return body.decode("utf-8", "replace")[:SAID_CHARS]
 
     def _moved_to(self) -> str | None:
         if self.moved is None:
             return None
         if self.fetcher.is_local(str(self.moved.raw_host)) and not self.fetcher.is_local(str(self.asked.raw_host)):
             return None  # a stranger may not plant an address of our own network in the database
-        user, password = self.userinfo
-        if self.authorization and self.moved.origin() == self.asked.origin():
-            return str(self.moved.with_user(unquote(user or "")).with_password(unquote(password or "") or None))
-        return str(self.moved)
+        return str(with_userinfo_of(self.asked, self.moved))
 
     def _problem(self, kind: Problem, words: str, *, said: str = "", **fields: Any) -> FetchResult:
         return self._result(error=FetchProblem(kind, words, said), **fields)
@@ -311,77 +313,6 @@ class _Fetch:
             requests=self.requests,
             **fields,
         )
-
-
-class _Request(aiohttp.ClientRequest):
-    """A request whose headers go out as the bytes they came in as.
-
-    The library writes header text as UTF-8. Ours has one character per byte, so where there is one beyond ASCII (ETags have
-    been seen in latin-1) the bytes are put back on their way to the socket.
-    """
-
-    async def send(self, conn: Any) -> aiohttp.ClientResponse:
-        protocol = conn.protocol
-        if "".join(self.headers.values()).isascii():
-            return await super().send(conn)
-        transport = protocol.transport
-        protocol.transport = _AsReceived(transport)
-        try:
-            return await super().send(conn)
-        finally:
-            protocol.transport = transport
-
-
-class _AsReceived:
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-
-    def write(self, data: bytes) -> None:
-        self._transport.write(bytes(data).decode("utf-8").encode("latin-1"))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-
-def parse_url(text: str, base: URL | None = None) -> URL:
-    """An address as it stands, relative to `base` where there is one; only what cannot be sent (spaces, umlauts) is escaped."""
-    text = text.strip()
-    exact = text.isascii() and text.isprintable() and " " not in text
-    url = URL(text if exact else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), encoded=exact)
-    if base is not None:
-        url = base.join(url)
-    if url.scheme not in ("http", "https"):
-        raise ValueError(f"only http and https addresses can be asked, not {url.scheme or 'one without a scheme'}")
-    if not url.raw_host:
-        raise ValueError("it names no host")
-    _ = url.port  # raises where it is none
-    return url
-
-
-def host_name(url: URL) -> str:
-    """What the gate calls the host of an address."""
-    return f"{url.scheme}://{url.host_port_subcomponent}"
-
-
-def _bare(url: URL) -> URL:
-    """Without name, password and fragment: none of them is part of what is asked for."""
-    if url.raw_user is not None or url.raw_password is not None:
-        url = url.with_user(None)
-    return url.with_fragment(None) if url.raw_fragment else url
-
-
-def _authorization(url: URL) -> str:
-    """Basic credentials from the address; they go to its own host alone (RFC 7617)."""
-    if url.raw_user is None and url.raw_password is None:
-        return ""
-    return "Basic " + b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode()
-
-
-def _latin(value: str | None) -> str | None:
-    """Header text as the library reads it (UTF-8, the rest escaped) into one character per byte."""
-    if value is None or value.isascii():
-        return value
-    return value.encode("utf-8", "surrogateescape").decode("latin-1")
 
 
 def _reason(error: BaseException) -> str:

@@ -5,8 +5,9 @@ server whose clock is wrong still gets what it meant.
 """
 
 import re
-from collections.abc import Mapping
 from email.utils import mktime_tz, parsedate_tz
+
+from multidict import MultiMapping
 
 from tidings.model import DAY_S
 
@@ -62,11 +63,11 @@ class RetryAfter:
             self.wait_s = min(self.wait_s, RETRY_CAP_S) if self.wait_s > 0 else None
 
 
-def fresh_until(headers: Mapping[str, str], now: float) -> float | None:
+def fresh_until(headers: MultiMapping[str], now: float) -> float | None:
     """Until when the document is fresh by its publisher's word; None where nothing was said. 304 says it too."""
     lifetime: float | None = None
     if "Cache-Control" in headers:
-        lifetime = CacheControl(headers["Cache-Control"]).max_age_s
+        lifetime = CacheControl(", ".join(headers.getall("Cache-Control"))).max_age_s
     if lifetime is None and "Expires" in headers:
         expires = HttpDate(headers["Expires"]).time  # "0" and "-1" are common, and mean expired
         lifetime = None if expires is None else expires - _server_now(headers, now)
@@ -78,7 +79,7 @@ def fresh_until(headers: Mapping[str, str], now: float) -> float | None:
     return now + min(lifetime, FRESH_CAP_S) if lifetime > 0 else None
 
 
-def retry_at(headers: Mapping[str, str], now: float) -> float | None:
+def retry_at(headers: MultiMapping[str], now: float) -> float | None:
     """The time before which the server does not want to be asked again; None where it did not say."""
     if "Retry-After" not in headers:
         return None
@@ -86,6 +87,6 @@ def retry_at(headers: Mapping[str, str], now: float) -> float | None:
     return None if wait_s is None else now + wait_s
 
 
-def _server_now(headers: Mapping[str, str], now: float) -> float:
+def _server_now(headers: MultiMapping[str], now: float) -> float:
     date = HttpDate(headers.get("Date")).time
     return now if date is None else date

@@ -9,8 +9,9 @@ from enum import StrEnum
 from hashlib import blake2b
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from tidings.fetch.values import FetchResult, Problem
+from tidings.fetch.values import FetchProblem, FetchRequest, FetchResult, Problem
 from tidings.model import DAY_S, HOUR_S
 from tidings.words import count, duration
 
@@ -46,6 +47,12 @@ def is_challenge(headers: Mapping[str, str]) -> bool:
     return any(name in headers for name in CHALLENGES)
 
 
+def unreadable(request: FetchRequest, result: FetchResult, words: str) -> FetchResult:
+    """A document that turned out to be no feed is a failure: it replaces neither validators nor digest, so it is read again."""
+    error = FetchProblem(Problem.UNREADABLE, words)
+    return replace(result, error=error, body=None, validators=request.validators, digest=request.body_digest, moved_to=None)
+
+
 class Action(StrEnum):
     """What to do with the feed."""
 
@@ -62,6 +69,7 @@ class Past(Struct, frozen=True):
     errors: int = 0  #: in a row
     failing_since: float | None = None
     worked: bool = False  #: has it ever given a document?
+    told: bool = False  #: does its owner know that it is taken for dead?
 
 
 class Outcome(Struct, frozen=True):
@@ -88,37 +96,29 @@ def judge(result: FetchResult, past: Past, now: float, key: str) -> Outcome:
         return Outcome(Action.RETIRE, past, float("inf"), words, f"Retired: {words}.")
 
     since = now if past.failing_since is None else past.failing_since
-    failed = Past(past.errors + 1, since, past.worked)
+    dead = now - since >= DEAD_AFTER_S
+    failed = Past(past.errors + 1, since, past.worked, past.told or dead)
     limited = result.limited or (result.status == 403 and result.challenged and past.worked)
     if limited and result.retry_at is not None:
         reason = f"{error.words}; the server asked to be left alone for {duration(result.retry_at - now)}"
         return Outcome(Action.WAIT, failed, max(result.retry_at, result.fresh_until or now), reason)
-    wait_s = _wait_s(failed, now, gone=400 <= result.status < 500 and not limited) * _stretch(key, failed.errors)
+    steep = 400 <= result.status < 500 and not limited
+    wait_s = (UNDEAD_S if dead else _wait_s(failed.errors, steep)) * _stretch(key, failed.errors)
     earliest = max(now + wait_s, result.retry_at or now, result.fresh_until or now)
     reason = f"{error.words}; {count(failed.errors, 'failure')} in a row, next try in {duration(earliest - now)}"
     action = Action.WAIT if limited else Action.BACK_OFF
-    return Outcome(action, failed, earliest, reason, _notice(past, failed, now, error.words))
+    notice = f"No document for {duration(now - since)}: {error.words}. It is still tried once a month."
+    return Outcome(action, failed, earliest, reason, notice if dead and not past.told else "")
 
 
-def _wait_s(failed: Past, now: float, *, gone: bool) -> float:
+def _wait_s(errors: int, steep: bool) -> float:
     """Doubling from an hour to a day; 4xx four-fold, since what is missing seldom returns within the hour."""
-    if failed.failing_since is not None and now - failed.failing_since >= DEAD_AFTER_S:
-        return UNDEAD_S
-    factor = 4.0 if gone else 2.0
-    return min(FIRST_WAIT_S * factor ** min(failed.errors - 1, 10), LONGEST_WAIT_S)
+    return min(FIRST_WAIT_S * (4.0 if steep else 2.0) ** min(errors - 1, 10), LONGEST_WAIT_S)
 
 
 def _stretch(key: str, errors: int) -> float:
     digest = blake2b(f"{key} {errors}".encode(), digest_size=4).digest()
     return 1.0 + JITTER * int.from_bytes(digest, "big") / 2**32
-
-
-def _notice(past: Past, failed: Past, now: float, words: str) -> str:
-    """Told once, when a feed is first taken for dead: its owner may know where it went."""
-    since = failed.failing_since
-    if since is None or past.failing_since is None or now - since < DEAD_AFTER_S:
-        return ""
-    return f"No document for {duration(now - since)}: {words}. It is still tried once a month."
 
 
 class Move(Struct, frozen=True):
