@@ -43,6 +43,8 @@ def _what_it_is(body: bytes, root: str | None) -> str:
         return "this is an HTML page, not a feed; try the address of its feed, or let discovery look for it"
     if start.startswith((b"\x1f\x8b", b"%pdf", b"\x89png", b"gif8", b"\xff\xd8", b"pk\x03\x04")):
         return "this is a binary file, not a feed"
+    if root == "opml":
+        return "this is a list of feeds (OPML), not a feed; import it instead"
     if root is not None:
         return f"this is XML with the root <{root}>, not a feed (rss, feed or rdf)"
     return "this is neither XML nor JSON, so it is not a feed"

@@ -53,11 +53,11 @@ _SCHEMES = {"http", "https", "mailto"}
 # Only ever applied to the sanitiser's own output, where every attribute is name="value" and no value holds a quote.
 _PIXEL_SIZE = re.compile(r' (?:width|height)="[01](?:px)?"')
 _IMAGE = re.compile(r'<img(?: [a-z-]+="[^"]*")*>')
-# Words need no parser: what is left over is text, and text is escaped wherever it is shown. Each pattern ends at the end of the
-# text at the latest, so that a million opening tags are read once. An end of block is an end of word.
+# Words need no parser: what is left over is text, and text is escaped wherever it is shown. No pattern reads on over a second
+# tag or comes back, so that a million of them are read once. An end of block is an end of word.
 _HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|title|template|svg)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
-_BLOCK_TAG = re.compile(rf"</?(?:{'|'.join(_BLOCKS)})(?![a-z0-9])[^<>]*(?:>|\Z)", re.IGNORECASE)
-_OTHER_TAG = re.compile(r"</?[a-z!?][^<>]*(?:>|\Z)", re.IGNORECASE)
+_BLOCK_TAG = re.compile(rf"</?(?:{'|'.join(_BLOCKS)})(?![a-z0-9])[^<>]*>", re.IGNORECASE)
+_OTHER_TAG = re.compile(r"</?[a-z!?][^<>]*>", re.IGNORECASE)
 
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)", re.IGNORECASE)
 #: These never stay open: they are empty, or the next of their kind closes them.

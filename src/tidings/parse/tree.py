@@ -50,8 +50,8 @@ _DOCTYPE = re.compile(rb"<!DOCTYPE[^>\[]*>", re.IGNORECASE)
 _CONTROLS = re.compile(rb"\xc2([\x80-\x9f])|&#(1[2-5][0-9]);|&#x([89][0-9a-f]);", re.IGNORECASE)
 
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
-_ROOT = re.compile(r"<(?:[\w.-]+:)?(?:rss|feed|rdf|channel)[\s>]", re.IGNORECASE)
-_ROOT_END = re.compile(r"</(?:[\w.-]+:)?(?:rss|feed|rdf)\s*>", re.IGNORECASE)
+_ROOT = re.compile(r"<(?:[\w.-]+:)?(?:rss|feed|rdf|channel|opml)[\s>]", re.IGNORECASE)
+_ROOT_END = re.compile(r"</(?:[\w.-]+:)?(?:rss|feed|rdf|opml)\s*>", re.IGNORECASE)
 _CDATA_OR_ENTITY = re.compile(r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|&(#?\w*;?)", re.DOTALL)
 _TOKEN = re.compile(
     r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|<[?!][^>]*>"
@@ -147,10 +147,11 @@ def _parser(*, recover: bool = False) -> etree.XMLParser:
 
 
 def _mend_text(text: str, start: int) -> str:
-    """The root element alone, without characters and entities that XML does not know."""
+    """The root element alone, on its own lines, without characters and entities that XML does not know."""
+    lines_before = text.count("\n", 0, start)
     ends = [end.end() for end in _ROOT_END.finditer(text)]
     text = _FORBIDDEN.sub("", text[start : ends[-1] if ends else len(text)])
-    return _CDATA_OR_ENTITY.sub(_mend_entity, text)
+    return "\n" * lines_before + _CDATA_OR_ENTITY.sub(_mend_entity, text)
 
 
 def _mend_entity(match: re.Match[str]) -> str:
