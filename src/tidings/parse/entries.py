@@ -7,6 +7,9 @@ from tidings.document import Enclosure, Entry
 
 from .dates import When
 
+#: Whole archives in one document have a few thousand entries; more is an attack, and what comes first is newest.
+MOST_ENTRIES = 20_000
+
 
 def make_entry(
     *,

@@ -10,7 +10,7 @@ from tidings.document import Document, Enclosure, Entry, Links
 
 from .dates import When, read_date
 from .elements import absolute
-from .entries import each_once, make_entry
+from .entries import MOST_ENTRIES, each_once, make_entry
 
 
 def read_json_feed(data: dict[str, Any], url: str) -> Document:
@@ -25,7 +25,7 @@ def read_json_feed(data: dict[str, Any], url: str) -> Document:
         author=_authors(data),
         language=_text(data, "language"),
         icon_url=absolute(_text(data, "icon") or _text(data, "favicon"), url),
-        entries=each_once(_entry(item, url) for item in _objects(data, "items")),
+        entries=each_once(_entry(item, url) for item in _objects(data, "items")[:MOST_ENTRIES]),
         links=Links(
             site=absolute(home, url),
             self_url=absolute(_text(data, "feed_url"), url),

@@ -8,13 +8,14 @@ told to fetch nothing, to know no entity but the document's own, and to keep its
 import codecs
 import html
 import re
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from lxml import etree  # type: ignore[import-untyped]
 
 Element: TypeAlias = Any  # lxml has no types
 
-#: Mending is Python's work, two seconds for this much at worst; a longer document is left to libxml2's own recovery.
+#: Mending is Python's work, three seconds for this much at worst; a longer document is left to libxml2's own recovery.
 _MEND_CHARACTERS = 2_000_000
 
 _BOMS = (
@@ -55,7 +56,7 @@ _ROOT_END = re.compile(r"</(?:[\w.-]+:)?(?:rss|feed|rdf|opml)\s*>", re.IGNORECAS
 _CDATA_OR_ENTITY = re.compile(r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|&(#?\w*;?)", re.DOTALL)
 _TOKEN = re.compile(
     r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|<[?!][^>]*>"
-    r"""|<(?P<close>/?)(?P<name>[a-z_][\w:.-]*)(?P<rest>(?>(?:[^<>"']|"[^"<]*"|'[^'<]*')*))(?P<end>>?)|<+(?![a-z_/!?<])|<""",
+    r"""|<(?P<close>/?)(?P<name>[a-z_][\w:.-]*)(?P<rest>(?>(?:[^<>"']+|"[^"<]*"|'[^'<]*')*))(?P<end>>?)|<+(?![a-z_/!?<])|<""",
     re.IGNORECASE | re.DOTALL,
 )
 _ATTRIBUTE = re.compile(r"""([a-z_][\w:.-]*)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
@@ -155,12 +156,16 @@ def _mend_text(text: str, start: int) -> str:
 
 
 def _mend_entity(match: re.Match[str]) -> str:
+    return match[0] if match[1] is None else _entity(match[1])
+
+
+@lru_cache(maxsize=1024)
+def _entity(name: str) -> str:
     """XML's own entities stay, HTML's become characters, forbidden characters vanish, a bare ampersand is escaped."""
-    name = match[1]
-    if name is None or name in _XML_ENTITIES:
-        return match[0]
-    character = html.unescape(match[0])
-    if character == match[0] or not name.endswith(";"):
+    if name in _XML_ENTITIES:
+        return "&" + name
+    character = html.unescape("&" + name)
+    if character == "&" + name or not name.endswith(";"):
         return "&amp;" + name
     return "".join(f"&#{ord(c)};" for c in _FORBIDDEN.sub("", character))
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from tidings.document import Document, Enclosure, Entry, Links
 
@@ -22,7 +23,7 @@ from .elements import (
     rss_text,
     words,
 )
-from .entries import each_once, make_entry
+from .entries import MOST_ENTRIES, each_once, make_entry
 from .hints import read_hints
 from .sanitise import plain_text
 from .tree import Element
@@ -86,7 +87,7 @@ class _Reader:
             author=self.author(feed),
             language=language.replace("_", "-"),
             icon_url=absolute(self.icon(feed, top), base),
-            entries=each_once(self.entry(item) for item in self.items(top, feed)),
+            entries=each_once(self.entry(item) for item in islice(self.items(top, feed), MOST_ENTRIES)),
             hints=read_hints(feed),
             links=self.links(feed, base),
             archive="fh:archive" in feed,
@@ -254,13 +255,13 @@ class _Reader:
         return ", ".join(dict.fromkeys(" ".join(person.split()) for person in people if person))
 
     def tags(self, parts: Children) -> Iterable[str]:
-        for name in ("category", "atom:category", "dc:subject", "media:category", "itunes:category", "itunes:keywords"):
-            for element in (inner for outer in parts.get(name, ()) for inner in outer.iter()):
-                text = element.get("label") or element.get("term") or element.get("text") or words(element)
-                if name == "itunes:keywords":
-                    yield from (word.strip() for word in text.split(","))
-                else:
-                    yield plain_text(text)
+        for name in ("category", "atom:category", "dc:subject", "media:category"):
+            for element in parts.get(name, ()):
+                yield plain_text(element.get("label") or element.get("term") or words(element))
+        for category in parts.get("itunes:category", ()):  # these have categories within them
+            yield from (element.get("text", "") for element in category.iter())
+        for element in parts.get("itunes:keywords", ()):
+            yield from (word.strip() for word in words(element).split(","))
 
     def enclosures(self, parts: Children, base: str) -> Iterator[Enclosure]:
         for element in parts.get("enclosure", ()):
