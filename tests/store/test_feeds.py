@@ -163,6 +163,8 @@ def test_a_host_is_paused_until_the_time_it_named(store):
     store.polled(feed, host="a.example", pause=pause, status=429)
     store.polled(feed, host="a.example")
     assert store.paused() == (pause,)
+    assert store.hosts_asked(store.clock() - 1) == {"a.example": store.clock() - 1}
+    assert store.hosts_asked(store.clock()) == {}
     store.clock.forward(600)
     assert store.paused() == ()
 

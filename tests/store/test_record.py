@@ -87,6 +87,16 @@ def test_a_changed_entry_keeps_its_time_and_its_past(store):
     assert store.titles(search="rains") == []
 
 
+def test_a_push_and_the_poll_that_corrects_it_may_share_a_transaction(store):
+    feed = store.subscribe()
+    push = store.outcome(feed, new=[entry(1, text="it rains")], source="push")
+    store.clock.forward(1)
+    store.record([push, store.outcome(feed, new=[entry(1)], changed=(entry(1, text="it snows", digest=b"2"),))])
+    assert store.titles(search="snows") == ["Post 1"]
+    assert store.titles(search="rains") == []
+    assert store.check() == []
+
+
 def test_a_change_that_is_none_leaves_no_version(store):
     feed = store.subscribe()
     (entry_id,) = store.polled(feed, new=[entry(1)]).new

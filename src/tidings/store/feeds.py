@@ -206,6 +206,10 @@ def paused(db: sqlite3.Connection, now: float) -> tuple[Pause, ...]:
     return tuple(Pause(*row) for row in rows)
 
 
+def hosts_asked(db: sqlite3.Connection, since: float) -> dict[str, float]:
+    return dict(db.execute("SELECT host, last_request_at FROM hosts WHERE last_request_at >= ?", (since,)).fetchall())
+
+
 _PUSH = ", ".join(Push.__struct_fields__)
 
 

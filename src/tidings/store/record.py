@@ -7,7 +7,7 @@ it has lost nothing. Every row has a natural key, so the same outcome stored twi
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -19,12 +19,12 @@ from tidings.store.rows import EntryText, PollOutcome, Recorded
 VERSIONS = 10
 
 _INSERT_ENTRY = """
-    INSERT INTO entries (id, feed_id, identity, digest, published_at, published_told, updated_at, first_seen_at, source,
-      delay_s, url, title, author, comments_url, content, summary, tags, enclosures)
+    INSERT INTO entries (id, feed_id, source, first_seen_at, published_at, delay_s, identity,
+      digest, published_told, updated_at, url, title, author, comments_url, content, summary, tags, enclosures)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 #: The time that we go by stays as first judged: feeds whose dates move with every edit must not move their entries.
 _UPDATE_ENTRY = """
-    UPDATE entries SET digest = ?, published_told = ?, updated_at = ?, changed_at = ?, source = ?, url = ?, title = ?,
+    UPDATE entries SET source = ?, changed_at = ?, digest = ?, published_told = ?, updated_at = ?, url = ?, title = ?,
       author = ?, comments_url = ?, content = ?, summary = ?, tags = ?, enclosures = ?
     WHERE id = ?"""
 _KEEP_VERSION = """
@@ -49,17 +49,13 @@ _json = msgspec.json.Encoder()
 
 def record(db: sqlite3.Connection, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
     """Store all outcomes, in one transaction; returns what each one brought."""
-    words: list[tuple[int, str, str]] = []
-    recorded = [_record(db, outcome, words) for outcome in outcomes]
-    db.executemany("INSERT INTO search (rowid, title, body) VALUES (?, ?, ?)", words)
-    save_estimates(db, {o.feed_id: o.estimate for o in outcomes if o.estimate}, max((o.at for o in outcomes), default=0.0))
-    return recorded
+    return [_record(db, outcome) for outcome in outcomes]
 
 
-def _record(db: sqlite3.Connection, outcome: PollOutcome, words: list[tuple[int, str, str]]) -> Recorded:
-    new = _insert(db, outcome, words)
+def _record(db: sqlite3.Connection, outcome: PollOutcome) -> Recorded:
+    new = _insert(db, outcome)
     changed = sum(_change(db, outcome, entry) for entry in outcome.changed)
-    _log(db, outcome, len(new), changed)
+    _log(db, outcome, new.values(), changed)
     if outcome.document is not None:
         db.execute(
             "INSERT INTO documents (feed_id, marks) VALUES (?, ?) ON CONFLICT (feed_id) DO UPDATE SET marks = excluded.marks",
@@ -67,6 +63,8 @@ def _record(db: sqlite3.Connection, outcome: PollOutcome, words: list[tuple[int,
         )
     if outcome.state is not None:
         write_state(db, outcome.feed_id, outcome.state)
+    if outcome.estimate is not None:
+        save_estimates(db, {outcome.feed_id: outcome.estimate}, outcome.at)
     if outcome.host:
         pause = outcome.pause
         db.execute(_HOST_ASKED, (outcome.host, outcome.at, pause.until if pause else None, pause.why if pause else ""))
@@ -88,38 +86,18 @@ def _record(db: sqlite3.Connection, outcome: PollOutcome, words: list[tuple[int,
     return Recorded(tuple(new), changed)
 
 
-def _insert(db: sqlite3.Connection, outcome: PollOutcome, words: list[tuple[int, str, str]]) -> list[int]:
+def _insert(db: sqlite3.Connection, outcome: PollOutcome) -> dict[int, EntryText]:
     """Ids are given here and not by SQLite: one statement for a whole document takes half the time of one for each entry."""
-    feed_id, at, source = outcome.feed_id, outcome.at, outcome.source
     offered = {e.identity: e for e in outcome.new}
-    seen = known(db, feed_id, list(offered)) if offered else {}
+    seen = known(db, outcome.feed_id, list(offered)) if offered else {}
     fresh = [e for identity, e in offered.items() if identity not in seen]
     if not fresh:
-        return []
+        return {}
     last = db.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entries'").fetchone()[0]
-    new = list(range(last + 1, last + 1 + len(fresh)))
-    db.executemany(
-        _INSERT_ENTRY,
-        [
-            (
-                *(
-                    entry_id,
-                    feed_id,
-                    e.identity,
-                    e.digest,
-                    e.published_at,
-                    e.published_told,
-                    e.updated_at,
-                    at,
-                    source,
-                    e.delay_s,
-                ),
-                *(e.url, e.title, e.author, e.comments_url, e.content, e.summary, *_lists(e)),
-            )
-            for entry_id, e in zip(new, fresh, strict=True)
-        ],
-    )
-    words.extend((entry_id, e.title, e.text) for entry_id, e in zip(new, fresh, strict=True))
+    new = dict(enumerate(fresh, last + 1))
+    came = outcome.feed_id, outcome.source, outcome.at
+    db.executemany(_INSERT_ENTRY, [(i, *came, e.published_at, e.delay_s, e.identity, *_changeable(e)) for i, e in new.items()])
+    db.executemany("INSERT INTO search (rowid, title, body) VALUES (?, ?, ?)", [(i, e.title, e.text) for i, e in new.items()])
     return new
 
 
@@ -132,29 +110,28 @@ def _change(db: sqlite3.Connection, outcome: PollOutcome, e: EntryText) -> bool:
     entry_id = found[0]
     db.execute(_KEEP_VERSION, (outcome.at, entry_id))
     db.execute(_FORGET_VERSIONS, (entry_id, entry_id, VERSIONS))
-    db.execute(
-        _UPDATE_ENTRY,
-        (
-            *(e.digest, e.published_told, e.updated_at, outcome.at, outcome.source, e.url, e.title, e.author),
-            *(e.comments_url, e.content, e.summary, *_lists(e), entry_id),
-        ),
-    )
+    db.execute(_UPDATE_ENTRY, (outcome.source, outcome.at, *_changeable(e), entry_id))
     db.execute("UPDATE search SET title = ?, body = ? WHERE rowid = ?", (e.title, e.text, entry_id))
     return True
 
 
-def _lists(e: EntryText) -> tuple[str, str]:
-    return _json.encode(e.tags).decode(), _json.encode(e.enclosures).decode()
+def _changeable(e: EntryText) -> tuple[object, ...]:
+    """The columns from digest to enclosures."""
+    lists = _json.encode(e.tags).decode(), _json.encode(e.enclosures).decode()
+    return (
+        *(e.digest, e.published_told, e.updated_at, e.url, e.title, e.author, e.comments_url, e.content, e.summary),
+        *lists,
+    )
 
 
-def _log(db: sqlite3.Connection, o: PollOutcome, new: int, changed: int) -> None:
-    delays = [e.delay_s for e in o.new if e.delay_s is not None]
+def _log(db: sqlite3.Connection, o: PollOutcome, new: Collection[EntryText], changed: int) -> None:
+    delays = [e.delay_s for e in new if e.delay_s is not None]
     mean, most = (sum(delays) / len(delays), max(delays)) if delays else (None, None)
     lost = o.gap.lost if o.gap else None
     db.execute(
         _INSERT_POLL,
         (
-            *(o.feed_id, o.at, o.source, o.status, o.bytes, o.elapsed_s, o.entries, new, changed),
+            *(o.feed_id, o.at, o.source, o.status, o.bytes, o.elapsed_s, o.entries, len(new), changed),
             *(mean, most, lost, o.reason, o.error_kind, o.error),
         ),
     )

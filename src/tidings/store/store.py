@@ -120,6 +120,10 @@ class Store:
         """Hosts that are left alone now."""
         return await self._db.read(feeds.paused, self._clock())
 
+    async def hosts_asked(self, since: float) -> dict[str, float]:
+        """When hosts were asked last, so that a service that starts anew keeps its distance."""
+        return await self._db.read(feeds.hosts_asked, since)
+
     # What came of it
 
     async def known(self, feed_id: int, identities: Sequence[str]) -> dict[str, Known]:
