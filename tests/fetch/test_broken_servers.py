@@ -90,6 +90,12 @@ def test_a_compressed_body_that_breaks_off_is_no_document(encoding: str) -> None
         unpack(whole[: len(whole) // 2], encoding, CAP)
 
 
+def test_a_zstd_body_that_wants_128_mb_of_memory_is_refused() -> None:
+    greedy = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
+    with pytest.raises(Undecodable):
+        unpack(greedy.compress(RSS, zstd.ZstdCompressor.FLUSH_BLOCK) + greedy.flush(), "zstd", CAP)
+
+
 def test_limits_of_unpacking() -> None:
     assert unpack(gzip.compress(bytes(CAP)), "gzip", CAP) == bytes(CAP)
     with pytest.raises(TooLarge):
@@ -259,23 +265,41 @@ def test_redirect_to_what_cannot_be_asked(location: str) -> None:
     tell()
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
-def test_a_certificate_that_nobody_signed(tmp_path: Path) -> None:
+@pytest.fixture
+def self_signed(tmp_path: Path) -> ssl.SSLContext:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate")
     command = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout key -out cert -days 1 -subj /CN=x"
     )
     subprocess.run(command.split(), cwd=tmp_path, check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    return context
 
+
+def test_a_certificate_that_nobody_signed(self_signed: ssl.SSLContext) -> None:
     async def tell() -> None:
-        async with Origin().running(ssl=context) as origin, Fetcher(FetchSettings(allow_private=True), Clock()) as fetcher:
+        async with Origin().running(ssl=self_signed) as origin, Fetcher(FetchSettings(allow_private=True), Clock()) as fetcher:
             result = await fetcher.fetch(FetchRequest(f"https://127.0.0.1:{origin.port}/feed"))
         assert result.error is not None
         assert result.error.kind is Problem.TLS
         assert origin.requests == []
 
     asyncio.run(tell())
+
+
+def test_a_move_away_from_encryption_is_followed_and_not_adopted(self_signed: ssl.SSLContext) -> None:
+    @story()
+    async def tell(w: World) -> None:
+        w.serve("/plain")
+        w.fetcher._session.connector._ssl = False  # type: ignore[union-attr]  # this once, any certificate will do
+        async with Origin().running(ssl=self_signed) as secure:
+            secure.scripts["/feed"] = lambda asked: Answer(301, headers={"Location": w.url("/plain")})
+            result = await w.poll(f"https://127.0.0.1:{secure.port}/feed")
+        assert (result.body, result.moved_to) == (RSS, None)
+
+    tell()
 
 
 @story()

@@ -13,6 +13,7 @@ import pytest
 from tests.fetch.origin import MONDAY, RSS, Answer, World, story
 from tidings import __version__
 from tidings.fetch import Problem
+from tidings.fetch.links import link_header
 
 OLD_DATE = "Sun, 15 Nov 2026 10:00:00 GMT"
 
@@ -210,11 +211,11 @@ async def test_identical_body_is_not_handed_on_although_the_server_ignores_condi
 
 @story()
 async def test_no_cookies_no_referrer_no_cache_busting(w: World) -> None:
+    named = f"http://localhost:{w.origin.port}"  # cookie jars pass over addresses that are numbers
     w.serve("/feed", Set_Cookie="id=42; Path=/")
     w.script("/moved", Answer(302, headers={"Location": "/feed", "Set-Cookie": "id=43; Path=/"}))
-    await w.poll("/feed")
-    await w.poll("/feed")
-    await w.poll("/moved")
+    for path in ("/feed", "/feed", "/moved"):
+        await w.poll(named + path)
     allowed = {"host", "user-agent", "accept", "accept-encoding"}
     assert len(w.origin.requests) == 4
     for asked in w.origin.requests:
@@ -428,10 +429,29 @@ async def test_max_age_counts_on_200_and_on_304(w: World) -> None:
 
 
 @story()
+async def test_a_move_into_the_private_network_is_not_told(w: World) -> None:
+    at = {"127.0.0.1": "93.184.216.34", "localhost": "127.0.0.1"}  # as if the first were a public host
+    w.fetcher._resolver.address = at.get  # type: ignore[method-assign,assignment]
+    w.script("/old", Answer(301, headers={"Location": f"http://localhost:{w.origin.port}/new"}))
+    w.serve("/new")
+    result = await w.poll("/old")
+    assert result.body == RSS
+    assert result.moved_to is None
+
+
+@story()
 async def test_link_headers_name_hub_and_self(w: World) -> None:
     w.serve("/feed", Link='</feed>; rel="self", <https://hub.example/>; rel=hub')
     result = await w.poll("/feed")
     assert (result.hubs, result.self_url) == (("https://hub.example/",), w.url("/feed"))
+
+
+def test_link_headers_in_all_spellings() -> None:
+    text = '<b>; REL="Hub  self"; title="x, <y>; rel=z", <http://o.example/,;x>;rel=hub, <http://[>; rel=hub, <c>, broken'
+    assert link_header(text, "http://a.example/f") == {
+        "hub": ["http://a.example/b", "http://o.example/,;x"],
+        "self": ["http://a.example/b"],
+    }
 
 
 def test_the_page_on_politeness_names_tests_that_exist() -> None:

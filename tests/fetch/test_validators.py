@@ -20,6 +20,7 @@ def test_sent_to_their_own_address_alone() -> None:
 def test_a_document_replaces_both_a_304_only_what_it_names() -> None:
     assert KNOWN.after_document(None, "Tuesday", URL, MONDAY + 5) == Validators(None, "Tuesday", URL, MONDAY + 5)
     assert KNOWN.after_304('"2"', None) == Validators('"2"', "Monday", URL, MONDAY)
+    assert KNOWN.after_304(None, "Tuesday") == Validators('"1"', "Tuesday", URL, MONDAY)
     assert KNOWN.after_304(None, "") is KNOWN
 
 

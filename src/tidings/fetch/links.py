@@ -12,6 +12,10 @@ def link_header(text: str, base_url: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for target, parameters in _LINK.findall(text):
         rel = _REL.search(parameters)
+        try:
+            address = urljoin(base_url, target.strip())
+        except ValueError:
+            continue
         for name in (rel[1] or rel[2] or "").lower().split() if rel else ():
-            found.setdefault(name, []).append(urljoin(base_url, target.strip()))
+            found.setdefault(name, []).append(address)
     return found
