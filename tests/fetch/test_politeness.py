@@ -452,6 +452,7 @@ def test_link_headers_in_all_spellings() -> None:
         "hub": ["http://a.example/b", "http://o.example/,;x"],
         "self": ["http://a.example/b"],
     }
+    assert link_header("<" * 60_000, "http://a.example/f") == {}  # at once, not after half a minute
 
 
 def test_the_page_on_politeness_names_tests_that_exist() -> None:
