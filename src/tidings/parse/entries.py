@@ -32,8 +32,11 @@ def make_entry(
     only where both are missing. The digest covers what a reader would see. Dates and counters are left out: many publishers
     set them anew in every document.
     """
-    files = tuple({enclosure.url: enclosure for enclosure in reversed(list(enclosures)) if enclosure.url}.values())[::-1]
-    seen = [title, url, content, summary, *(enclosure.url for enclosure in files)]
+    files: dict[str, Enclosure] = {}
+    for enclosure in enclosures:
+        if enclosure.url:
+            files.setdefault(enclosure.url, enclosure)
+    seen = [title, url, content, summary, *files]
     labels = tuple(dict.fromkeys(tag for tag in tags if tag))
     identity = id or "tidings:" + _digest([title, url] if title or url else [*seen, author, *labels]).hex()
     time = published or updated
@@ -50,7 +53,7 @@ def make_entry(
         updated=updated.time if updated else None,
         date_only=time is not None and time.date_only,
         tags=labels,
-        enclosures=files,
+        enclosures=tuple(files.values()),
         comments_url=comments_url,
     )
 

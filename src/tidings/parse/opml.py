@@ -128,7 +128,7 @@ def _web_address(address: str) -> str:
 def _folder(path: str, folders: dict[str, Element]) -> Element:
     if path not in folders:
         parent, _, name = path.rpartition("/")
-        folders[path] = etree.SubElement(_folder(parent, folders), "outline", text=_writable(name), title=_writable(name))
+        folders[path] = etree.SubElement(_folder(parent, folders), "outline", text=_writable(name))
     return folders[path]
 
 

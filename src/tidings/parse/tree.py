@@ -167,7 +167,7 @@ def _entity(name: str) -> str:
     character = html.unescape("&" + name)
     if character == "&" + name or not name.endswith(";"):
         return "&amp;" + name
-    return "".join(f"&#{ord(c)};" for c in _FORBIDDEN.sub("", character))
+    return "".join(f"&#{ord(c)};" for c in _FORBIDDEN.sub("", character.replace("\ufffd", "")))
 
 
 def _balance(text: str) -> str:

@@ -1,0 +1,103 @@
+"""Documents that are not quite XML, in encodings that are not quite what they claim."""
+
+import pytest
+
+from .feeds import only_entry, read, rss
+
+
+def item(title: str, declaration: str = "") -> str:
+    return f"{declaration}<rss><channel><item><title>{title}</title></item></channel></rss>"
+
+
+@pytest.mark.parametrize(
+    ("title", "text"),
+    [
+        ("Ben & Jerry", "Ben & Jerry"),
+        ("caf&eacute;&nbsp;noir &hellip;", "café noir …"),
+        ("a &unknown; b", "a &unknown; b"),
+        ("x?a=1&b=2", "x?a=1&b=2"),
+        ("bell\x07 and nul\x00", "bell and nul"),
+        ("&#0;&#x1f;clean", "clean"),
+        ("A & B <br> C", "A & B C"),
+        ("<p>one<p>two", "one two"),
+        ("1 < 2 & 3", "1 < 2 & 3"),
+        ("<![CDATA[a & b &nbsp; <b>c</b>]]> & d", "a & b c & d"),
+    ],
+)
+def test_mended_where_a_browser_would(title: str, text: str) -> None:
+    document = read(item(title))
+    assert document.repaired
+    assert [entry.title for entry in document.entries] == [text]
+
+
+def test_an_item_after_a_broken_one_is_an_item_of_its_own() -> None:
+    document = read(
+        "<rss><channel><item><title>A <br> & B</title></item><item><title>C</item><item><title>D</title></item></channel></rss>"
+    )
+    assert [entry.title for entry in document.entries] == ["A & B", "C", "D"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "\n\n <?xml version='1.0'?>" + item("T"),
+        "PHP Warning: x in <b>y</b>\n" + item("T"),
+        item("T") + "<script>track()</script>",
+        item("T").removesuffix("</channel></rss>"),
+        "\ufeff" + item("T"),
+    ],
+)
+def test_junk_around_the_root(body: str) -> None:
+    assert only_entry(body).title == "T"
+
+
+def test_a_document_that_ends_too_early_keeps_what_came() -> None:
+    whole = rss(*(f"<item><guid>{number}</guid><description>{'x' * 50}</description></item>" for number in range(20)))
+    document = read(whole[: len(whole) // 2])
+    assert document.repaired
+    assert 8 <= len(document.entries) <= 11
+
+
+def test_entities_of_an_external_dtd_are_not_lost() -> None:
+    doctype = '<!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN" "http://my.netscape.com/publish/formats/rss-0.91.dtd">'
+    assert only_entry(doctype + item("caf&eacute;")).title == "café"
+
+
+def test_entities_of_the_document_itself_are_known() -> None:
+    assert only_entry('<!DOCTYPE rss [<!ENTITY me "Ann">]>' + item("by &me;")).title == "by Ann"
+
+
+UMLAUTS = "Grüße – “quoted”"
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (item(UMLAUTS).encode(), ""),
+        (item(UMLAUTS, '<?xml version="1.0" encoding="windows-1252"?>').encode("cp1252"), ""),
+        (item(UMLAUTS, '<?xml version="1.0" encoding="iso-8859-1"?>').encode("cp1252"), ""),
+        (item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode("cp1252"), ""),
+        (item(UMLAUTS, '<?xml version="1.0" encoding="iso-8859-1"?>').encode(), "text/xml; charset=utf-8"),
+        (item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode("cp1252"), 'application/xml; charset="windows-1252"'),
+        (item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode(), "text/xml; charset=no-such-thing"),
+        (item(UMLAUTS, '<?xml version="1.0" encoding="utf-16"?>').encode("utf-16"), ""),
+        (item(UMLAUTS, '<?xml version="1.0" encoding="utf-16"?>').encode("utf-16-le"), ""),
+        (item(UMLAUTS, '<?xml version="1.0" encoding="utf-16"?>').encode(), ""),
+        (item(UMLAUTS, '<?xml version="1.0"?>').encode("utf-32"), ""),
+        (b"\xef\xbb\xbf" + item(UMLAUTS, '<?xml version="1.0" encoding="iso-8859-1"?>').encode(), ""),
+        (item("Gr&#252;&#223;e &#150; &#x93;quoted&#148;").encode(), ""),
+        (item(UMLAUTS).encode("cp1252").decode("latin-1").encode(), ""),
+    ],
+)
+def test_encodings(body: bytes, content_type: str) -> None:
+    assert read(body, content_type).entries[0].title == UMLAUTS
+
+
+def test_one_bad_byte_does_not_make_it_another_encoding() -> None:
+    body = item("Grüße, Füße, Öl, Äther, Übel | cut").encode().replace(b"|", b"\xc3")
+    assert only_entry(body).title.startswith("Grüße, Füße")
+
+
+def test_east_asian_encodings() -> None:
+    assert only_entry(item("日本語", '<?xml version="1.0" encoding="Shift_JIS"?>').encode("shift_jis")).title == "日本語"
+    assert only_entry(item("中文", '<?xml version="1.0" encoding="gb2312"?>').encode("gb18030")).title == "中文"

@@ -1,0 +1,236 @@
+"""Every format ends in the same shape."""
+
+import json
+
+import pytest
+
+from tidings.document import Enclosure
+from tidings.parse import ParseError, parse
+
+from .feeds import URL, atom, atom_entry, only_entry, read, rss, rss_item
+
+
+def test_rss_2() -> None:
+    document = read(
+        rss(
+            "<title>News &amp;amp; more</title><link>https://example.org/</link><description>All of it</description>",
+            "<language>en_GB</language><managingEditor>ed@example.org (Ed)</managingEditor>",
+            "<image><url>/logo.png</url></image>",
+            "<item><title>First</title><link>/first</link><guid>g1</guid><dc:creator>Ann</dc:creator>",
+            "<dc:creator>Bob</dc:creator>",
+            "<pubDate>Mon, 01 Jan 2024 00:00:00 GMT</pubDate><category>a</category><category>b</category><category>a</category>",
+            "<description>short</description><content:encoded>&lt;p&gt;long&lt;/p&gt;</content:encoded>",
+            "<comments>/first#comments</comments></item>",
+        )
+    )
+    assert document.format == "rss 2.0"
+    assert (document.title, document.description) == ("News & more", "All of it")
+    assert (document.language, document.author, document.icon_url) == ("en-GB", "Ed", "https://example.org/logo.png")
+    assert document.links.site == "https://example.org/"
+    assert not document.repaired
+    (entry,) = document.entries
+    assert (entry.identity, entry.title, entry.url) == ("g1", "First", "https://example.org/first")
+    assert (entry.content, entry.summary) == ("<p>long</p>", "short")
+    assert (entry.author, entry.tags) == ("Ann, Bob", ("a", "b"))
+    assert entry.published == 1704067200.0
+    assert entry.comments_url == "https://example.org/first#comments"
+
+
+def test_atom_1() -> None:
+    document = read(
+        atom(
+            '<title type="html">A &amp;lt;b&amp;gt; title</title><subtitle>about</subtitle><icon>/i.ico</icon>',
+            '<link href="https://example.org/"/><link rel="self" href="/atom"/><author><name>Ann</name></author>',
+            '<entry><id>tag:1</id><title>&lt;b> is a tag</title><link rel="alternate" href="one"/>',
+            "<published>2024-01-01T01:00:00+01:00</published><updated>2024-01-02T00:00:00Z</updated>",
+            '<category term="x" label="The X"/><author><name>Bob</name><email>b@example.org</email></author>',
+            '<content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml"><p>a &lt; b<br/></p></div></content>',
+            "<summary>1 &lt; 2</summary></entry>",
+        )
+    )
+    assert (document.format, document.title, document.description) == ("atom 1.0", "A <b> title", "about")
+    assert (document.author, document.icon_url) == ("Ann", "https://example.org/i.ico")
+    (entry,) = document.entries
+    assert entry.title == "<b> is a tag", "type=text is text, whatever it looks like"
+    assert entry.url == "https://example.org/blog/one"
+    assert (entry.content, entry.summary) == ("<p>a &lt; b<br></p>", "1 &lt; 2")
+    assert (entry.published, entry.updated) == (1704067200.0, 1704153600.0)
+    assert (entry.author, entry.tags) == ("Bob", ("The X",))
+
+
+def test_atom_03() -> None:
+    entry = only_entry(
+        '<feed version="0.3" xmlns="http://purl.org/atom/ns#"><entry><id>1</id><issued>2004-01-01</issued>'
+        "<modified>2004-01-02T00:00:00Z</modified><title mode='escaped' type='text/html'>&lt;i>T&lt;/i></title>"
+        '<content type="text/html" mode="escaped">&lt;b>x&lt;/b></content></entry></feed>'
+    )
+    assert (entry.title, entry.content) == ("T", "<b>x</b>")
+    assert entry.date_only
+    assert entry.updated == 1073001600.0
+
+
+@pytest.mark.parametrize(
+    ("namespace", "expected"), [("http://purl.org/rss/1.0/", "rdf 1.0"), ("http://my.netscape.com/rdf/simple/0.9/", "rdf 0.90")]
+)
+def test_rdf_has_its_items_beside_the_channel(namespace: str, expected: str) -> None:
+    document = read(
+        f'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="{namespace}" '
+        'xmlns:dc="http://purl.org/dc/elements/1.1/"><channel><title>R</title></channel>'
+        '<item rdf:about="urn:1"><title>T</title><link>https://example.org/1</link><dc:date>2024-01-01T00:00:00Z</dc:date></item></rdf:RDF>'
+    )
+    assert (document.format, document.title) == (expected, "R")
+    assert (document.entries[0].identity, document.entries[0].published) == ("urn:1", 1704067200.0)
+
+
+def test_json_feed() -> None:
+    feed = {
+        "version": "https://jsonfeed.org/version/1.1",
+        "title": "J",
+        "home_page_url": "https://example.org/",
+        "feed_url": URL,
+        "next_url": "https://example.org/page2.json",
+        "hubs": [{"type": "WebSub", "url": "https://hub.example.org/"}, {"type": "rssCloud", "url": "https://cloud.example.org/"}],
+        "authors": [{"name": "Ann"}, {"name": "Bob"}],
+        "items": [
+            {"id": 17, "url": "/17", "title": "Seventeen", "content_text": "1 < 2", "date_published": "2024-01-01T00:00:00Z"},
+            {"id": "x", "content_html": "<p>x</p>", "author": {"name": "Eve"}, "tags": ["t", 3], "date_published": 1704067200,
+             "attachments": [{"url": "/a.mp3", "mime_type": "audio/mpeg", "size_in_bytes": 12.0}, {"url": None}]},
+            "not an item",
+        ],
+    }  # fmt: skip
+    document = read(json.dumps(feed))
+    assert (document.format, document.author) == ("json feed 1.1", "Ann, Bob")
+    assert (document.links.hubs, document.links.next_page) == (("https://hub.example.org/",), "https://example.org/page2.json")
+    first, second = document.entries
+    assert (first.identity, first.url, first.content) == ("17", "https://example.org/17", "1 &lt; 2")
+    assert first.published == second.published == 1704067200.0
+    assert (second.author, second.tags) == ("Eve", ("t",))
+    assert second.enclosures == (Enclosure("https://example.org/a.mp3", "audio/mpeg", 12),)
+
+
+def test_a_feed_without_entries_is_a_feed() -> None:
+    assert read(rss("<title>Quiet</title>")).entries == ()
+    assert read(atom()).entries == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"<!DOCTYPE html><html><body>Hello</body></html>", "an HTML page, not a feed"),
+        (b"<html><head><title>x</title></head><body>a <b> & c</body>", "an HTML page, not a feed"),
+        (b"  \n", "empty"),
+        (b"plain words", "neither XML nor JSON"),
+        (b"\x89PNG\r\n\x1a\n\0\0", "binary"),
+        (b"<urlset></urlset>", "root <urlset>"),
+        (b"<opml version='2.0'></opml>", "a list of feeds"),
+        (b'{"a": 1}', "not a JSON Feed"),
+        (b"{", "cannot be read"),
+        (b"/etc/passwd", "neither XML nor JSON"),
+    ],
+)
+def test_what_is_not_a_feed_is_named(body: bytes, says: str) -> None:
+    with pytest.raises(ParseError, match=says):
+        parse(body)
+
+
+def test_names_in_capitals_and_prefixes_that_nobody_declared() -> None:
+    document = read(
+        "<RSS><CHANNEL><TITLE>Loud</TITLE><item><media:content url='https://e.org/a.jpg'/><dc:creator>Ann</dc:creator></item></CHANNEL></RSS>"
+    )
+    assert document.title == "Loud"
+    assert document.entries[0].author == "Ann"
+    assert document.entries[0].enclosures[0].url == "https://e.org/a.jpg"
+
+
+def test_enclosures_of_all_kinds_each_once() -> None:
+    entry = rss_item(
+        '<enclosure url="/a.mp3" type="audio/mpeg" length="1,000"/><enclosure url="/b.mp3" length="7"/>',
+        '<atom:link rel="enclosure" href="/c.mp3" type="audio/mpeg" length="9"/>',
+        '<media:content url="/a.mp3" fileSize="5"/><media:group><media:content url="/d.jpg" type="image/jpeg"/></media:group>',
+    )
+    assert entry.enclosures == (
+        Enclosure("https://example.org/a.mp3", "audio/mpeg", None),
+        Enclosure("https://example.org/b.mp3", "", 7),
+        Enclosure("https://example.org/c.mp3", "audio/mpeg", 9),
+        Enclosure("https://example.org/d.jpg", "image/jpeg", None),
+    )
+
+
+@pytest.mark.parametrize(
+    ("title", "text"),
+    [
+        ("AT&amp;amp;T", "AT&T"),
+        ("<![CDATA[<b>Bold</b> &amp; plain]]>", "Bold & plain"),
+        ("1 &lt; 2 and a&lt;b", "1 < 2 and a<b"),
+        ("<b>naked</b> <i>markup</i>", "naked markup"),
+        (" two\n lines ", "two lines"),
+    ],
+)
+def test_titles_of_rss_are_read_as_a_person_would(title: str, text: str) -> None:
+    assert rss_item(f"<title>{title}</title>").title == text
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("<author>ann@example.org (Ann)</author>", "Ann"),
+        ("<author>Ann &lt;ann@example.org&gt;</author>", "Ann"),
+        ("<author>ann@example.org</author>", "ann@example.org"),
+        ("<itunes:author>Ann</itunes:author>", "Ann"),
+        ("<atom:author><atom:name>Ann</atom:name></atom:author>", "Ann"),
+    ],
+)
+def test_authors(written: str, name: str) -> None:
+    assert rss_item(written).author == name
+
+
+def test_where_the_text_of_an_item_may_be() -> None:
+    assert rss_item("<xhtml:body><p>b</p></xhtml:body>").content == "<p>b</p>"
+    assert rss_item("<description><p>naked &amp; bold</p></description>").summary == "<p>naked &amp; bold</p>"
+    assert rss_item("<media:group><media:description>film</media:description></media:group>").summary == "film"
+    assert rss_item("<description>teaser</description><summary>text</summary>").content == "text"
+    assert atom_entry('<content type="text/plain">a &lt;b></content>').content == "a &lt;b&gt;"
+    assert atom_entry('<content type="application/octet-stream">PGI+eDwvYj4=</content>').content == "<b>x</b>"
+
+
+def test_xml_base_is_followed_down_to_the_text() -> None:
+    entry = atom_entry(
+        '<id>relative</id><link href="page"/><content type="html" xml:base="deep/">&lt;a href="x">x&lt;/a></content>',
+        attributes='xml:base="http://other.example.org/a/"',
+    )
+    assert entry.identity == "http://other.example.org/a/relative"
+    assert entry.url == "http://other.example.org/a/page"
+    assert entry.base_url == "http://other.example.org/a/deep/"
+
+
+def test_without_a_base_the_text_is_relative_to_its_page() -> None:
+    assert rss_item("<link>/posts/1</link><description>x</description>").base_url == "https://example.org/posts/1"
+    assert rss_item("<description>x</description>").base_url == URL
+
+
+def test_which_link_is_the_page() -> None:
+    assert atom_entry('<link rel="edit" href="/edit"/><link href="/page"/>').url == "https://example.org/page"
+    assert (
+        atom_entry('<link type="application/json" href="/j"/><link type="text/html" href="/h"/>').url == "https://example.org/h"
+    )
+    assert rss_item("<guid>https://example.org/p</guid>").url == "https://example.org/p"
+    assert rss_item('<guid isPermaLink="false">https://example.org/p</guid>').url == ""
+    assert rss_item("<guid>tag:1</guid>").url == ""
+
+
+def test_links_of_the_feed() -> None:
+    document = read(
+        rss(
+            "<link>https://example.org/</link>",
+            '<atom:link rel="self" href="feed.xml"/><atom:link rel="hub" href="https://a.hub/"/><atom:link rel="hub" href="https://b.hub/"/>',
+            '<atom:link rel="next" href="?page=2"/><atom:link rel="prev-archive" href="/2023.xml"/><fh:archive/>',
+        )
+    )
+    assert document.links.site == "https://example.org/"
+    assert document.links.self_url == URL
+    assert document.links.hubs == ("https://a.hub/", "https://b.hub/")
+    assert document.links.next_page == URL + "?page=2"
+    assert document.links.prev_archive == "https://example.org/2023.xml"
+    assert document.archive
+    assert not document.complete
+    assert read(atom("<fh:complete/>")).complete

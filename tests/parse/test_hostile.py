@@ -1,0 +1,99 @@
+"""Documents that mean harm: none costs more than its cap. The limit is generous, for slow machines; three seconds are usual."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tidings.document import Document
+from tidings.parse import ParseError, parse
+from tidings.parse.entries import MOST_ENTRIES
+
+LIMIT_S = 12.0
+
+
+def hurried(body: bytes) -> Document | None:
+    start = time.process_time()
+    try:
+        return parse(body, url="https://example.org/feed")
+    except ParseError:
+        return None
+    finally:
+        assert time.process_time() - start < LIMIT_S
+
+
+def with_item(title: bytes, doctype: bytes = b"") -> bytes:
+    return doctype + b"<rss><channel><item><guid>1</guid><title>" + title + b"</title></item></channel></rss>"
+
+
+def test_entity_bomb() -> None:
+    levels = b"".join(b'<!ENTITY a%d "%s">' % (level, b"&a%d;" % (level - 1) * 10) for level in range(1, 10))
+    document = hurried(with_item(b"&a9;", b'<!DOCTYPE rss [<!ENTITY a0 "lol">' + levels + b"]>"))
+    assert document is not None
+    assert len(document.entries[0].title) < 1000
+
+
+def test_one_long_entity_many_times() -> None:
+    document = hurried(with_item(b"&a;" * 50_000, b'<!DOCTYPE rss [<!ENTITY a "' + b"x" * 100_000 + b'">]>'))
+    assert document is not None
+    assert len(document.entries[0].title) < 10_000_000
+
+
+@pytest.mark.parametrize(
+    "doctype",
+    [
+        b'<!DOCTYPE rss [<!ENTITY x SYSTEM "file://%s">]>',
+        b'<!DOCTYPE rss [<!ENTITY %% p SYSTEM "file://%s"> %%p; <!ENTITY x "&p;">]>',
+        b'<!DOCTYPE rss SYSTEM "file://%s">',
+    ],
+)
+def test_external_entities_are_not_read(doctype: bytes, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("the secret")
+    document = hurried(with_item(b"&x;", doctype % bytes(secret)))
+    assert document is None or "the secret" not in document.entries[0].title
+
+
+def test_a_body_that_is_a_path_is_not_opened(tmp_path: Path) -> None:
+    feed = tmp_path / "feed.xml"
+    feed.write_bytes(with_item(b"local"))
+    assert hurried(bytes(feed)) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<rss><channel><item><description>" + b"<a>" * 300_000,
+        b"<rss><channel><item>" + b"<a>" * 300_000 + b"</a>" * 300_000 + b"</item></channel></rss>",
+        b"<rss " + b" ".join(b'a%d="x"' % number for number in range(100_000)) + b"><channel/></rss>",
+        b"<rss " + b" ".join(b'a%d="x"' % number for number in range(100_000)) + b"><channel>",
+        b"<" * 5_000_000,
+        b"<rss>" + b"< " * 400_000,
+        b"<rss>" + b"&a;" * 600_000,
+        b"<rss>" + b"&" * 900_000,
+        b"<rss><a x='" * 100_000,
+        b"<!DOCTYPE [" * 200_000,
+        b"<?x?>" * 200_000,
+        b"<rss>" + b"<a></b>" * 100_000,
+        b"<rss><channel><item>" + (b"<category>" * 200 + b"x" * 2000 + b"</category>" * 200) * 500 + b"</item></channel></rss>",
+        b'{"version": "https://jsonfeed.org/version/1", "items": ' + b"[" * 1_000_000,
+    ],
+    ids=lambda body: body[:12].decode() + f"-{len(body)}",
+)
+def test_shapes_that_grow(body: bytes) -> None:
+    hurried(body)
+
+
+def test_a_quarter_of_a_million_items() -> None:
+    document = hurried(
+        b"<rss><channel>" + b"".join(b"<item><guid>%d</guid></item>" % n for n in range(250_000)) + b"</channel></rss>"
+    )
+    assert document is not None
+    assert len(document.entries) == MOST_ENTRIES
+
+
+def test_a_document_over_the_cap_is_refused_unread() -> None:
+    with pytest.raises(ParseError, match="more than"):
+        parse(b"<rss>" + b"x" * 1000, max_bytes=1000)
+    with pytest.raises(ParseError, match="more than"):
+        parse(b"x" * 100_000_000)

@@ -1,0 +1,151 @@
+"""HTML that is safe to show, and its words."""
+
+import time
+
+import pytest
+from lxml import html as lxml_html  # type: ignore[import-untyped]
+
+from tidings.parse.sanitise import clean_html, plain_text
+
+BASE = "https://example.org/posts/1"
+
+
+@pytest.mark.parametrize(
+    ("html", "clean"),
+    [
+        ("<p>Hello <b>you</b></p>", "<p>Hello <b>you</b></p>"),
+        ("a & b < c", "a &amp; b &lt; c"),
+        ("<script>alert(1)</script>x<style>p{}</style>", "x"),
+        ('<p onclick="x()" style="color:red" class="a" id="b">x</p>', "<p>x</p>"),
+        ('<a href="/two">x</a>', '<a href="https://example.org/two" rel="noopener noreferrer">x</a>'),
+        ('<a href="javascript:alert(1)">x</a>', '<a rel="noopener noreferrer">x</a>'),
+        ('<a href="java&#x0A;script:alert(1)">x</a>', '<a rel="noopener noreferrer">x</a>'),
+        ('<a href="data:text/html,x">x</a>', '<a rel="noopener noreferrer">x</a>'),
+        ('<img src="i.png" srcset="javascript:x 2x">', '<img src="https://example.org/posts/i.png" loading="lazy">'),
+        ('<form action="/x"><input name="q">Search</form>', "Search"),
+        ('<iframe src="https://player.example.org/"></iframe>x', "x"),
+        ("<!-- note -->x", "x"),
+        ("<unknown>kept text</unknown>", "kept text"),
+        ("<p>open <b>ended", "<p>open <b>ended</b></p>"),
+    ],
+)
+def test_clean(html: str, clean: str) -> None:
+    assert clean_html(html, BASE) == clean
+
+
+def test_tracking_pixels_are_dropped_and_pictures_stay() -> None:
+    html = (
+        '<img src="/t.gif" width="1" height="1"><img width=0 height=0 src=/u.gif><img src="/line.png" width="600" height="1">'
+    )
+    assert clean_html(html, BASE) == '<img src="https://example.org/line.png" width="600" height="1" loading="lazy">'
+
+
+def test_a_film_waits_to_be_asked() -> None:
+    assert clean_html('<video src="/f.mp4" autoplay poster="javascript:x"></video>', BASE) == (
+        '<video src="https://example.org/f.mp4" controls="controls" preload="none"></video>'
+    )
+
+
+def test_relative_links_without_a_base_lose_their_address() -> None:
+    for base in ("", "ftp://example.org/", "http://[broken"):
+        assert clean_html('<a href="/x">x</a>', base) == '<a rel="noopener noreferrer">x</a>'
+
+
+ATTACKS = [
+    "<svg><script>alert(1)</script></svg>",
+    "<svg/onload=alert(1)>",
+    "<math><mi xlink:href='javascript:alert(1)'>x</mi></math>",
+    "<img src=x onerror=alert(1)>",
+    "<a href='&#106;avascript:alert(1)'>x</a>",
+    "<a href=' javascript:alert(1)'>x</a>",
+    "<img src='vbscript:x'>",
+    "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>",
+    "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=1 onerror=alert(1)&gt;'>",
+    "<form><math><mtext></form><form><mglyph><style></math><img src onerror=alert(1)>",
+    "<svg></p><style><a id='</style><img src=1 onerror=alert(1)>'>",
+    "<base href='https://evil.example/'><a href='x'>x</a>",
+    "<meta http-equiv=refresh content='0;url=javascript:alert(1)'>",
+    "<object data='javascript:alert(1)'></object><embed src='javascript:alert(1)'>",
+    '<a title=\'<img src=" width="1" height="1" onerror=alert(1)>\'>x</a>',
+    "<template><script>alert(1)</script></template>",
+    "<xmp><p title='</xmp><img src=x onerror=alert(1)>'>",
+    "<textarea><img title='</textarea><img src=x onerror=alert(1)>'></textarea>",
+]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_attacks(attack: str) -> None:
+    clean = clean_html(attack, BASE)
+    assert clean_html(clean, BASE) == clean
+    for element in lxml_html.fragment_fromstring(clean, create_parent="div").iter():
+        assert element.tag not in (
+            "script",
+            "style",
+            "svg",
+            "math",
+            "iframe",
+            "object",
+            "embed",
+            "form",
+            "base",
+            "meta",
+            "template",
+        )
+        for name, value in element.items():
+            assert not name.startswith("on")
+            assert name not in ("href", "src") or value.startswith(("https://", "http://", "mailto:"))
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "<div>" * 100_000,
+        "<div>" * 50_000 + "</div>" * 50_000,
+        "".join(f"<font color={number}><p>x" for number in range(10_000)),
+        "<div><table></div></table>" * 20_000,
+        f'<a href="/{"x" * 500_000}">' + "<p>x" * 10_000,
+        f'<a href=">{"x" * 500_000}">' + "<p>x" * 10_000,
+        "<b>" * 20_000 + "<div>" * 20_000 + "</b>" * 20_000,
+    ],
+    ids=lambda bomb: bomb[:20],
+)
+def test_html_that_would_grow_becomes_plain_text(bomb: str) -> None:
+    start = time.process_time()
+    clean = clean_html(bomb + "the end", BASE)
+    assert time.process_time() - start < 5
+    assert clean.endswith("the end")
+    assert len(clean) < 2 * len(bomb)
+
+
+def test_a_long_ordinary_post_keeps_its_markup() -> None:
+    cells = "<tr>" + '<td><a href="https://example.org/x">link</a> &amp; <b>text</b></td>' * 5 + "</tr>"
+    rows = f"<div><table><tbody>{cells * 2000}</tbody></table></div>"
+    code = "<pre><code>" + "<span>x</span> <span>y</span>\n" * 10_000 + "</code></pre>"
+    sloppy = "<ul>" + "<li><p>one <i>two</i><br>" * 3000 + "</ul>"
+    assert clean_html(rows, BASE).count("<td>") == 10_000
+    assert clean_html(code, BASE).count("<span>") == 20_000
+    assert clean_html(sloppy, BASE).count("<li>") == 3000
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<p>one</p><p>two</p>", "one two"),
+        ("un<b>break</b>able", "unbreakable"),
+        ("a<br>b<li>c", "a b c"),
+        ("AT&amp;T &lt;b&gt; &nbsp; x", "AT&T <b> x"),
+        ("<script>var x = '<p>'</script>x<!-- <p>no</p> --><style>p{}</style>", "x"),
+        ("1 < 2 and a<b", "1 < 2 and a<b"),
+        ("<PRE>loud</PRE>er", "loud er"),
+        ("", ""),
+    ],
+)
+def test_plain_text(html: str, text: str) -> None:
+    assert plain_text(html) == text
+
+
+@pytest.mark.parametrize("piece", ["<script>", "<", "<p ", "<!--", '<a x="', "&"])
+def test_plain_text_of_a_million_pieces(piece: str) -> None:
+    start = time.process_time()
+    plain_text(piece * (1_000_000 // len(piece)))
+    assert time.process_time() - start < 5
