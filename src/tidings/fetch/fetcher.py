@@ -7,7 +7,7 @@ no referrer, no query parameters of ours, no proxies from the environment, GET a
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
-from hashlib import blake2b
+from hashlib import sha256
 from types import TracebackType
 from typing import Any, Self
 
@@ -39,8 +39,8 @@ HEADER_BYTES = 65_536
 
 
 def digest(body: bytes) -> bytes:
-    """By which two documents are the same."""
-    return blake2b(body, digest_size=DIGEST_BYTES).digest()
+    """By which two documents are the same. Processors of today have SHA-256 built in: it takes half of BLAKE2's time."""
+    return sha256(body).digest()[:DIGEST_BYTES]
 
 
 class Fetcher:
