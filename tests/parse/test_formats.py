@@ -16,9 +16,10 @@ def test_rss_2() -> None:
             "<title>News &amp;amp; more</title><link>https://example.org/</link><description>All of it</description>",
             "<language>en_GB</language><managingEditor>ed@example.org (Ed)</managingEditor>",
             "<image><url>/logo.png</url></image>",
-            "<item><title>First</title><link>/first</link><guid>g1</guid><dc:creator>Ann</dc:creator>",
-            "<dc:creator>Bob</dc:creator>",
-            "<pubDate>Mon, 01 Jan 2024 00:00:00 GMT</pubDate><category>a</category><category>b</category><category>a</category>",
+            "<item><title>First</title><link>/first</link><guid>g1</guid>",
+            "<dc:creator>Ann</dc:creator><dc:creator>Bob</dc:creator>",
+            "<pubDate>Mon, 01 Jan 2024 00:00:00 GMT</pubDate>",
+            "<category>a</category><category>b</category><category>a</category>",
             "<description>short</description><content:encoded>&lt;p&gt;long&lt;/p&gt;</content:encoded>",
             "<comments>/first#comments</comments></item>",
         )

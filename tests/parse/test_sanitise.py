@@ -40,9 +40,9 @@ def test_tracking_pixels_are_dropped_and_pictures_stay() -> None:
     assert clean_html(html, BASE) == '<img src="https://example.org/line.png" width="600" height="1" loading="lazy">'
 
 
-def test_a_film_waits_to_be_asked() -> None:
+def test_a_film_waits_to_be_started() -> None:
     assert clean_html('<video src="/f.mp4" autoplay poster="javascript:x"></video>', BASE) == (
-        '<video src="https://example.org/f.mp4" controls="controls" preload="none"></video>'
+        '<video src="https://example.org/f.mp4" controls="controls"></video>'
     )
 
 

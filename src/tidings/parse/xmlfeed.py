@@ -37,7 +37,6 @@ _FORMATS = {
     "http://channel.netscape.com/rdf/simple/0.9/": "rdf 0.90",
 }
 _PUBLISHED = (
-    "pubDate",
     "pubdate",
     "published",
     "issued",
@@ -49,6 +48,10 @@ _PUBLISHED = (
 )
 _UPDATED = ("updated", "modified", "atom:updated", "dcterms:modified", "dc:date")
 _DESCRIPTION = ("description", "subtitle", "tagline", "dc:description", "itunes:subtitle", "itunes:summary")
+
+_ALTERNATE = ("alternate", "http://www.iana.org/assignments/relation/alternate")
+_PAGES = ("text/html", "application/xhtml+xml", "html")
+_RSS_CONTENT = ("content:encoded", "encoded", "xhtml:body", "xhtml:div", "body", "fullitem")
 
 
 def is_feed(root: Element) -> bool:
@@ -128,13 +131,10 @@ class _Reader:
         parts = self.names.children(item)
         base = self.base(item)
         guid = first(parts, "guid", "id", "atom:id")
-        id = words(guid)
-        if (
-            self.has_bases and guid is not None and self.names[guid.tag] != "guid"
-        ):  # never by the document's address, which may change
-            id = absolute(id, base_of(guid, ""))
-        id = id or item.get(RDF + "about") or first_words(parts, "dc:identifier")
-        url = self.entry_url(parts, base)
+        id = words(guid) or item.get(RDF + "about") or first_words(parts, "dc:identifier")
+        if self.has_bases and "id" in parts:
+            id = absolute(id, base_of(guid, ""))  # never relative to the document's address, which may change
+        url = self.page(parts, base)
         if not url and guid is not None and self.is_permalink(guid):
             url = absolute(words(guid), base)
         content, content_base = self.content(parts, base)
@@ -167,20 +167,16 @@ class _Reader:
             return False
         return text.startswith(("http://", "https://")) or (guid.get("isPermaLink") is not None and ":" not in text)
 
-    def entry_url(self, parts: Children, base: str) -> str:
-        """The page of an entry: the link whose relation is alternate (or untold), HTML preferred; or a plain link."""
-        if url := self.alternate(parts, base):
+    def page(self, parts: Children, base: str) -> str:
+        """The page of an entry or of the feed: by its own format's link; Atom's link in RSS comes second."""
+        if url := self.alternate(parts.get("link", ()), base) or absolute(first_words(parts, "link"), base):
             return url
-        if text := first_words(parts, "link", "atom:link"):
-            return absolute(text, base)
-        return absolute(first_words(parts, "feedburner:origlink"), base)
+        return self.alternate(parts.get("atom:link", ()), base) or absolute(first_words(parts, "feedburner:origlink"), base)
 
-    def alternate(self, parts: Children, base: str) -> str:
+    def alternate(self, links: Iterable[Element], base: str) -> str:
+        """The link whose relation is alternate, or untold; HTML preferred."""
         candidates = [
-            link
-            for name in ("link", "atom:link", "xhtml:link")
-            for link in parts.get(name, ())
-            if link.get("href") and (link.get("rel") or "alternate").strip().lower() in _ALTERNATE
+            link for link in links if link.get("href") and (link.get("rel") or "alternate").strip().lower() in _ALTERNATE
         ]
         best = next((link for link in candidates if (link.get("type") or "text/html").strip().lower() in _PAGES), None)
         chosen = best if best is not None else candidates[0] if candidates else None
@@ -199,9 +195,8 @@ class _Reader:
         return absolute(link.get("href"), base if link.get(XML_BASE) is None else self.base(link))
 
     def links(self, feed: Children, base: str) -> Links:
-        site = "" if self.is_atom else absolute(first_words(feed, "link"), base)
         return Links(
-            site=site or self.alternate(feed, base) or absolute(first_words(feed, "link"), base),
+            site=self.page(feed, base),
             self_url=self.related(feed, base, "self"),
             hubs=tuple(dict.fromkeys(self.all_related(feed, base, "hub"))),
             next_page=self.related(feed, base, "next"),
@@ -217,17 +212,15 @@ class _Reader:
             for element in parts.get(name, ()):
                 if html := markup(element):
                     return html, self.base(element)
-        for name in self.summaries(parts)[1:]:
-            return markup(parts[name][0]), self.base(parts[name][0])
+        both = _summaries(parts)
+        if len(both) == 2 and not self.is_atom:
+            element = parts[both[1]][0]
+            return markup(element), self.base(element)
         return "", base
-
-    def summaries(self, parts: Children) -> list[str]:
-        """In RSS of all sorts, an item with both of these has its teaser first and its text second."""
-        return [name for name in parts if name in ("description", "summary")]
 
     def summary(self, parts: Children, base: str) -> tuple[str, str]:
         read = atom_html if self.is_atom else markup
-        for name in self.summaries(parts):
+        for name in _summaries(parts):
             for element in parts[name]:
                 if html := read(element):
                     return html, self.base(element)
@@ -277,9 +270,9 @@ class _Reader:
             yield _enclosure(element.get("url"), element, "fileSize", base)
 
 
-_ALTERNATE = ("alternate", "http://www.iana.org/assignments/relation/alternate")
-_PAGES = ("text/html", "application/xhtml+xml", "html")
-_RSS_CONTENT = ("content:encoded", "encoded", "xhtml:body", "xhtml:div", "body", "fullitem")
+def _summaries(parts: Children) -> list[str]:
+    """An item of RSS that has both of these has its teaser first and its text second."""
+    return [name for name in parts if name in ("description", "summary")]
 
 
 def _enclosure(url: str | None, element: Element, length_name: str, base: str) -> Enclosure:
