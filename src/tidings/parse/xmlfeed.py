@@ -169,18 +169,16 @@ class _Reader:
 
     def page(self, parts: Children, base: str) -> str:
         """The page of an entry or of the feed: by its own format's link; Atom's link in RSS comes second."""
-        if url := self.alternate(parts.get("link", ()), base) or absolute(first_words(parts, "link"), base):
-            return url
-        return self.alternate(parts.get("atom:link", ()), base) or absolute(first_words(parts, "feedburner:origlink"), base)
+        own = self.alternate(parts.get("link", ()), base) or self.alternate(parts.get("atom:link", ()), base)
+        return own or absolute(first_words(parts, "feedburner:origlink"), base)
 
     def alternate(self, links: Iterable[Element], base: str) -> str:
-        """The link whose relation is alternate, or untold; HTML preferred."""
-        candidates = [
-            link for link in links if link.get("href") and (link.get("rel") or "alternate").strip().lower() in _ALTERNATE
-        ]
-        best = next((link for link in candidates if (link.get("type") or "text/html").strip().lower() in _PAGES), None)
-        chosen = best if best is not None else candidates[0] if candidates else None
-        return "" if chosen is None else self.address(chosen, base)
+        """The link whose relation is alternate, or untold: Atom's `href` before plain text, HTML before other types."""
+        candidates = [link for link in links if (link.get("rel") or "alternate").strip().lower() in _ALTERNATE]
+        candidates.sort(
+            key=lambda link: (not link.get("href"), (link.get("type") or "text/html").strip().lower() not in _PAGES)
+        )
+        return next(filter(None, (self.address(link, base) for link in candidates)), "")
 
     def related(self, parts: Children, base: str, relation: str) -> str:
         return next(self.all_related(parts, base, relation), "")
@@ -188,11 +186,11 @@ class _Reader:
     def all_related(self, parts: Children, base: str, relation: str) -> Iterator[str]:
         for name in ("link", "atom:link"):
             for link in parts.get(name, ()):
-                if link.get("href") and relation in (link.get("rel") or "").lower().split():
+                if relation in (link.get("rel") or "").lower().split() and self.address(link, base):
                     yield self.address(link, base)
 
     def address(self, link: Element, base: str) -> str:
-        return absolute(link.get("href"), base if link.get(XML_BASE) is None else self.base(link))
+        return absolute(link.get("href") or words(link), base if link.get(XML_BASE) is None else self.base(link))
 
     def links(self, feed: Children, base: str) -> Links:
         return Links(
@@ -262,7 +260,7 @@ class _Reader:
         for name in ("link", "atom:link"):
             for link in parts.get(name, ()):
                 if (link.get("rel") or "").strip().lower() == "enclosure":
-                    yield _enclosure(self.address(link, base) if link.get("href") else "", link, "length", base)
+                    yield _enclosure(self.address(link, base), link, "length", base)
         media = list(parts.get("media:content", ()))
         for group in parts.get("media:group", ()):
             media.extend(self.names.children(group).get("media:content", ()))
