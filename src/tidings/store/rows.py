@@ -1,8 +1,10 @@
 """The values that go into the store and come out of it.
 
 A field has the name of its column. What a poll learns about a feed is one value, `FeedState`: the aggregator takes it from
-the feed that it was handed, replaces what has changed, and gives it back within a `PollOutcome`. Structs whose names end
-in nothing special are what the database holds; `EntryText`, `Wanted` and `PollOutcome` are what goes in.
+the feed that it was handed, replaces what has changed, and gives it back within a `PollOutcome`. `Wanted`, `EntryText` and
+`PollOutcome` with its parts are what goes in; the others are what the database holds.
+
+Text must be text: halves of characters (lone surrogates) and zero characters are for `parse` to remove.
 """
 
 from typing import Literal, TypeAlias
