@@ -33,6 +33,19 @@ def test_clean(html: str, clean: str) -> None:
     assert clean_html(html, BASE) == clean
 
 
+@pytest.mark.parametrize(
+    "written", ["two", "'two'", "' two '", "&#116;wo", "\n=\n'two'", "'./two'", "'//example.org/posts/two'"]
+)
+def test_relative_addresses_however_they_are_written(written: str) -> None:
+    html = f"<a href{written}>x</a>" if "=" in written else f"<a HREF = {written}>x</a>"
+    assert 'href="https://example.org/posts/two"' in clean_html(html, BASE)
+
+
+def test_absolute_addresses_stay() -> None:
+    for address in ("https://other.example.org/x", "HTTP://OTHER.example.org/x", "mailto:ann@example.org"):
+        assert f'href="{address}"' in clean_html(f"<a href=' {address}'>x</a>", BASE).replace('" ', '"')
+
+
 def test_tracking_pixels_are_dropped_and_pictures_stay() -> None:
     html = (
         '<img src="/t.gif" width="1" height="1"><img width=0 height=0 src=/u.gif><img src="/line.png" width="600" height="1">'
@@ -115,6 +128,12 @@ def test_html_that_would_grow_becomes_plain_text(bomb: str) -> None:
     assert time.process_time() - start < 5
     assert clean.endswith("the end")
     assert len(clean) < 2 * len(bomb)
+
+
+def test_a_million_spaces_after_an_equals_sign() -> None:
+    start = time.process_time()
+    clean_html("<p>href=" + " " * 1_000_000, BASE)
+    assert time.process_time() - start < 5
 
 
 def test_a_long_ordinary_post_keeps_its_markup() -> None:

@@ -60,6 +60,8 @@ _HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|title|template|svg)\b.*?
 _BLOCK_TAG = re.compile(rf"</?(?:{'|'.join(_BLOCKS)})(?![a-z0-9])[^<>]*>", re.IGNORECASE)
 _OTHER_TAG = re.compile(r"</?[a-z!?][^<>]*>", re.IGNORECASE)
 
+#: An address that may be relative: it does not begin like an absolute one.
+_RELATIVE = re.compile(r"""(?:href|src|poster)\s*+=\s*+["']?+\s*+(?!https?://|mailto:|["'>])""", re.IGNORECASE)
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)", re.IGNORECASE)
 #: These never stay open: they are empty, or the next of their kind closes them.
 _NEVER_OPEN = _names("area br col dd dt hr img input li link meta option p source tbody td tfoot th thead tr wbr")
@@ -67,7 +69,7 @@ _NEVER_OPEN = _names("area br col dd dt hr img input li link meta option p sourc
 
 @lru_cache(maxsize=64)
 def _cleaner(base_url: str) -> nh3.Cleaner:
-    """Building a cleaner costs as much as cleaning a short post, and the posts of a feed share their base."""
+    """Building a cleaner costs as much as cleaning a short post: most have no relative address and share the one for that."""
     return nh3.Cleaner(
         tags=_BLOCKS | _INLINE,
         clean_content_tags=_GONE,
@@ -85,7 +87,8 @@ def clean_html(html: str, base_url: str) -> str:
         return entities.escape(html.strip(), quote=False)
     if _explodes(html):
         return entities.escape(plain_text(html), quote=False)
-    base_url = base_url if base_url.startswith(("http://", "https://")) else ""
+    if not base_url.startswith(("http://", "https://")) or not _RELATIVE.search(html):
+        base_url = ""
     try:
         clean = _cleaner(base_url).clean(html)
     except ValueError:  # a base that is no URL

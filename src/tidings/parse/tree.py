@@ -55,11 +55,11 @@ _ROOT = re.compile(r"<(?:[\w.-]+:)?(?:rss|feed|rdf|channel|opml)[\s>]", re.IGNOR
 _ROOT_END = re.compile(r"</(?:[\w.-]+:)?(?:rss|feed|rdf|opml)\s*>", re.IGNORECASE)
 _CDATA_OR_ENTITY = re.compile(r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|&(#?\w*;?)", re.DOTALL)
 _TOKEN = re.compile(
-    r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|<[?!][^>]*>"
+    r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|<[?!][^<>]*>"
     r"""|<(?P<close>/?)(?P<name>[a-z_][\w:.-]*)(?P<rest>(?>(?:[^<>"']+|"[^"<]*"|'[^'<]*')*))(?P<end>>?)|<+(?![a-z_/!?<])|<""",
     re.IGNORECASE | re.DOTALL,
 )
-_ATTRIBUTE = re.compile(r"""([a-z_][\w:.-]*)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"""(?<![\w:.-])([a-z_][\w:.-]*+)\s*+=\s*+("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
 _XML_ENTITIES = frozenset(("amp;", "lt;", "gt;", "quot;", "apos;"))
 #: HTML elements that are never closed: bare in a title they must not swallow the rest. Not `link`: RSS has its own.
 _VOID = frozenset(("br", "hr", "img", "input", "wbr"))

@@ -30,6 +30,7 @@ from .tree import Element
 
 _EMAIL_AND_NAME = re.compile(r"[^\s()<>]+@[^\s()<>]+\s*\((.+)\)$")
 _NAME_AND_EMAIL = re.compile(r"(.+?)\s*[(<\[]\s*(?:mailto:)?[^\s()<>]+@[^\s()<>]+\s*[)>\]]$")
+_LONGEST_NAME = 300
 _FORMATS = {
     "http://www.w3.org/2005/Atom": "atom 1.0",
     "http://purl.org/atom/ns#": "atom 0.3",
@@ -284,7 +285,7 @@ def _enclosure(url: str | None, element: Element, length_name: str, base: str) -
 
 def _person(text: str) -> str:
     """`me@example.org (Name)` and `Name <me@example.org>` are called Name."""
-    text = " ".join(text.split())
+    text = " ".join(text.split())[:_LONGEST_NAME]
     match = _EMAIL_AND_NAME.match(text) or _NAME_AND_EMAIL.match(text)
     return match[1].strip() if match else text
 
