@@ -60,8 +60,8 @@ _HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|title|template|svg)\b.*?
 _BLOCK_TAG = re.compile(rf"</?(?:{'|'.join(_BLOCKS)})(?![a-z0-9])[^<>]*>", re.IGNORECASE)
 _OTHER_TAG = re.compile(r"</?[a-z!?][^<>]*>", re.IGNORECASE)
 
-#: An address that may be relative: it does not begin like an absolute one.
-_RELATIVE = re.compile(r"""(?:href|src|poster)\s*+=\s*+["']?+\s*+(?!https?://|mailto:|["'>])""", re.IGNORECASE)
+#: An address that may be relative: it does not begin like an absolute one. Looks for "=" first, which is quick to find.
+_RELATIVE = re.compile(r"""=(?i:(?<=href=)|(?<=src=)|(?<=poster=)|(?<=\s=))\s*+["']?+\s*+(?i:(?!https?://|mailto:|["'>]))""")
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)", re.IGNORECASE)
 #: These never stay open: they are empty, or the next of their kind closes them.
 _NEVER_OPEN = _names("area br col dd dt hr img input li link meta option p source tbody td tfoot th thead tr wbr")
