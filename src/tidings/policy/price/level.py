@@ -25,6 +25,9 @@ LEAST_FEEDS, LEAST_POSTS = 20, 50
 #: fast it fades, and its bounds. Errors of the level look like scatter too, hence the upper one.
 FANO_START, FANO_PRIOR_POSTS, FANO_HALF_LIFE_D, FANO_MOST = 4.0, 10.0, 30.0, 4.0
 
+#: What the level so far is worth when a full window says something else about the posts that were never seen.
+UNSEEN_PRIOR_POSTS = 3.0
+
 FIELDS = [
     ("posts", "f4", (len(HALF_LIVES_D),)),
     ("days", "f4", (len(HALF_LIVES_D),)),
@@ -73,6 +76,17 @@ class Level:
         back = FANO_PRIOR_POSTS * (1 - kept)
         state["scatter"][rows] = was["scatter"] * kept + FANO_START * back + (posts - expected) ** 2
         state["expected"][rows] = was["expected"] * kept + back + expected
+
+    def sampled(self, was: npt.NDArray[np.void], visible: Floats, days: Floats) -> tuple[Floats, Floats]:
+        """What a full window of ``visible`` posts tells that came in ``days`` of exposure: its posts, and the rate before it.
+
+        It samples the rate inversely: its posts but one, in the time since its oldest. With `UNSEEN_PRIOR_POSTS` posts at the
+        level so far this tells what came before and was never seen; were that left out, feeds that overflow would be forgotten
+        little by little, and polled less, and overflow more.
+        """
+        posts = np.maximum(visible - 1, 0.0)
+        rate: Floats = (UNSEEN_PRIOR_POSTS + posts) / (UNSEEN_PRIOR_POSTS / self.rate_per_day(was) + days)
+        return posts, rate
 
     def fit_prior(self, state: npt.NDArray[np.void]) -> None:
         """Empirical Bayes by moments: the spread of rates beyond what counting noise explains is the prior's."""

@@ -19,7 +19,7 @@ BINS = int(HOUR_S / BIN_S)
 #: Windows that are filled to less than this share lose nothing worth computing.
 SAFE = 0.1
 #: Gaps tried for a steady feed, in units of the gap that it would have without losses.
-STEADY_GAPS = np.geomspace(0.02, 50, 48)
+STEADY_GAPS = np.geomspace(0.02, 50, 28)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,18 @@ class Outlook:
     scale: Floats  #: weight over price: polls per post-day
     window: Floats
     fano: Floats
+    batch: Floats  #: posts that come at once, on average
     earliest: Floats
     forbidden: Bools | None  #: (n, 168)
 
 
-def steady(level: Floats, window: Floats, fano: Floats, scale: Floats, loss_days: float) -> tuple[Floats, Floats]:
+def steady(
+    level: Floats, window: Floats, fano: Floats, batch: Floats, scale: Floats, loss_days: float
+) -> tuple[Floats, Floats]:
     """Least cost a day (in polls) of a feed that posts evenly, and the gap (days) that has it.
 
-    Without losses: sqrt(2 rho) at sqrt(2 / rho), rho = scale x level.
+    Without losses: sqrt(2 rho) at sqrt(2 / rho), rho = scale x level. A gap without end: what a full window saves is not
+    worth a poll, now.
     """
     rho = np.maximum(scale * level, 1e-12)
     free_gap = np.sqrt(2 / rho)
@@ -52,12 +56,13 @@ def steady(level: Floats, window: Floats, fano: Floats, scale: Floats, loss_days
         return cost, gap
     gaps = free_gap[risky, None] * STEADY_GAPS
     mass = level[risky, None] * gaps
-    lost = expected_loss(mass, window[risky, None], fano[risky, None])
+    lost, charged = _loss(mass, window[risky], fano[risky], batch[risky])
     delay = _integral(mass - lost, np.zeros(len(risky)), np.diff(gaps, axis=1, prepend=0.0))
-    per_day = (scale[risky, None] * (delay + loss_days * lost) + 1) / gaps
+    per_day = (scale[risky, None] * (delay + loss_days * charged) + 1) / gaps
     best = np.argmin(per_day, axis=1)
     row = np.arange(len(risky))
-    cost[risky], gap[risky] = per_day[row, best], gaps[row, best]
+    cost[risky] = per_day[row, best]
+    gap[risky] = np.where(best < len(STEADY_GAPS) - 1, gaps[row, best], np.inf)
     return cost, gap
 
 
@@ -68,13 +73,23 @@ def _integral(values: Floats, start: Floats, width: Floats) -> Floats:
     return area
 
 
-def _losses(mass: Floats, o: Outlook) -> Floats:
-    """Expected losses at each point, computed for feeds only whose window may fill."""
-    lost = np.zeros_like(mass)
+def _loss(mass: Floats, window: Floats, fano: Floats, batch: Floats) -> tuple[Floats, Floats]:
+    """Posts expected to be lost at each of a row's points, and those of them that polling could have saved.
+
+    What is lost of a batch larger than the window is lost however often one looks.
+    """
+    lost = expected_loss(mass, window[:, None], fano[:, None])
+    anyway = expected_loss(batch, window, fano) / batch
+    return lost, np.maximum(lost - mass * anyway[:, None], 0.0)
+
+
+def _losses(mass: Floats, o: Outlook) -> tuple[Floats, Floats]:
+    """`_loss`, computed for feeds only whose window may fill."""
+    lost, charged = np.zeros_like(mass), np.zeros_like(mass)
     risky = np.flatnonzero(mass[:, -1] > SAFE * o.window)  # never, for a window without end
     if len(risky):
-        lost[risky] = expected_loss(mass[risky], o.window[risky, None], o.fano[risky, None])
-    return lost
+        lost[risky], charged[risky] = _loss(mass[risky], o.window[risky], o.fano[risky], o.batch[risky])
+    return lost, charged
 
 
 def look_ahead(o: Outlook, hours: int, loss_days: float) -> tuple[Floats, Floats]:
@@ -90,13 +105,15 @@ def look_ahead(o: Outlook, hours: int, loss_days: float) -> tuple[Floats, Floats
     width = np.full((n, hours), 1 / 24)
     width[:, 0] = ((hour0 + 1) * HOUR_S - o.now) / DAY_S
     rate = o.level[:, None] * o.shape[each, index]
-    posts = rate * width
-    posts[:, 0] = rate[:, 0] / 24 * _rest_of_hour(o.minutes, o.now)
+    # Within an hour, posts and with them the fall of the value spread as the minutes of the hour say.
+    active = np.full((n, hours), 1.0)
+    active[:, 0] = _rest_of_hour(o.minutes, o.now)
+    posts = rate / 24 * active
     mass = o.waiting[:, None] + np.cumsum(posts, axis=1)
-    lost = _losses(mass, o)
+    lost, charged = _losses(mass, o)
     delay = _integral(mass - lost, o.waiting, width)
-    fall = np.cumsum(o.fall[each, index] * width * 24, axis=1)
-    cost = o.scale[:, None] * (delay + loss_days * lost) - fall
+    fall = np.cumsum(o.fall[each, index] * active, axis=1)
+    cost = o.scale[:, None] * (delay + loss_days * charged) - fall
     ends = (hour0 + 1)[:, None] * HOUR_S + HOUR_S * np.arange(hours)
     cost[_closed(o, ends, (index + 1) % HOURS)] = np.inf
     best = np.argmin(cost, axis=1)
@@ -110,16 +127,17 @@ def look_ahead(o: Outlook, hours: int, loss_days: float) -> tuple[Floats, Floats
     segment = np.minimum((start + 1)[:, None] + np.arange(2 * BINS) // BINS, hours - 1)
     inside = np.clip((bins + BIN_S - o.now[:, None]) / BIN_S, 0.0, 1.0)
     days = inside * (BIN_S / DAY_S)
-    in_bin = rate[each, segment] * np.tile(o.minutes, 2) * days
+    active = np.tile(o.minutes, 2) * days
+    in_bin = rate[each, segment] * active
     mass0 = np.where(known, mass[row, at], o.waiting)
     fine_mass = mass0[:, None] + np.cumsum(in_bin, axis=1)
-    fine_lost = _losses(fine_mass, o)
+    fine_lost, fine_charged = _losses(fine_mass, o)
     lost0 = np.where(known, lost[row, at], 0.0)
     delay0 = np.where(known, delay[row, at], 0.0)
     fine_delay = delay0[:, None] + _integral(fine_mass - fine_lost, mass0 - lost0, days)
     fall0 = np.where(known, fall[row, at], 0.0)
-    fine_fall = fall0[:, None] + np.cumsum(o.fall[each, index[each, segment]] * days * 24, axis=1)
-    fine = o.scale[:, None] * (fine_delay + loss_days * fine_lost) - fine_fall
+    fine_fall = fall0[:, None] + np.cumsum(o.fall[each, index[each, segment]] * active * 24, axis=1)
+    fine = o.scale[:, None] * (fine_delay + loss_days * fine_charged) - fine_fall
     fine[(inside <= 0) | _closed(o, bins + BIN_S, hour_of_week(bins + BIN_S))] = np.inf
     pick = np.argmin(fine, axis=1)
     times = bins[row, pick] + BIN_S

@@ -5,25 +5,27 @@ time. After each poll it looks ahead and takes the moment that costs least (`loo
 controller moves (`control`). docs/policy.md derives it.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 
 from tidings.errors import UsageError
-from tidings.model import DAY_S, HOUR_S, Documents, Floats, Rows
+from tidings.model import DAY_S, HOUR_S, WEEK_S, Documents, Floats, Ints, Rows
 from tidings.policy.base import Decisions, Policy, hour_of_week, reason
-from tidings.policy.price.control import PER_DAY, SLOT_S, Controller
+from tidings.policy.price.control import PER_DAY, SLOT_S, SLOTS, Controller
 from tidings.policy.price.level import FIELDS, NEVER_D, Level
 from tidings.policy.price.lookahead import BIN_S, BINS, Outlook, look_ahead, steady
 from tidings.policy.price.shape import (
     HABIT_HOURS,
-    NO_STRENGTHS,
+    LAYERS,
+    Evidence,
     Shapes,
+    fit_preferred,
     fit_shapes,
     habits,
+    hours_between,
     mass_between,
     minute_factor,
+    own_strengths,
     responsibilities,
     weekly_shape,
 )
@@ -31,7 +33,8 @@ from tidings.policy.price.value import HOURS, RATIOS, ratio_position, value_tabl
 
 #: Patterns are forgotten slowly.
 SHAPE_HALF_LIFE_D = 90.0
-#: Posts closer than this are one piece of evidence about the pattern.
+#: Posts closer than this came at once; and those closer than that are one piece of evidence about the pattern.
+BATCH_S = 60.0
 EVENT_S = 1800.0
 #: What a lost post is charged beyond its wait, in days.
 LOSS_DAYS = 1.0
@@ -41,9 +44,13 @@ HORIZONS_H = (48, 120, 336)
 CHUNK = 1000
 #: Feeds from which the demand curve is foretold, and its prices around the present one.
 SAMPLE = 1000
+#: The first price is found by rehearsing a week with so many feeds, so often.
+REHEARSED, REHEARSALS = 300, 4
 CURVE = np.geomspace(1 / 64, 64, 25)
-#: A feed is decided anew before its time when the price has fallen by this factor since.
+#: A feed is decided anew before its time when the price has fallen by this factor since; feeds that are soon to be polled when it
+#: has moved by so much (in log), so that spending answers to the price within hours.
 REPLAN = 1.25
+REPLAN_SOON = 0.02
 SHARE_DAYS = 7
 #: A habit is told where this share of posts falls into so many hours of the day; weekends hold 2/7 of an even week.
 HABIT_SHARE = 0.4
@@ -89,10 +96,14 @@ class Price(Policy):
                 ("since", "f8"),
                 ("last", "f8"),  # everything until then was collected, or is lost
                 ("newest", "f8"),
-                ("price", "f8"),  # at which its next poll was decided
+                ("next", "f8"),
+                ("price", "f8"),  # at which that was decided
                 ("hours", "f4", (HOURS,)),
                 ("minutes", "f4", (BINS,)),
+                ("batches", "f4"),  # in how many batches, bursts and different days the posts counted came
                 ("events", "f4"),
+                ("post_days", "f4"),
+                ("strengths", "f4", (LAYERS,)),
                 *FIELDS,
             ]
         )
@@ -111,8 +122,28 @@ class Price(Policy):
         self._replay(rows, times, now)
         self.level.fit_prior(state)
         budget = max(self.budget_per_day / self.scale, 1e-9)
-        rough = float(np.sqrt(self.feeds.weight * self.level.rate_per_day(state)).sum()) ** 2 / (2 * budget**2)
-        self.control = Controller(budget, now, *self._demand(rough))
+        price = float(np.sqrt(self.feeds.weight * self.level.rate_per_day(state)).sum()) ** 2 / (2 * budget**2)
+        for _ in range(REHEARSALS):
+            self.control = Controller(budget, now, *self._demand(price), price, self._rehearse(price, now))
+            price *= float(np.clip(self.control.rehearsed.mean() / budget, 0.25, 4.0)) ** 1.5
+
+    def _rehearse(self, price: float, now: float) -> Floats:
+        """Polls a day in each slot of a week at one price, when nothing happens but what is expected."""
+        n = len(self.feeds)
+        rows = self._sample(REHEARSED)
+        kept = self.state[rows].copy()
+        polls = np.zeros(SLOTS)
+        begin = np.full(len(rows), now)
+        due = self._choose(rows, begin, True, price).times
+        playing = np.flatnonzero(due < now + WEEK_S)
+        while len(playing):
+            slot = ((due[playing] - now) / SLOT_S).astype(np.int64)
+            np.add.at(polls, slot, 1.0)
+            self.state["last"][rows[playing]] = due[playing]
+            due[playing] = self._choose(rows[playing], due[playing], False, price).times
+            playing = playing[due[playing] < now + WEEK_S]
+        self.state[rows] = kept
+        return polls * PER_DAY * n / max(len(rows), 1)
 
     def _replay(self, rows: Rows, times: Floats, now: float) -> None:
         """The level, as looks once a day through the history would have shown it."""
@@ -126,24 +157,35 @@ class Price(Policy):
             at = min(begin + (d + 1) * DAY_S, now)
             posts = np.bincount(rows[order[edges[d] : edges[d + 1]]], minlength=n).astype(np.float64)
             born = np.flatnonzero(self.state["last"] < at)
-            self._take_in(born, np.full(len(born), at), posts[born], self.state["last"][born])
+            begin_of_day = self.state["last"][born]
+            self._take_in(born, np.full(len(born), at), posts[born], begin_of_day, begin_of_day)
 
     def observe(self, rows: Rows, now: Floats, seen: Documents) -> None:
         state = self.state
         begin = state["last"][rows]
-        # A gap: what is visible samples the time since its oldest entry (S - 1 posts); before that nothing is known.
-        posts = np.where(seen.gap, np.maximum(seen.new - 1, 0), seen.new).astype(np.float64)
-        known_from = np.where(seen.gap, np.maximum(seen.oldest(), begin), begin)
         kept = 0.5 ** ((now - begin) / DAY_S / SHAPE_HALF_LIFE_D)
-        self._take_in(rows, now, posts, known_from)
-        state["hours"][rows] *= kept[:, None]
-        state["minutes"][rows] *= kept[:, None]
-        state["events"][rows] *= kept
+        for counts in ("hours", "minutes", "batches", "events", "post_days"):
+            state[counts][rows] = (state[counts][rows].T * kept).T
+        self._take_in(rows, now, seen.new.astype(np.float64), begin, np.where(seen.gap, seen.oldest(), begin))
         index, times = seen.new_entries()
         self._count(rows[index], times)
+        self._hold(rows[seen.new > 0])
 
-    def _take_in(self, rows: Rows, now: Floats, posts: Floats, known_from: Floats) -> None:
-        days = mass_between(self._shape(rows)[0], known_from, now) / 24
+    def _take_in(self, rows: Rows, now: Floats, posts: Floats, begin: Floats, known_from: Floats) -> None:
+        """``posts`` were seen at ``now``. Where they are a full window they sample the time since ``known_from`` only."""
+        shape = self._shape(rows)[0]
+        days = mass_between(shape, begin, now) / 24
+        gap = np.flatnonzero(known_from > begin)
+        if len(gap):
+            unseen = days[gap] - mass_between(shape[gap], known_from[gap], now[gap]) / 24
+            seen, rate = self.level.sampled(self.state[rows[gap]], posts[gap], days[gap] - unseen)
+            posts = posts.copy()
+            posts[gap] = seen + rate * unseen
+            # The pattern too: busy hours, of which least is seen, would look like quiet ones.
+            among = shape[gap] * hours_between(begin[gap], known_from[gap])
+            batch = self._losses(rows[gap])[2]
+            self.state["hours"][rows[gap]] += among * (rate / 24)[:, None]
+            self.state["batches"][rows[gap]] += rate * unseen / batch
         self.level.take_in(self.state, rows, posts, days, now - self.state["last"][rows])
         self.state["last"][rows] = now
 
@@ -158,31 +200,40 @@ class Price(Policy):
         begins[1:] = rows[1:] != rows[:-1]
         before = np.append(0.0, times[:-1])
         before[begins] = state["newest"][rows[begins]]
+        np.add.at(state["batches"], rows[times - before > BATCH_S], 1)
         np.add.at(state["events"], rows[times - before > EVENT_S], 1)
+        np.add.at(state["post_days"], rows[np.floor(times / DAY_S) != np.floor(before / DAY_S)], 1)
         final = np.append(begins[1:], True)
         state["newest"][rows[final]] = np.maximum(state["newest"][rows[final]], times[final])
 
-    def _shape(self, rows: Rows) -> tuple[Floats, Floats, Floats]:
-        """Weekly shape of each row, how much its counts are worth as evidence, and its nearest cluster."""
-        hours = self.state["hours"][rows].astype(np.float64)
-        evidence = self._evidence(rows, hours)
-        z = responsibilities(hours * evidence[:, None], self.shared)
-        shape = weekly_shape(hours, evidence, z, self.shared)
+    def _evidence(self, rows: Rows) -> Evidence:
+        state = self.state[rows]
+        return Evidence.of(state["hours"].astype(np.float64), state["events"], state["post_days"])
+
+    def _hold(self, rows: Rows) -> None:
+        """How strongly the layers of these feeds' patterns hold, after new posts."""
+        if self.shrink:
+            evidence = self._evidence(rows)
+            z = responsibilities(evidence.hours, self.shared)
+            self.state["strengths"][rows] = own_strengths(evidence, z, self.shared)[0]
+        else:
+            self.state["strengths"][rows] = 1.0
+
+    def _shape(self, rows: Rows) -> tuple[Floats, Ints]:
+        """Weekly shape of each row, and its nearest cluster."""
+        evidence = self._evidence(rows)
+        z = responsibilities(evidence.hours, self.shared)
+        shape = weekly_shape(evidence, z, self.state["strengths"][rows].astype(np.float64), self.shared)
         if not self.weekly:
             shape = _every_day_alike(shape)
-        return shape, evidence, np.argmax(z, axis=1)
-
-    def _evidence(self, rows: Rows, hours: Floats) -> Floats:
-        share: Floats = np.clip(self.state["events"][rows] / np.maximum(hours.sum(axis=1), 1.0), 0.05, 1.0)
-        return share
+        return shape, np.argmax(z, axis=1)
 
     def _share(self) -> None:
-        """What feeds learn from each other: cluster shapes, and the value of time for each."""
+        """What feeds learn from each other: cluster shapes, how strongly they hold, and the value of time for each."""
         everyone = np.arange(len(self.feeds))
-        hours = self.state["hours"].astype(np.float64)
-        self.shared = fit_shapes(hours * self._evidence(everyone, hours)[:, None], seed=self.seed)
-        if not self.shrink:
-            self.shared = replace(self.shared, strengths=NO_STRENGTHS)
+        evidence = self._evidence(everyone)
+        self.shared = fit_preferred(evidence, fit_shapes(evidence.hours, seed=self.seed))
+        self._hold(everyone)
         centres = self.shared.centres * HOURS
         self.values = value_table(centres if self.weekly else _every_day_alike(centres))
 
@@ -196,34 +247,45 @@ class Price(Policy):
             self.level.fit_prior(self.state)
             self._share()
         self.control.tick(now, spent)
-        return np.flatnonzero(self.state["price"] > REPLAN * self.control.price)
+        was, price = self.state["price"], self.control.price
+        soon = self.state["next"] < now + 1.5 * SLOT_S
+        return np.flatnonzero((was > REPLAN * price) | (soon & (np.abs(np.log(was / price)) > REPLAN_SOON)))
 
     def _demand(self, around: float) -> tuple[Floats, Floats]:
         """Polls a day of all feeds at prices around one, each feed polled at its best steady gap."""
         n = len(self.feeds)
-        rows = np.arange(n) if n <= SAMPLE else np.random.default_rng(self.seed).choice(n, SAMPLE, replace=False)
+        rows = self._sample(SAMPLE)
         state = self.state[rows]
-        level, fano, window = self.level.rate_per_day(state), self.level.fano(state), self._window(rows)
+        level, losses = self.level.rate_per_day(state), self._losses(rows)
         demand = [
-            (1 / steady(level, window, fano, self._polls_per_post_day(rows, price), self.loss_days)[1]).sum()
+            (1 / steady(level, *losses, self._polls_per_post_day(rows, price), self.loss_days)[1]).sum()
             for price in around * CURVE
         ]
         return around * CURVE, np.array(demand) * (n / max(len(rows), 1))
 
-    def _window(self, rows: Rows) -> Floats:
-        return self.feeds.window[rows].astype(np.float64) if self.loss else np.full(len(rows), np.inf)
+    def _sample(self, most: int) -> Rows:
+        n = len(self.feeds)
+        return np.arange(n) if n <= most else np.random.default_rng(self.seed).choice(n, most, replace=False)
+
+    def _losses(self, rows: Rows) -> tuple[Floats, Floats, Floats]:
+        """What losses depend on: window, scatter of counts, posts that come at once."""
+        state = self.state[rows]
+        window = self.feeds.window[rows].astype(np.float64) if self.loss else np.full(len(rows), np.inf)
+        posts = state["hours"].sum(axis=1, dtype=np.float64)
+        return window, self.level.fano(state), np.maximum(posts / np.maximum(state["batches"], 1.0), 1.0)
 
     def _polls_per_post_day(self, rows: Rows, price: float) -> Floats:
         return self.feeds.weight[rows] / (price * self.feeds.cost[rows])
 
     # --- deciding ------------------------------------------------------------------------------------------------------
 
-    def _choose(self, rows: Rows, now: Floats, first: bool) -> Decisions:
+    def _choose(self, rows: Rows, now: Floats, first: bool, price: float | None = None) -> Decisions:
         times, expected, habit = np.empty(len(rows)), np.empty(len(rows)), np.empty((len(rows), 3))
         state = self.state[rows]
-        scale = self._polls_per_post_day(rows, self.control.price)
+        price = self.control.price if price is None else price
+        scale = self._polls_per_post_day(rows, price)
         level = self.level.rate_per_day(state)
-        cost, gap = steady(level, self._window(rows), self.level.fano(state), scale, self.loss_days)
+        cost, gap = steady(level, *self._losses(rows), scale, self.loss_days)
         horizon = np.searchsorted(HORIZONS_H[:-1], np.minimum(REACH * gap * 24, HORIZONS_H[-1]))
         for h, hours in enumerate(HORIZONS_H):
             group = np.flatnonzero(horizon == h)
@@ -232,12 +294,18 @@ class Price(Policy):
                 outlook = self._outlook(rows[part], now[part], level[part], scale[part], cost[part])
                 times[part], expected[part] = look_ahead(outlook, hours, self.loss_days)
                 habit[part] = habits(outlook.shape)
-        self.state["price"][rows] = self.control.price
+        given_up = np.isinf(gap)
+        times[given_up] = now[given_up] + HORIZONS_H[-1] * HOUR_S
+        if first:  # as if polling had gone on for ever: no herd, and spending is even from the first hour
+            times = now + self.feeds.phase[rows] * (times - now)
+        self.state["next"][rows] = times
+        # A feed that was given up is thought of again as soon as the price falls at all.
+        self.state["price"][rows] = np.where(given_up, REPLAN, 1.0) * price
         return Decisions(times, **reason(0, expected, level, *habit.T, n=len(rows)))
 
     def _outlook(self, rows: Rows, now: Floats, level: Floats, scale: Floats, cost: Floats) -> Outlook:
         state = self.state[rows]
-        shape, evidence, cluster = self._shape(rows)
+        shape, cluster = self._shape(rows)
         rho = np.maximum(scale * level, RATIOS[0] * 1e-3)
         low, part = ratio_position(rho)
         fall = self.values[cluster, low] * (1 - part)[:, None] + self.values[cluster, low + 1] * part[:, None]
@@ -247,22 +315,26 @@ class Price(Policy):
         fall = own * (fall.sum(axis=1) / own.sum(axis=1))[:, None]
         if not self.lookahead:
             fall = np.full_like(fall, np.sqrt(2) / 24)
-        # The table knows no losses: a feed whose window may overflow pays more for every hour of its future.
-        fall *= (np.sqrt(rho) * cost / np.sqrt(2 * scale * level))[:, None]
+        # The table knows no losses: a feed whose window may overflow pays for them too, as its posts come.
+        free = np.sqrt(2 * scale * level)
+        fall *= np.sqrt(rho)[:, None]
+        fall += ((cost - free) / 24)[:, None] * shape
+        window, fano, batch = self._losses(rows)
         late = now - state["last"] > 1.0
         waiting = level * mass_between(shape, state["last"], now) / 24 if late.any() else np.zeros(len(rows))
         return Outlook(
             now=now,
             level=level,
             shape=shape,
-            minutes=minute_factor(state["minutes"].astype(np.float64), evidence)
+            minutes=minute_factor(state["minutes"].astype(np.float64), state["events"])
             if self.minutes
             else np.ones((len(rows), BINS)),
             fall=fall,
             waiting=waiting,
             scale=scale,
-            window=self._window(rows),
-            fano=self.level.fano(state),
+            window=window,
+            fano=fano,
+            batch=batch,
             earliest=self.feeds.earliest[rows],
             forbidden=None if self.feeds.forbidden is None else self.feeds.forbidden[rows],
         )

@@ -1,14 +1,16 @@
 """The pattern: how a feed's posts spread over the hours of the week, from its own posts and from feeds like it.
 
-Layers of Dirichlet shrinkage, each of which speaks as far as its evidence goes: the clusters' weekly shapes; the feed's own
-hours of the day, smoothed, then sharp, and its days of the week; its own hours of the week. How much a layer has to say is told
-by the population itself: the more feeds differ from the layer above, beyond what counting noise explains, the weaker that one
-holds them. Posts that come in a burst are one piece of evidence, not many.
+Layers of Dirichlet shrinkage: the clusters' weekly shapes; the feed's own hours of the day, smoothed, then sharp, and its days
+of the week; its own hours of the week. How strongly a layer holds the next is told by each feed's own posts (which strength
+would have foretold every post best from all the others?), and by the population where a feed has few. Posts that come in a burst
+are one piece of evidence about the hours, and posts of one day one piece about the days, not many.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from tidings.model import HOUR_S, Floats
 from tidings.policy.base import EPOCH_HOUR
@@ -18,32 +20,33 @@ CLUSTERS = 12
 #: Pseudo-posts of five-minute bins of the hour against evenness; and the evidence that they must bring (nats).
 MINUTE_PRIOR = 30.0
 MINUTE_EVIDENCE = 5.0
-#: Bounds of a layer's strength, in pseudo-posts.
-WEAKEST, STRONGEST = 2.0, 2000.0
 #: Own hours of the day lend to their neighbours like this.
 KERNEL = np.array([1.0, 2.0, 3.0, 2.0, 1.0]) / 9
+#: Strengths offered to each layer, in pseudo-posts: cluster -> own hours of the day, smoothed; smoothed -> own hours of the day;
+#: cluster -> own days of the week; own days and hours -> own hours of the week.
+OFFERED = (
+    np.array([5.0, 20.0, 80.0, 320.0]),
+    np.array([1.0, 5.0, 25.0, 125.0, 1000.0]),
+    np.array([5.0, 25.0, 125.0, 625.0, 3000.0]),
+    np.array([40.0, 200.0, 1000.0, 5000.0]),
+)
+LAYERS = len(OFFERED)
+#: The population's word on strengths is worth this many feeds that think nothing.
+EVEN_FEEDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Strengths:
-    """Pseudo-posts with which a layer holds the one below it."""
-
-    smooth: float = 40.0  #: cluster -> own hours of the day, smoothed
-    day: float = 100.0  #: smoothed -> own hours of the day
-    week: float = 40.0  #: cluster -> own days of the week
-    hour: float = 200.0  #: own days and hours -> own hours of the week
-
-
-NO_STRENGTHS = Strengths(1.0, 1.0, 1.0, 1.0)
+def _even() -> tuple[Floats, ...]:
+    return tuple(np.full(len(offered), 1 / len(offered)) for offered in OFFERED)
 
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """What feeds share: cluster shapes (k, 168), each summing to 1, their shares of the population, and layer strengths."""
+    """What feeds share: cluster shapes (k, 168), each summing to 1, their shares of the population, and how many feeds prefer
+    each of the strengths offered, per layer."""
 
     centres: Floats
     shares: Floats
-    strengths: Strengths = Strengths()
+    preferred: tuple[Floats, ...] = field(default_factory=_even)
 
 
 def fit_shapes(hours: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 25, most: int = 20_000) -> Shapes:
@@ -72,8 +75,7 @@ def fit_shapes(hours: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 25
         shares = (z.sum(axis=0) + 1) / (len(rich) + k)
         centres = smooth(z.T @ tempered) + 10 * population
         centres /= centres.sum(axis=1, keepdims=True)
-    found = Shapes(np.vstack([centres, population]), np.append(shares * 0.9, 0.1))
-    return Shapes(found.centres, found.shares, fit_strengths(hours, found))
+    return Shapes(np.vstack([centres, population]), np.append(shares * 0.9, 0.1))
 
 
 def _seeds(profile: Floats, k: int, rng: np.random.Generator) -> Floats:
@@ -109,68 +111,106 @@ def _around_the_clock(of_day: Floats) -> Floats:
     return smoothed
 
 
-def _held(counts: Floats, above: Floats, strength: float) -> Floats:
+def _held(counts: Floats, above: Floats, strength: Floats) -> Floats:
     """Posterior mean of a Dirichlet layer: counts, held by the layer above; rows sum to 1."""
-    held: Floats = (counts + strength * above) / (counts.sum(axis=1, keepdims=True) + strength)
+    held: Floats = (counts + strength * above) / (counts.sum(axis=-1, keepdims=True) + strength)
     return held
 
 
-def _layers(counts: Floats, prior: Floats, by: Strengths) -> tuple[Floats, Floats, Floats, Floats]:
-    """Smoothed hours of the day, sharp ones, days of the week, and their product over the week; each sums to 1."""
-    n = len(counts)
-    table, above = counts.reshape(n, 7, 24), prior.reshape(n, 7, 24)
-    of_day = table.sum(axis=1)
-    smooth_day = _held(_around_the_clock(of_day), above.sum(axis=1), by.smooth)
-    day = _held(of_day, smooth_day, by.day)
-    week = _held(table.sum(axis=2), above.sum(axis=2), by.week)
-    return smooth_day, day, week, (week[:, :, None] * day[:, None, :]).reshape(n, HOURS)
+def _without_one(counts: Floats, above: Floats, strength: Floats, weight: float = 1.0) -> Floats:
+    """As `_held`, for each bin as if one of its own posts (which lent it ``weight``) had not been seen."""
+    left = np.maximum(counts - weight, 0.0)
+    size = np.maximum(counts.sum(axis=-1, keepdims=True) - 1, 0.0)
+    foretold: Floats = (left + strength * above) / (size + strength)
+    return foretold
 
 
-def weekly_shape(hours: Floats, evidence: Floats, z: Floats, shared: Shapes) -> Floats:
-    """Shape of each feed over the week, mean 1: (n, 168).
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Counts of some feeds, tempered: (n, 168) hours of the week by bursts, (n, 7) days of the week by days."""
 
-    ``hours`` are its counts, ``evidence`` in (0, 1] what share of them are independent, ``z`` its clusters.
-    """
-    counts = hours * evidence[:, None]
-    own = _layers(counts, z @ shared.centres, shared.strengths)[3]
-    shape: Floats = _held(counts, own, shared.strengths.hour) * HOURS
+    hours: Floats
+    days: Floats
+
+    @classmethod
+    def of(cls, hours: Floats, events: Floats, days: Floats) -> "Evidence":
+        """From raw counts, and how many bursts and different days they came in."""
+        total = np.maximum(hours.sum(axis=1), 1.0)
+        share = np.clip(events / total, 0.05, 1.0)
+        of_week = hours.reshape(len(hours), 7, 24).sum(axis=2)
+        return cls(hours * share[:, None], of_week * np.clip(days / total, 0.02, 1.0)[:, None])
+
+    def take(self, rows: npt.NDArray[np.intp]) -> "Evidence":
+        return Evidence(self.hours[rows], self.days[rows])
+
+
+def _layers(e: Evidence, prior: Floats, strengths: Floats) -> tuple[Floats, Floats, Floats]:
+    """Smoothed hours of the day, sharp ones, days of the week; each sums to 1."""
+    n = len(prior)
+    above = prior.reshape(n, 7, 24)
+    of_day = e.hours.reshape(n, 7, 24).sum(axis=1)
+    smooth_day = _held(_around_the_clock(of_day), above.sum(axis=1), strengths[:, 0:1])
+    day = _held(of_day, smooth_day, strengths[:, 1:2])
+    week = _held(e.days, above.sum(axis=2), strengths[:, 2:3])
+    return smooth_day, day, week
+
+
+def weekly_shape(e: Evidence, z: Floats, strengths: Floats, shared: Shapes) -> Floats:
+    """Shape of each feed over the week, mean 1: (n, 168). ``z`` are its clusters, ``strengths`` (n, LAYERS) its own."""
+    _, day, week = _layers(e, z @ shared.centres, strengths)
+    own = (week[:, :, None] * day[:, None, :]).reshape(len(z), HOURS)
+    shape: Floats = _held(e.hours, own, strengths[:, 3:4]) * HOURS
     return shape
 
 
-def fit_strengths(counts: Floats, shared: Shapes, most: int = 2_000) -> Strengths:
-    """How strongly each layer holds the next, from the population: (n, 168) counts, tempered for bursts."""
-    counts = counts[counts.sum(axis=1) >= 20][:most]
-    if len(counts) < 5:
-        return shared.strengths
-    prior = responsibilities(counts, shared) @ shared.centres
-    n = len(counts)
-    size = counts.sum(axis=1)
-    table, above = counts.reshape(n, 7, 24), prior.reshape(n, 7, 24)
-    of_day, of_week = table.sum(axis=1), table.sum(axis=2)
-    smooth = _strength(of_day, above.sum(axis=1), np.full(n, 23.0))
-    week = _strength(of_week, above.sum(axis=2), np.full(n, 6.0))
-    smooth_day = _held(_around_the_clock(of_day), above.sum(axis=1), smooth)
-    # The smoothed layer has seen the counts that it is held against: it explains part of their noise.
-    seen = size / (size + smooth)
-    day = _strength(of_day, smooth_day, 23 * (1 - 2 * KERNEL[2] * seen + (KERNEL**2).sum() * seen**2))
-    so_far = Strengths(smooth, day, week)
-    hour = _strength(counts, _layers(counts, prior, so_far)[3], np.full(n, HOURS - 30.0))
-    return Strengths(smooth, day, week, hour)
+def own_strengths(e: Evidence, z: Floats, shared: Shapes) -> tuple[Floats, tuple[Floats, ...]]:
+    """The strengths that would have foretold each post of a feed best from its others: (n, LAYERS), and how likely all are.
+
+    Leaving one out is what lets a layer be judged by the very posts that it was made from.
+    """
+    n = len(z)
+    prior = (z @ shared.centres).reshape(n, 7, 24)
+    of_day, above = e.hours.reshape(n, 7, 24).sum(axis=1), prior.sum(axis=1)
+    around = _around_the_clock(of_day)
+    chosen = np.empty((n, LAYERS))
+    likely = []
+
+    def choose(layer: int, counts: Floats, foretold: Callable[[Floats], Floats]) -> Floats:
+        """Settle the strength of a layer; returns what is foretold with it."""
+        offered = OFFERED[layer]
+        options = [foretold(np.full((n, 1), strength)) for strength in offered]
+        score = np.stack([(counts * np.log(option)).sum(axis=1) for option in options], axis=1) + np.log(
+            shared.preferred[layer]
+        )
+        best = np.argmax(score, axis=1)
+        chosen[:, layer] = offered[best]
+        score = np.exp(score - score.max(axis=1, keepdims=True))
+        likely.append(score / score.sum(axis=1, keepdims=True))
+        return foretold(chosen[:, layer : layer + 1])
+
+    smooth_day = choose(0, of_day, lambda a: _without_one(around, above, a, float(KERNEL[2])))
+    day = choose(1, of_day, lambda a: _without_one(of_day, smooth_day, a))
+    week = choose(2, e.days, lambda a: _without_one(e.days, prior.sum(axis=2), a))
+    own = (week[:, :, None] * day[:, None, :]).reshape(n, HOURS)
+    choose(3, e.hours, lambda a: _without_one(e.hours, own, a))
+    return chosen, tuple(likely)
 
 
-def _strength(counts: Floats, above: Floats, freedom: Floats) -> float:
-    """Concentration of a Dirichlet-multinomial by moments: E chi^2 = freedom (n + strength) / (1 + strength), pooled."""
-    size = counts.sum(axis=1)
-    chi2 = ((counts - size[:, None] * above) ** 2 / np.maximum(size[:, None] * above, 1e-9)).sum(axis=1)
-    ratio = chi2.sum() / freedom.sum()
-    mean_size = (freedom * size).sum() / freedom.sum()
-    strength = (mean_size - ratio) / (ratio - 1) if ratio > 1 else STRONGEST
-    return float(np.clip(strength, WEAKEST, STRONGEST))
+def fit_preferred(e: Evidence, shared: Shapes, rounds: int = 4, most: int = 2_000) -> Shapes:
+    """Let the feeds with much to say tell how many prefer which strength (EM)."""
+    rows = np.flatnonzero(e.hours.sum(axis=1) >= 20)[:most]
+    e = e.take(rows)
+    z = responsibilities(e.hours, shared)
+    for _ in range(rounds if len(rows) else 0):
+        _, likely = own_strengths(e, z, shared)
+        preferred = tuple((each.sum(axis=0) + EVEN_FEEDS / each.shape[1]) / (len(rows) + EVEN_FEEDS) for each in likely)
+        shared = Shapes(shared.centres, shared.shares, preferred)
+    return shared
 
 
-def minute_factor(minutes: Floats, evidence: Floats) -> Floats:
+def minute_factor(minutes: Floats, events: Floats) -> Floats:
     """Factor of each five-minute bin of the hour, mean 1: (n, 12); 1 throughout unless the evidence is strong."""
-    counts = minutes * evidence[:, None]
+    counts = minutes * np.clip(events / np.maximum(minutes.sum(axis=1), 1.0), 0.05, 1.0)[:, None]
     total = counts.sum(axis=1, keepdims=True)
     factor = (counts + MINUTE_PRIOR / 12) / (total + MINUTE_PRIOR) * 12
     gain = (counts * np.log(factor)).sum(axis=1, keepdims=True)
@@ -189,6 +229,17 @@ def mass_between(shape: Floats, begin: Floats, end: Floats) -> Floats:
         within = hours - weeks * HOURS
         at = np.minimum(within.astype(np.int64), HOURS - 1)
         total: Floats = weeks * ends[:, -1] + ends[row, at] - (at + 1 - within) * shape[row, at]
+        return total
+
+    return upto(end) - upto(begin)
+
+
+def hours_between(begin: Floats, end: Floats) -> Floats:
+    """How long each hour of the week lasted between two times of each row, in hours: (n, 168)."""
+
+    def upto(t: Floats) -> Floats:
+        weeks, within = np.divmod(t / HOUR_S + EPOCH_HOUR, HOURS)
+        total: Floats = weeks[:, None] + np.clip(within[:, None] - np.arange(HOURS), 0.0, 1.0)
         return total
 
     return upto(end) - upto(begin)

@@ -17,7 +17,7 @@ from tidings.model import Floats, Ints
 
 HOURS = 168
 #: Ratios tabulated: steady gaps from half a month down to a quarter of an hour.
-GAPS_DAYS = np.geomspace(16.0, 0.01, 36)
+GAPS_DAYS = np.geomspace(16.0, 0.01, 22)
 RATIOS = 2 / GAPS_DAYS**2
 _LOG_RATIOS = np.log(RATIOS)
 #: The recursion starts from a steady guess this many weeks ahead; what is left of the guess has died out in the first week.
@@ -55,10 +55,13 @@ def _solve(shapes: Floats, rho: float, per_hour: int, gap_days: float) -> Floats
     tail = area[:, -1:] + (mass[:, -1:] + ahead) / 2 * (time[n:] - time[n])
     future[:, n:] = tail - steady * (time[n:] - time[n])
     value = np.zeros((len(shapes), n + 1))
+    row = np.arange(len(shapes))
     for s in range(n - 1, -1, -1):
         options = future[:, s + 1 : s + reach + 1] - mass[:, s : s + 1] * time[1 : reach + 1]
-        value[:, s] = options.min(axis=1) - area[:, s] + 1
+        best = options.argmin(axis=1)
+        value[:, s] = options[row, best] - area[:, s] + 1
         future[:, s] = area[:, s] + value[:, s]
+        reach = int(best.max()) + 2  # the earlier the look, the earlier the next: the best is never later than it was
     week = HOURS * per_hour
     return value[:, :week:per_hour] - value[:, per_hour : week + per_hour : per_hour]
 
