@@ -10,6 +10,7 @@ observe, decide and save it again as bytes.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from tidings.model import DAY_S, HOUR_S, Bools, Documents, Floats, Ints, Rows
 
 #: The epoch's first hour in a week that begins on Monday: 1 January 1970 was a Thursday.
 EPOCH_HOUR = 72
+HOURS_OF_WEEK = 168
 #: Fractional part of the golden ratio: its multiples fill [0, 1) evenly however many are taken.
 GOLDEN = 0.6180339887498949
 
@@ -35,6 +37,7 @@ class Feeds:
     cost: Floats  #: of a poll, 1 for an ordinary request
     earliest: Floats  #: no poll before this time (Retry-After, freshness, ttl), -inf if any will do
     longest_s: Floats  #: no more than this between polls, inf if any will do
+    pushed: Floats  #: share of its posts, in [0, 1), that come without being asked for (WebSub, neighbours)
     forbidden: Bools | None = None  #: (n, 168) hours of the week, Monday first, in which the feed may not be asked
 
     @classmethod
@@ -50,7 +53,20 @@ class Feeds:
             cost=np.ones(n),
             earliest=np.full(n, -np.inf),
             longest_s=np.full(n, np.inf),
+            pushed=np.zeros(n),
         )
+
+    def extend(self, more: "Feeds") -> None:
+        """Put more feeds behind these."""
+        n = len(self)
+        for name in ("weight", "window", "phase", "cost", "earliest", "longest_s", "pushed"):
+            setattr(self, name, np.concatenate([getattr(self, name), getattr(more, name)]))
+        if self.forbidden is not None or more.forbidden is not None:
+            free = np.zeros((len(self), HOURS_OF_WEEK), dtype=np.bool_)
+            for rows, forbidden in ((slice(0, n), self.forbidden), (slice(n, None), more.forbidden)):
+                if forbidden is not None:
+                    free[rows] = forbidden
+            self.forbidden = free
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -85,6 +101,9 @@ class Policy(ABC):
     budgeted: ClassVar[bool] = False
     #: Whether it steers by what was spent so far; then nobody may search for a factor on its behalf.
     holds_budget: ClassVar[bool] = False
+    #: Whether feeds can be added while it runs (`extend`) and all it knows can be put away (`save_shared`, `restore`); one that
+    #: plans for all feeds at once is started anew instead.
+    extends: ClassVar[bool] = False
     #: Seconds between calls of `tick`.
     tick_s: float = DAY_S
     #: Whether `observe` changes anything; if not, nobody need compute what polls return.
@@ -104,10 +123,10 @@ class Policy(ABC):
         """The record kept per feed."""
         return np.dtype([("since", "f8")])
 
-    def start(self, feeds: Feeds, history: Documents, since: float, now: float, budget_per_day: float) -> None:
+    def start(self, feeds: Feeds, history: Documents, since: float | Floats, now: float, budget_per_day: float) -> None:
         """Begin with what is known: all posts of ``history`` came in [since, now) and have been seen.
 
-        ``budget_per_day`` is in polls per day over all feeds.
+        ``budget_per_day`` is in polls per day over all feeds, ``since`` one time or one for each feed.
         """
         self.feeds = feeds
         self.budget_per_day = budget_per_day
@@ -139,6 +158,22 @@ class Policy(ABC):
     @abstractmethod
     def explain(self, code: int, numbers: npt.NDArray[np.float32]) -> str:
         """A reason in plain words."""
+
+    def extend(self, feeds: Feeds, history: Documents, since: Floats, now: float) -> Rows:
+        """Take in more feeds, with one document each: everything they posted since ``since``. Returns their rows."""
+        raise NotImplementedError(f"{self.name} plans for all feeds at once: start it anew")
+
+    def set_budget(self, budget_per_day: float, now: float) -> None:
+        """Go on with another budget."""
+        raise NotImplementedError(f"{self.name} plans for all feeds at once: start it anew")
+
+    def save_shared(self) -> bytes:
+        """What the policy knows beyond single feeds."""
+        raise NotImplementedError(f"{self.name} plans for all feeds at once: start it anew")
+
+    def restore(self, feeds: Feeds, rows: Sequence[bytes], shared: bytes, budget_per_day: float, now: float) -> None:
+        """Go on where `save_row` and `save_shared` left off; `UsageError` if that was another policy or version."""
+        raise NotImplementedError(f"{self.name} plans for all feeds at once: start it anew")
 
     def save_row(self, row: int) -> bytes:
         """Everything the policy remembers of one feed."""

@@ -38,6 +38,8 @@ class Controller:
     price: float
     rehearsed: Floats  #: polls a day at that price in each slot of a week, as a rehearsal had them
     spent: int = 0
+    forgiven: float = 0.0  #: polls that nobody was there to make
+    last_tick: float = 0.0
     ticks: int = 0
     polls: list[int] = field(default_factory=list)  #: spent in each of the last slots
     foretold: list[float] = field(default_factory=list)  #: what the curve said of them
@@ -45,8 +47,11 @@ class Controller:
     bias: float = field(init=False)  #: polls that the rehearsal made for each that the curve foretold
 
     def __post_init__(self) -> None:
-        self.timetable = (self.rehearsed + EVEN * self.rehearsed.mean()) / ((1 + EVEN) * self.rehearsed.sum())
+        self.timetable = (self.rehearsed + EVEN * self.rehearsed.mean() + 1e-9) / (
+            (1 + EVEN) * self.rehearsed.sum() + SLOTS * 1e-9
+        )
         self.bias = float(self.rehearsed.mean()) / max(self._curve(), 1e-9)
+        self.last_tick = self.started
 
     def _curve(self) -> float:
         """Polls a day that the curve foretells at the present price."""
@@ -68,10 +73,14 @@ class Controller:
         ends = np.arange(SLOTS + 1)
         shares = np.append(0.0, np.cumsum(self.timetable))
         due = weeks + float(np.interp(within * SLOTS, ends, shares)) - float((shares - ends / SLOTS).mean())
-        return due * 7 * self.budget_per_day - spent
+        return due * 7 * self.budget_per_day - self.forgiven - spent
 
     def tick(self, now: float, spent: int) -> None:
         """Take in what was spent until ``now`` and move the price. To be called once a slot."""
+        away_s = now - self.last_tick - SLOT_S
+        if away_s > SLOT_S / 2:  # nobody was there
+            self.forgiven += self.budget_per_day * away_s / DAY_S
+        self.last_tick = now
         self.polls.append(spent - self.spent)
         self.foretold.append(self._curve() / PER_DAY)
         del self.polls[:-SLOTS], self.foretold[:-SLOTS]
@@ -90,13 +99,13 @@ class Controller:
         self.price = float(np.clip(self._at(wanted / max(correction, 1e-3)), self.price / STEP, self.price * STEP))
 
     def _write_timetable(self) -> None:
-        """Learn from each whole day when polls would be made at one price: what was spent, corrected for how the price moved."""
+        """Learn from each whole day when polls would be made at one price: from what was spent, and how the price moved."""
         if self.ticks % PER_DAY:
             return
         usual = sum(self.foretold) / len(self.foretold)
         day = np.array(self.polls[-PER_DAY:]) * usual / np.maximum(self.foretold[-PER_DAY:], 1e-9)
         mean = sum(self.polls) / len(self.polls) * SLOTS
-        if day.sum() == 0:
+        if day.sum() == 0 or mean == 0:
             return
         table = self.timetable.reshape(7, PER_DAY)
         today = (self.ticks // PER_DAY - 1) % 7

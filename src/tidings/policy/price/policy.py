@@ -5,15 +5,18 @@ time. After each poll it looks ahead and takes the moment that costs least (`loo
 controller moves (`control`). docs/policy.md derives it.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from tidings.errors import UsageError
 from tidings.model import DAY_S, HOUR_S, WEEK_S, Documents, Floats, Ints, Rows
-from tidings.policy.base import Decisions, Policy, hour_of_week, reason
+from tidings.policy.base import Decisions, Feeds, Policy, hour_of_week, reason
 from tidings.policy.price.control import PER_DAY, SLOT_S, SLOTS, Controller
 from tidings.policy.price.level import FIELDS, NEVER_D, Level
 from tidings.policy.price.lookahead import BIN_S, BINS, Outlook, look_ahead, steady
+from tidings.policy.price.saved import load_shared, save_shared
 from tidings.policy.price.shape import (
     HABIT_HOURS,
     LAYERS,
@@ -44,11 +47,13 @@ HORIZONS_H = (48, 120, 336)
 CHUNK = 1000
 #: Feeds from which the demand curve is foretold, and its prices around the present one.
 SAMPLE = 1000
+#: When the feeds are so many times as many as they were, the price is found anew.
+GROWN = 1.2
 #: The first price is found by rehearsing a week with so many feeds, so often.
 REHEARSED, REHEARSALS = 300, 4
 CURVE = np.geomspace(1 / 64, 64, 25)
-#: A feed is decided anew before its time when the price has fallen by this factor since; feeds that are soon to be polled when it
-#: has moved by so much (in log), so that spending answers to the price within hours.
+#: A feed is decided anew before its time when the price has fallen by this factor since; feeds that are soon to be polled when
+#: it has moved by so much (in log), so that spending answers to the price within hours.
 REPLAN = 1.25
 REPLAN_SOON = 0.02
 SHARE_DAYS = 7
@@ -62,6 +67,7 @@ class Price(Policy):
     summary = "when waiting longer would cost more than a poll, at one price for all feeds (ours)"
     budgeted = True
     holds_budget = True
+    extends = True
     tick_s = SLOT_S
 
     def __init__(
@@ -88,6 +94,8 @@ class Price(Policy):
         self.shared: Shapes
         self.values: Floats
         self.control: Controller
+        self._feeds_in_market = 0
+        self._spent_before = 0
 
     @property
     def row_dtype(self) -> np.dtype[np.void]:
@@ -111,21 +119,35 @@ class Price(Policy):
     # --- learning ------------------------------------------------------------------------------------------------------
 
     def _learn(self, history: Documents, now: float) -> None:
-        state = self.state
-        state["last"] = state["since"]
-        state["newest"] = -np.inf
-        state["price"] = np.inf
-        self.level.begin(state)
-        rows, times = history.new_entries()
-        self._count(rows, times)
+        everyone = np.arange(len(self.feeds))
+        posts = self._begin(everyone, history)
         self._share()
-        self._replay(rows, times, now)
-        self.level.fit_prior(state)
+        self._replay(everyone, *posts, now)
+        self.level.fit_prior(self.state)
+        self._open_market(now)
+
+    def _begin(self, rows: Rows, history: Documents) -> tuple[Rows, Floats]:
+        """Set up the records of new feeds and count their posts, which are returned with their rows."""
+        begun = self.state[rows]
+        begun["last"] = begun["since"]
+        begun["newest"] = -np.inf
+        begun["price"] = np.inf
+        self.level.begin(begun)
+        self.state[rows] = begun
+        index, times = history.new_entries()
+        self._count(rows[index], times)
+        return rows[index], times
+
+    def _open_market(self, now: float) -> None:
+        """Find the price at which the feeds of today spend the budget."""
         budget = max(self.budget_per_day / self.scale, 1e-9)
-        price = float(np.sqrt(self.feeds.weight * self.level.rate_per_day(state)).sum()) ** 2 / (2 * budget**2)
+        wish = float(np.sqrt(self.feeds.weight * self.level.rate_per_day(self.state)).sum())
+        price = max(wish**2 / (2 * budget**2), 1e-12)
         for _ in range(REHEARSALS):
             self.control = Controller(budget, now, *self._demand(price), price, self._rehearse(price, now))
             price *= float(np.clip(self.control.rehearsed.mean() / budget, 0.25, 4.0)) ** 1.5
+        self._feeds_in_market = len(self.feeds)
+        self._spent_before = 0
 
     def _rehearse(self, price: float, now: float) -> Floats:
         """Polls a day in each slot of a week at one price, when nothing happens but what is expected."""
@@ -145,10 +167,10 @@ class Price(Policy):
         self.state[rows] = kept
         return polls * PER_DAY * n / max(len(rows), 1)
 
-    def _replay(self, rows: Rows, times: Floats, now: float) -> None:
-        """The level, as looks once a day through the history would have shown it."""
+    def _replay(self, who: Rows, rows: Rows, times: Floats, now: float) -> None:
+        """The level of ``who``, as looks once a day through their history would have shown it."""
         n = len(self.feeds)
-        begin = float(self.state["since"].min()) if n else now
+        begin = float(self.state["since"][who].min()) if len(who) else now
         day = ((times - begin) // DAY_S).astype(np.int64)
         order = np.argsort(day, kind="stable")
         steps = int(np.ceil((now - begin) / DAY_S))
@@ -156,7 +178,7 @@ class Price(Policy):
         for d in range(steps):
             at = min(begin + (d + 1) * DAY_S, now)
             posts = np.bincount(rows[order[edges[d] : edges[d + 1]]], minlength=n).astype(np.float64)
-            born = np.flatnonzero(self.state["last"] < at)
+            born = who[self.state["last"][who] < at]
             begin_of_day = self.state["last"][born]
             self._take_in(born, np.full(len(born), at), posts[born], begin_of_day, begin_of_day)
 
@@ -237,6 +259,42 @@ class Price(Policy):
         centres = self.shared.centres * HOURS
         self.values = value_table(centres if self.weekly else _every_day_alike(centres))
 
+    # --- more feeds, and going on later --------------------------------------------------------------------------------
+
+    def extend(self, feeds: Feeds, history: Documents, since: Floats, now: float) -> Rows:
+        rows = np.arange(len(self.feeds), len(self.feeds) + len(feeds))
+        more = np.zeros(len(feeds), dtype=self.row_dtype)
+        more["since"] = since
+        self.feeds.extend(feeds)
+        self.state = np.concatenate([self.state, more])
+        posts = self._begin(rows, history)
+        self._hold(rows)
+        self._replay(rows, *posts, now)
+        if len(self.feeds) > GROWN * self._feeds_in_market:
+            self.level.fit_prior(self.state)
+            self._share()
+            self._open_market(now)
+        return rows
+
+    def set_budget(self, budget_per_day: float, now: float) -> None:
+        self.budget_per_day = budget_per_day
+        self._open_market(now)
+
+    def save_shared(self) -> bytes:
+        return save_shared(self.control, self.shared, self.values, self.level.prior, self._feeds_in_market)
+
+    def restore(self, feeds: Feeds, rows: Sequence[bytes], shared: bytes, budget_per_day: float, now: float) -> None:
+        size = self.row_dtype.itemsize
+        if any(len(row) != size for row in rows) or len(rows) != len(feeds):
+            raise UsageError("price: the saved estimates are not of this version")
+        self.feeds = feeds
+        self.state = np.frombuffer(b"".join(rows), dtype=self.row_dtype).copy()
+        self.control, self.shared, self.values, self.level.prior, self._feeds_in_market = load_shared(shared)
+        self._spent_before = self.control.spent
+        self.budget_per_day = self.control.budget_per_day * self.scale
+        if abs(budget_per_day / self.budget_per_day - 1) > 1e-9:
+            self.set_budget(budget_per_day, now)
+
     # --- the price -----------------------------------------------------------------------------------------------------
 
     def tick(self, now: float, spent: int) -> Rows | None:
@@ -246,7 +304,7 @@ class Price(Policy):
         if slot % (PER_DAY * SHARE_DAYS) == 0:
             self.level.fit_prior(self.state)
             self._share()
-        self.control.tick(now, spent)
+        self.control.tick(now, self._spent_before + spent)
         was, price = self.state["price"], self.control.price
         soon = self.state["next"] < now + 1.5 * SLOT_S
         return np.flatnonzero((was > REPLAN * price) | (soon & (np.abs(np.log(was / price)) > REPLAN_SOON)))
@@ -256,7 +314,7 @@ class Price(Policy):
         n = len(self.feeds)
         rows = self._sample(SAMPLE)
         state = self.state[rows]
-        level, losses = self.level.rate_per_day(state), self._losses(rows)
+        level, losses = self.level.rate_per_day(state) * (1 - self.feeds.pushed[rows]), self._losses(rows)
         demand = [
             (1 / steady(level, *losses, self._polls_per_post_day(rows, price), self.loss_days)[1]).sum()
             for price in around * CURVE
@@ -284,7 +342,7 @@ class Price(Policy):
         state = self.state[rows]
         price = self.control.price if price is None else price
         scale = self._polls_per_post_day(rows, price)
-        level = self.level.rate_per_day(state)
+        level = self.level.rate_per_day(state) * (1 - self.feeds.pushed[rows])  # polls are for what does not come by itself
         cost, gap = steady(level, *self._losses(rows), scale, self.loss_days)
         horizon = np.searchsorted(HORIZONS_H[:-1], np.minimum(REACH * gap * 24, HORIZONS_H[-1]))
         for h, hours in enumerate(HORIZONS_H):

@@ -2,8 +2,8 @@
 
 Layers of Dirichlet shrinkage: the clusters' weekly shapes; the feed's own hours of the day, smoothed, then sharp, and its days
 of the week; its own hours of the week. How strongly a layer holds the next is told by each feed's own posts (which strength
-would have foretold every post best from all the others?), and by the population where a feed has few. Posts that come in a burst
-are one piece of evidence about the hours, and posts of one day one piece about the days, not many.
+would have foretold every post best from all the others?), and by the population where a feed has few. Posts that come in a
+burst are one piece of evidence about the hours, and posts of one day one piece about the days, not many.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,8 @@ MINUTE_PRIOR = 30.0
 MINUTE_EVIDENCE = 5.0
 #: Own hours of the day lend to their neighbours like this.
 KERNEL = np.array([1.0, 2.0, 3.0, 2.0, 1.0]) / 9
-#: Strengths offered to each layer, in pseudo-posts: cluster -> own hours of the day, smoothed; smoothed -> own hours of the day;
-#: cluster -> own days of the week; own days and hours -> own hours of the week.
+#: Strengths offered to each layer, in pseudo-posts: cluster -> own hours of the day, smoothed; smoothed -> own hours of the
+#: day; cluster -> own days of the week; own days and hours -> own hours of the week.
 OFFERED = (
     np.array([5.0, 20.0, 80.0, 320.0]),
     np.array([1.0, 5.0, 25.0, 125.0, 1000.0]),
