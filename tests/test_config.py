@@ -1,0 +1,143 @@
+"""The table of options: where values come from, what is refused, and the page that is made from it.
+
+``python -m tests.test_config`` writes docs/configuration.md anew.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tidings.config import Budget, Config, ConfigError, config_of, read
+
+PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
+
+
+@pytest.fixture
+def home(tmp_path):
+    """``home("[fetch]\\n...", environment, flags)`` gives the settings."""
+
+    def settings(toml="", environment=None, flags=None):
+        (tmp_path / "config.toml").write_text(toml)
+        return read(tmp_path, environment or {}, flags or {})
+
+    return settings
+
+
+def test_without_any_word_the_defaults_hold(tmp_path):
+    settings = read(tmp_path, {}, {})
+    assert config_of(settings) == Config()
+    assert {setting.origin for setting in settings.values()} == {"default"}
+
+
+def test_a_flag_wins_over_the_environment_which_wins_over_the_file(home, tmp_path):
+    file = "[fetch]\ntimeout_s = 10\nmax_bytes = 20000\nconcurrency = 7"
+    environment = {"TIDINGS_FETCH_MAX_BYTES": "30000", "TIDINGS_FETCH_CONCURRENCY": "8", "HOME": "x", "TIDINGS_DATA_DIR": "y"}
+    settings = home(file, environment, {"fetch.concurrency": "9"})
+    config = config_of(settings)
+    assert (config.fetch_timeout_s, config.fetch_max_bytes, config.fetch_concurrency) == (10.0, 30000, 9)
+    origins = [settings[f"fetch.{name}"].origin for name in ("timeout_s", "max_bytes", "concurrency")]
+    assert origins == [str(tmp_path / "config.toml"), "TIDINGS_FETCH_MAX_BYTES", "--set fetch.concurrency"]
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("1", True), ("Yes", True), ("false", False), ("0", False)])
+def test_the_environment_says_yes_and_no_in_several_ways(home, text, value):
+    assert config_of(home(environment={"TIDINGS_FETCH_ALLOW_PRIVATE": text})).fetch_allow_private is value
+
+
+@pytest.mark.parametrize(
+    ("toml", "complaint"),
+    [
+        ("[fetch]\ntimeout = 3", "there is no option fetch.timeout; did you mean fetch.timeout_s?"),
+        ("[colour]\nred = 1", "there is no option colour.red; there are fetch.allow_private, "),
+        ("timeout_s = 3", "timeout_s stands outside of any section"),
+        ("[fetch", "is not TOML: "),
+        ("[fetch]\ntimeout_s = true", "fetch.timeout_s must be a number between 1 and 600, not True"),
+        ("[fetch]\ntimeout_s = 0", "fetch.timeout_s must be a number between 1 and 600, not 0"),
+        ("[fetch]\ntimeout_s = nan", "fetch.timeout_s must be a number between 1 and 600, not nan"),
+        ("[fetch]\nmax_bytes = 1e6", "fetch.max_bytes must be a whole number at least 10,000, not 1000000.0"),
+        ("[fetch]\nallow_private = 1", "fetch.allow_private must be true or false, not 1"),
+        ("[fetch]\ncontact_url = 'me@example.org'", "fetch.contact_url must be an http or https address, or nothing"),
+        ("[policy]\nbudget = '3/week'", "policy.budget must be a number above 0, alone or followed by /day, /hour or /feed"),
+        ("[policy]\nbudget = 0", "policy.budget must be a number above 0"),
+        ("[log]\nlevel = 'loud'", "log.level must be one of debug, info, warning, error, not 'loud'"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_name_and_what_is_allowed(home, tmp_path, toml, complaint):
+    with pytest.raises(ConfigError) as refusal:
+        home(toml)
+    assert str(refusal.value).startswith(f"{tmp_path / 'config.toml'}: {complaint}")
+    assert refusal.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("environment", "flags", "complaint"),
+    [
+        ({"TIDINGS_FETCH_ALOW_PRIVATE": "true"}, {}, "TIDINGS_FETCH_ALOW_PRIVATE: there is no option fetch.alow_private"),
+        ({"TIDINGS_SERVE_PORT": "eighty"}, {}, "TIDINGS_SERVE_PORT: serve.port must be a whole number between 0 and 65,535"),
+        ({"TIDINGS_FETCH_ALLOW_PRIVATE": "perhaps"}, {}, "TIDINGS_FETCH_ALLOW_PRIVATE: fetch.allow_private must be true or"),
+        ({}, {"serve.port": "70000"}, "--set serve.port: serve.port must be a whole number between 0 and 65,535, not '70000'"),
+        ({}, {"port": "70000"}, "--set port: there is no option port"),
+    ],
+)
+def test_a_wrong_variable_or_flag_is_refused_by_its_name(home, environment, flags, complaint):
+    with pytest.raises(ConfigError) as refusal:
+        home("", environment, flags)
+    assert str(refusal.value).startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    ("text", "budget", "for_ten"),
+    [
+        ("2400", Budget(2400, False), 2400),
+        ("2400/day", Budget(2400, False), 2400),
+        ("100/hour", Budget(2400, False), 2400),
+        ("0.5 / feed", Budget(0.5, True), 5),
+    ],
+)
+def test_a_budget_is_told_by_day_by_hour_or_by_feed(home, text, budget, for_ten):
+    found = config_of(home(environment={"TIDINGS_POLICY_BUDGET": text})).budget
+    assert found == budget
+    assert found.per_day(10) == for_ten
+
+
+def test_a_budget_may_be_a_number_in_the_file(home):
+    assert config_of(home("[policy]\nbudget = 2400")).budget == Budget(2400, False)
+
+
+INTRODUCTION = """# Configuration
+
+This page is made from the table in `src/tidings/config.py`; `tidings config` prints it with the values that hold, and
+where each comes from.
+
+An option such as `fetch.timeout_s` can be set in three places, the later winning:
+
+1. in `config.toml` in the data folder: `timeout_s = 20` under `[fetch]`;
+2. in the environment: `TIDINGS_FETCH_TIMEOUT_S=20`;
+3. on the command line: `tidings --set fetch.timeout_s=20 serve`.
+
+The data folder is given by `--data-dir DIR` before the command, else by `TIDINGS_DATA_DIR`, else it is `tidings` in the
+user's data folder (`$XDG_DATA_HOME`, by default `~/.local/share`). `make run` gives `--data-dir data`.
+
+An unknown option or a wrong value is an error that names its place and what is allowed. Changes count from the next start.
+"""
+
+
+def page(folder):
+    """docs/configuration.md."""
+    text, section = INTRODUCTION, ""
+    for setting in read(folder, {}, {}).values():
+        if setting.section != section:
+            section = setting.section
+            text += f"\n## [{section}]\n\n| option | default | allowed | |\n|---|---|---|---|\n"
+        default = str(setting.default).lower() if setting.kind is bool else str(setting.default)
+        shown = f"`{default}`" if default else "nothing"
+        text += f"| `{setting.option}` | {shown} | {setting.allowed} | {setting.help} |\n"
+    return text
+
+
+def test_the_page_is_made_from_the_table(tmp_path):
+    assert PAGE.read_text() == page(tmp_path), "run: python -m tests.test_config"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(Path("nowhere")))
