@@ -1,8 +1,8 @@
 """All configuration in one table: the fields of `Config`, each with its type, default, what is allowed, and help.
 
 An option is called ``fetch.timeout_s``. It is set, the later winning, in ``config.toml`` of the data folder (``timeout_s``
-under ``[fetch]``), in the environment (``TIDINGS_FETCH_TIMEOUT_S``), or by the flag ``--set fetch.timeout_s=20``. A wrong option
-is refused with its place and with what is allowed; nothing is ignored silently.
+under ``[fetch]``), in the environment (``TIDINGS_FETCH_TIMEOUT_S``), or by the flag ``--set fetch.timeout_s=20``. A wrong
+option is refused with its place and with what is allowed; nothing is ignored silently.
 """
 
 import difflib
