@@ -1,12 +1,13 @@
 """One polite request, with its redirects, made into a value.
 
 What goes out: the address exactly as stored, who asks and where to complain, the validators exactly as received. No cookies,
-no referrer, no query parameters of ours, no proxies from the environment, GET and nothing else.
+no referrer, no query parameters of ours, no proxies from the environment. Feeds are asked with GET and nothing else; what a
+WebSub hub is told goes out by `Fetcher.post_form`, under the same limits.
 """
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +31,9 @@ from tidings.words import duration
 ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, text/xml;q=0.9, */*;q=0.1"
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PERMANENT = frozenset({301, 308})
+#: By which a form travels on. 307 and 308 say so; 301 and 302 are taken the same way, as hubs that move expect it
+#: (websub.rocks 203, 204). 303 says to look elsewhere, without the form.
+FORM_REDIRECTS = REDIRECTS - {303}
 DIGEST_BYTES = 16
 #: Of an error's or a redirect's body: enough to tell what the server said, and to keep the connection for the next request.
 ASIDE_BYTES = 16_384
@@ -94,6 +98,14 @@ class Fetcher:
             return FetchResult("", validators=request.validators, digest=request.body_digest, error=problem)
         return await _Fetch(self, request, asked).run()
 
+    async def post_form(self, url: str, fields: Mapping[str, str]) -> FetchResult:
+        """Hand a form to a hub; what it says beside the status is of no use. Whatever the web does comes back as a value."""
+        try:
+            asked = parse_url(url)
+        except ValueError as error:
+            return FetchResult("", error=FetchProblem(Problem.URL, f"not an address that can be asked: {error}"))
+        return await _Fetch(self, FetchRequest(url), asked, fields).run()
+
     def is_local(self, host: str) -> bool:
         """Whether a URL's host is known to live at a private address."""
         address = self._resolver.address(host)
@@ -113,8 +125,8 @@ class Fetcher:
 class _Fetch:
     """The state of one fetch on its way through redirects."""
 
-    def __init__(self, fetcher: Fetcher, request: FetchRequest, asked: URL) -> None:
-        self.fetcher, self.request = fetcher, request
+    def __init__(self, fetcher: Fetcher, request: FetchRequest, asked: URL, form: Mapping[str, str] | None = None) -> None:
+        self.fetcher, self.request, self.form = fetcher, request, form
         self.authorization = authorization(asked)
         self.asked, self.url = asked, bare(asked)
         self.validators = request.validators
@@ -146,6 +158,8 @@ class _Fetch:
             seen.add(target)
             # Away from encryption may be followed, but is never made for good.
             downgrade = self.url.scheme == "https" and target.scheme == "http"
+            if downgrade and self.form is not None:
+                return self._problem(Problem.REDIRECTS, "redirected away from encryption, where a form may hold a secret")
             permanent = permanent and self.status in PERMANENT and not downgrade
             self.url = target
             if permanent:
@@ -200,16 +214,22 @@ class _Fetch:
         if not conditional and str(url) == request.validators.url:
             self.validators = request.validators.asked_plainly(now)
         self.requests += 1
-        async with self.fetcher._session.get(url, headers=headers, allow_redirects=False) as response:
+        method, redirects = ("GET", REDIRECTS) if self.form is None else ("POST", FORM_REDIRECTS)
+        async with self.fetcher._session.request(
+            method, url, headers=headers, data=self.form, allow_redirects=False
+        ) as response:
             self.status, self.headers = response.status, response.headers
             if self.status == 304:
                 return self._not_modified(conditional)
-            if self.status in REDIRECTS and response.headers.get("Location"):
+            if self.status in redirects and response.headers.get("Location"):
                 await self._aside(response)
                 self.elapsed_s, self.started = self.elapsed_s + fetcher._clock() - now, None
                 return None
             if not 200 <= self.status < 300:
                 return self._refused(await self._aside(response))
+            if self.form is not None:
+                await self._aside(response)
+                return self._result()
             return await self._document(response)
 
     def _not_modified(self, conditional: bool) -> FetchResult:
