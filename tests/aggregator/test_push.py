@@ -266,6 +266,17 @@ async def test_without_an_address_of_our_own_no_hub_is_asked(w: World) -> None:
 
 
 @story()
+async def test_whoever_takes_the_address_away_polls_as_before(w: World) -> None:
+    feed = await w.subscribed("a")
+    assert w.pushes.share(feed.id) == 0.5
+    w.options["public_url"] = ""
+    async with w.restarted():
+        assert await w.hub.send(atom("b")) == 202
+        await w.pushes.settle()
+        assert w.pushes.share(feed.id) == 0
+
+
+@story()
 async def test_a_feed_that_changes_its_hub_gets_a_new_subscription(w: World) -> None:
     feed = await w.subscribed("a")
     old = w.hub.callback

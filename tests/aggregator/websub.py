@@ -27,9 +27,8 @@ from tidings.aggregator.push import Subscriber
 from tidings.aggregator.reader import Reader
 from tidings.fetch import Fetcher, FetchSettings
 from tidings.model import DAY_S, HOUR_S
-from tidings.parse import parse
 from tidings.store import Store
-from tidings.store.rows import EntryText, Feed, PollOutcome, Push, Wanted
+from tidings.store.rows import Feed, Push, Wanted
 
 MAX_BYTES = 50_000
 
@@ -87,10 +86,11 @@ class Hub:
 
 
 class World:
-    """Everything, and a reader that does with documents what the aggregator does."""
+    """Everything on one clock; the aggregator's own reader reads."""
 
     def __init__(self, store: Store, fetcher: Fetcher, clock: Clock, hub: Hub, **options: Any) -> None:
         self.store, self.fetcher, self.clock, self.hub = store, fetcher, clock, hub
+        self.reader = Reader(store, fetcher, clock)
         self.pages: dict[str, tuple[int, dict[str, str], bytes]] = {}
         self.pinged: list[int] = []
         self.held = asyncio.Event()
@@ -124,7 +124,7 @@ class World:
         feed = await self.store.feed(added.feed_id)
         assert feed is not None
         self.clock.now += 1
-        outcome = (await Reader(self.store, self.fetcher, self.clock).look(feed, "a test")).outcome
+        outcome = (await self.reader.look(feed, "a test")).outcome
         assert (outcome.error, outcome.state is None) == ("", False)
         await self.store.record([outcome])
         feed = replace(feed, state=outcome.state)
@@ -132,14 +132,12 @@ class World:
         return feed
 
     async def _content(self, feed_id: int, body: bytes, content_type: str) -> int:
-        """New entries alone; nothing is ever taken away."""
         await self.held.wait()
         self.clock.now += 1
-        told = [entry.identity for entry in parse(body).entries]
-        known = await self.store.known(feed_id, told)
-        new = [EntryText(identity=name, digest=b"", published_at=self.clock()) for name in told if name not in known]
-        outcome = PollOutcome(feed_id=feed_id, at=self.clock(), source="push", new=tuple(new))
-        (recorded,) = await self.store.record([outcome])
+        feed = await self.store.feed(feed_id)
+        assert feed is not None
+        seen = await self.reader.take_push(feed, await self.reader.parse(body, content_type, feed.url))
+        (recorded,) = await self.store.record([seen.outcome])
         return len(recorded.new)
 
     async def _ping(self, feed_id: int) -> None:

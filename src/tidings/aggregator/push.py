@@ -44,6 +44,8 @@ ON_ITS_WAY_S = 15 * MINUTE_S
 MEMORY = 20
 #: Bodies that wait to be read; with more of them the hub is told to come back (it does, WebSub sect. 7).
 MOST_WAITING = 100
+#: When the service stops, what waits is still read within this time; what is not will be found by polls.
+LAST_S = 5.0
 #: Subscriptions seen to in one round; hubs in parallel, each hub one at a time as the fetcher's gate has it.
 ROUND = 50
 ROUND_S = MINUTE_S
@@ -181,7 +183,9 @@ class Subscriber:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.settle()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_S):
+                await self.settle()
         self._worker.cancel()
         with suppress(asyncio.CancelledError):
             await self._worker
@@ -366,7 +370,7 @@ class Subscriber:
         self._note(push)
 
     def _note(self, push: Push) -> None:
-        if push.state == "active":
+        if push.state == "active" and self._public_url:
             self._shares[push.feed_id] = reliability(push)
         else:
             self._shares.pop(push.feed_id, None)
