@@ -100,7 +100,7 @@ def polls(db: sqlite3.Connection, feed_id: int, limit: int) -> list[Poll]:
 
 
 def polls_since(db: sqlite3.Connection, since: float) -> int:
-    return int(db.execute("SELECT count(*) FROM polls WHERE at >= ?", (since,)).fetchone()[0])
+    return int(db.execute("SELECT count(*) FROM polls WHERE at >= ? AND source <> 'push'", (since,)).fetchone()[0])
 
 
 def gaps(db: sqlite3.Connection, feed_id: int | None, state: str | None, limit: int) -> list[Gap]:

@@ -13,7 +13,7 @@ from tidings.store.rows import Added, Estimate, Feed, FeedState, Listed, Pause, 
 
 _TIMES = ("added_at", "last_poll_at", "next_poll_at", "earliest_at")
 #: What a policy's table of feeds is made from; inf and -inf stand for "none".
-TIMING = np.dtype([("feed_id", "i8"), ("weight", "f8"), ("window", "i8"), *((name, "f8") for name in _TIMES)])
+TIMING = np.dtype([("feed_id", "i8"), ("weight", "f8"), ("window", "i8"), ("errors", "i8"), *((name, "f8") for name in _TIMES)])
 
 STATE_COLUMNS = FeedState.__struct_fields__
 _FEED = ", ".join(f'feeds."{name}"' for name in (*Feed.__struct_fields__[:-1], *STATE_COLUMNS))
@@ -167,7 +167,7 @@ def adopt(db: sqlite3.Connection, feed_id: int, url: str, now: float) -> None:
 def timings(db: sqlite3.Connection) -> npt.NDArray[np.void]:
     """Every feed that may be asked, by id, as one array of `TIMING`."""
     rows = db.execute(
-        'SELECT id, weight, "window", added_at, coalesce(last_poll_at, -9e999), coalesce(next_poll_at, 9e999), '
+        'SELECT id, weight, "window", errors, added_at, coalesce(last_poll_at, -9e999), coalesce(next_poll_at, 9e999), '
         "coalesce(earliest_at, -9e999) FROM feeds WHERE retired_at IS NULL ORDER BY id"
     )
     return np.fromiter(rows, dtype=TIMING)

@@ -23,10 +23,11 @@ def known(db: sqlite3.Connection, feed_id: int, identities: Sequence[str]) -> di
     """Which of these have been seen before, also long ago."""
     wanted = _json.encode(identities).decode()
     rows = db.execute(
-        "SELECT identity, id, digest FROM entries WHERE feed_id = ? AND identity IN (SELECT value FROM json_each(?))",
+        "SELECT identity, id, digest, published_at FROM entries "
+        "WHERE feed_id = ? AND identity IN (SELECT value FROM json_each(?))",
         (feed_id, wanted),
     )
-    seen = {identity: Known(entry_id, digest) for identity, entry_id, digest in rows}
+    seen = {identity: Known(*rest) for identity, *rest in rows}
     marks = {mark(identity): identity for identity in identities if identity not in seen}
     if marks:
         places = ", ".join("?" * len(marks))

@@ -154,6 +154,7 @@ class Known(Struct, frozen=True):
 
     entry_id: int | None
     digest: bytes
+    published_at: float | None = None
 
 
 class Pause(Struct, frozen=True):

@@ -1,0 +1,394 @@
+"""The living loop: feeds that are due are claimed, polled, recorded and given their next time, for as long as it runs.
+
+Any number of polls are under way; what they bring is recorded in batches, as many as have finished while the last batch was
+written. A claim is a lease: if the process dies, the feeds it held are due again when the lease runs out, and nothing of them
+was recorded, or all.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tidings.aggregator.brain import Brain, Decision
+from tidings.aggregator.push import Subscriber
+from tidings.aggregator.reader import Reader, Seen
+from tidings.aggregator.repair import Recoverer, Repairer
+from tidings.document import Links
+from tidings.fetch import Fetcher, FetchResult
+from tidings.fetch.addresses import host_name, parse_url
+from tidings.fetch.wishes import hour_of_week
+from tidings.logs import Log
+from tidings.model import DAY_S
+from tidings.store import Store
+from tidings.store.rows import Feed, PollOutcome, Recorded, Schedule
+from tidings.words import duration
+
+#: Longer than any poll takes, with its wait for the host's turn.
+LEASE_S = 900.0
+#: Polls under way for each that may be asking: the others wait for their host's turn, or are being read.
+WAITING = 2
+#: Feeds of one host under way at once; more would wait in line and keep others from being asked.
+MOST_PER_HOST = 20
+#: Finished polls that are recorded in one transaction.
+BATCH = 100
+#: Old entries are forgotten so often.
+RETENTION_S = DAY_S
+
+log = Log("tidings.aggregator")
+Progress = Callable[[int, int], object]
+
+
+class Skipped(Struct, frozen=True):
+    """A feed that was not polled although somebody asked for it."""
+
+    feed_id: int
+    why: str
+
+
+class Brought(Struct, frozen=True):
+    """What one poll came to."""
+
+    new: int = 0
+    changed: int = 0
+    failed: bool = False
+    skipped: Skipped | None = None
+
+
+class Polled(Struct, frozen=True):
+    """What polling by hand came to."""
+
+    asked: int = 0
+    new: int = 0
+    changed: int = 0
+    failed: int = 0
+    skipped: tuple[Skipped, ...] = ()
+
+    def plus(self, one: Brought) -> "Polled":
+        if one.skipped is not None:
+            return replace(self, skipped=(*self.skipped, one.skipped))
+        return Polled(self.asked + 1, self.new + one.new, self.changed + one.changed, self.failed + one.failed, self.skipped)
+
+
+class Aggregator:
+    """Use it with ``async with``: that takes up what the last process left."""
+
+    def __init__(
+        self,
+        store: Store,
+        fetcher: Fetcher,
+        brain: Brain,
+        clock: Callable[[], float],
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        retain_days: float = 365.0,
+        retain_entries: int = 100,
+        recoverers: Sequence[Recoverer] = (),
+    ) -> None:
+        self.store, self.fetcher, self.brain = store, fetcher, brain
+        self.reader = Reader(store, fetcher, clock)
+        self._repairer = Repairer(store, fetcher, clock, recoverers)
+        self._clock, self._sleep = clock, sleep
+        self._retain_days, self._retain_entries = retain_days, retain_entries
+        self._most = WAITING * fetcher.settings.concurrency
+        self._polling: dict[int, asyncio.Task[Brought]] = {}
+        self._per_host: dict[str, int] = {}
+        self._finished: list[tuple[Seen, asyncio.Future[Brought]]] = []
+        self._recording: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self.resting = False  #: nothing is due, and nothing under way
+        self._with_gaps: set[int] = set()
+        self.hubs: Subscriber | None = None  # set by who has one: it is told of hubs, and tells what they are worth
+
+    async def __aenter__(self) -> "Aggregator":
+        now = self._clock()
+        for pause in await self.store.paused():
+            self.fetcher.gate.pause(pause.host, pause.until)
+        await self.store.reschedule(await self.brain.start(self.store, now))
+        self._with_gaps = {gap.feed_id for gap in await self.store.gaps(state="open", limit=10_000)}
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._polling.values():
+            task.cancel()
+        await asyncio.gather(*self._polling.values(), return_exceptions=True)
+        if self._recording is not None:
+            await self._recording
+        await self.brain.save(self.store, self._clock())
+
+    @property
+    def under_way(self) -> int:
+        """Polls that have been begun and not yet recorded."""
+        return len(self._polling)
+
+    def wake(self) -> None:
+        """Something has changed outside: feeds were added, or are due sooner."""
+        self._wake.set()
+
+    # --- by the clock --------------------------------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Poll what is due, whenever it is due, until ``stop``; polls under way are then finished."""
+        next_retention = self._clock() + RETENTION_S
+        try:
+            while not stop.is_set():
+                self._wake.clear()
+                now = self._clock()
+                if now >= self.brain.next_tick:
+                    await self._reschedule(self.brain.tick(now))
+                    await self.brain.save(self.store, now)
+                if now >= next_retention:
+                    next_retention = now + RETENTION_S
+                    gone = await self.store.retain(days=self._retain_days, least=self._retain_entries)
+                    log.info("retained", entries=gone.entries, polls=gone.polls)
+                if await self._begin_due(now):
+                    continue
+                if self.brain.unsettled and not self._polling:
+                    await self._settle(now)
+                    continue
+                await self._rest(min(await self._next_at(now), next_retention), stop)
+        finally:
+            await asyncio.gather(*self._polling.values(), return_exceptions=True)
+
+    async def _begin_due(self, now: float) -> int:
+        """Claim what is due and can be begun; returns how many."""
+        free = min(self._most - len(self._polling), self.brain.bucket.available(now))
+        if free <= 0:
+            return 0
+        claimed = await self.store.claim(min(free, BATCH), lease_s=LEASE_S)
+        put_off = []
+        for feed in claimed:
+            if feed.id in self._polling:
+                continue  # its lease has run out while it waits for its host; it will be recorded
+            host = _host(feed.url)
+            if self._per_host.get(host, 0) >= MOST_PER_HOST and not self._is_local(feed.url):
+                wait_s = MOST_PER_HOST * self.fetcher.settings.host_spacing_s
+                put_off.append(Schedule(feed.id, now + wait_s, "its host is being asked for other feeds"))
+            else:
+                self._begin(feed, feed.state.reason)
+        if put_off:
+            await self.store.reschedule(put_off)
+        return len(claimed)
+
+    def _is_local(self, url: str) -> bool:
+        """Such hosts are not spaced, and nobody waits in line for them."""
+        try:
+            return self.fetcher.is_local(str(parse_url(url).raw_host))
+        except ValueError:
+            return True
+
+    async def _next_at(self, now: float) -> float:
+        """When there is something to do."""
+        ready_at = self.brain.bucket.ready_at(now)
+        due = await self.store.next_due()
+        if due is not None and due <= now < ready_at:
+            log.info("waiting for the budget", until=ready_at, budget_per_day=self.brain.budget_per_day)
+        return min(self.brain.next_tick, max(due, ready_at) if due is not None else self.brain.next_tick)
+
+    async def _rest(self, until: float, stop: asyncio.Event) -> None:
+        """Until then, or until something happens."""
+        waits: list[asyncio.Future[object]] = [
+            asyncio.ensure_future(what)
+            for what in (self._sleep(max(until - self._clock(), 0.0)), self._wake.wait(), stop.wait())
+        ]
+        self.resting = not self._polling
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        self.resting = False
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _settle(self, now: float) -> None:
+        await self._reschedule(await self.brain.settle(self.store, now))
+
+    async def _reschedule(self, schedules: Sequence[Schedule]) -> None:
+        """Not those that are being polled: they will have a time of their own."""
+        await self.store.reschedule([s for s in schedules if s.feed_id not in self._polling])
+
+    # --- by hand -------------------------------------------------------------------------------------------------------
+
+    async def poll(
+        self, feed_ids: Sequence[int] | None = None, *, due: bool = False, progress: Progress | None = None
+    ) -> Polled:
+        """Poll these feeds, or all, whether ``due`` or not: our own timing gives way, the servers' wishes never do."""
+        now = self._clock()
+        wanted, skipped = await self._allowed(feed_ids, now, due=due)
+        total, tally = len(wanted) + len(skipped), Polled(skipped=tuple(skipped))
+        running: set[asyncio.Task[Brought]] = set()
+        while wanted or running:
+            free = self._most - len(self._polling)
+            if wanted and free > 0:
+                chunk, wanted = wanted[: min(free, BATCH)], wanted[min(free, BATCH) :]
+                for feed in await self.store.claim(len(chunk), lease_s=LEASE_S, feed_ids=chunk):
+                    if feed.id not in self._polling:
+                        running.add(self._begin(feed, feed.state.reason if due else "asked for by hand"))
+                continue
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                tally = tally.plus(task.result())
+            if progress is not None:
+                progress(tally.asked + len(tally.skipped), total)
+        if self.brain.unsettled:
+            await self._settle(self._clock())
+        return tally
+
+    async def _allowed(self, feed_ids: Sequence[int] | None, now: float, *, due: bool) -> tuple[list[int], list[Skipped]]:
+        """Those that may be asked now, longest due first, and why the others may not."""
+        timings = await self.store.timings()
+        forbidden = await self.store.forbidden_hours()
+        timings = timings[np.argsort(timings["next_poll_at"], kind="stable")]
+        if feed_ids is not None:
+            timings = timings[np.isin(timings["feed_id"], np.array(feed_ids, dtype=np.int64))]
+        if due:
+            timings = timings[timings["next_poll_at"] <= now]
+        wanted, skipped = [], []
+        for feed_id, earliest in timings[["feed_id", "earliest_at"]].tolist():
+            if earliest > now:
+                skipped.append(Skipped(feed_id, f"its server asked not to be asked for another {duration(earliest - now)}"))
+            elif feed_id in forbidden and _closed(forbidden[feed_id], now):
+                skipped.append(Skipped(feed_id, "it asks not to be polled at this hour (skipHours, skipDays)"))
+            else:
+                wanted.append(feed_id)
+        for feed_id in set(feed_ids or ()) - set(timings["feed_id"].tolist()) if not due else ():
+            feed = await self.store.feed(feed_id)
+            skipped.append(Skipped(feed_id, f"it is retired: {feed.retired_why}" if feed else "there is no such feed"))
+        return wanted, skipped
+
+    async def take_in(self, feed_id: int, result: FetchResult) -> Brought:
+        """Record an answer that was had by other means: the request by which a new feed was found."""
+        for feed in await self.store.claim(1, lease_s=LEASE_S, feed_ids=[feed_id]):
+            if feed.id not in self._polling:
+                return await self._start(feed, self.reader.look(feed, "added by hand", result))
+        return Brought()
+
+    async def take_push(self, feed_id: int, body: bytes, content_type: str) -> int:
+        """Record what a hub has sent; returns how many entries were new. `ParseError` if it is no feed."""
+        if feed_id in self._polling:
+            await asyncio.wait([self._polling[feed_id]])
+        for feed in await self.store.claim(1, lease_s=LEASE_S, feed_ids=[feed_id]):
+            document = await self.reader.parse(body, content_type, feed.state.self_url or feed.url)
+            return (await self._start(feed, self.reader.take_push(feed, document))).new
+        return 0
+
+    async def take_ping(self, feed_id: int) -> None:
+        """A hub says that there is news: the feed is due as soon as its server's wishes allow."""
+        feed = await self.store.feed(feed_id)
+        if feed is not None and feed.retired_at is None and feed_id not in self._polling:
+            at = max(self._clock(), feed.state.earliest_at or 0.0)
+            await self.store.reschedule([Schedule(feed_id, at, "its hub says that there is news")])
+            self.wake()
+
+    # --- one poll ------------------------------------------------------------------------------------------------------
+
+    def _begin(self, feed: Feed, why: str) -> "asyncio.Task[Brought]":
+        self.brain.bucket.take(1, self._clock())
+        return self._start(feed, self.reader.look(feed, why))
+
+    def _start(self, feed: Feed, look: Coroutine[object, object, Seen]) -> "asyncio.Task[Brought]":
+        task = self._polling[feed.id] = asyncio.create_task(self._finish(feed, look))
+        return task
+
+    async def _finish(self, feed: Feed, look: Coroutine[object, object, Seen]) -> Brought:
+        host = _host(feed.url)
+        self._per_host[host] = self._per_host.get(host, 0) + 1
+        try:
+            seen = await look
+            if not seen.asked:
+                return await self._put_off(seen)
+            finished: asyncio.Future[Brought] = asyncio.get_running_loop().create_future()
+            self._finished.append((seen, finished))
+            if self._recording is None or self._recording.done():
+                self._recording = asyncio.create_task(self._record())
+            brought = await finished
+            if seen.links is not None:
+                await self._after_document(seen, seen.links)
+            return brought
+        except Exception:
+            log.exception("a poll could not be recorded; its feed is due again when the lease ends", feed=feed.id, url=feed.url)
+            return Brought(failed=True)
+        finally:
+            del self._polling[feed.id]
+            self._per_host[host] -= 1
+            if not self._per_host[host]:
+                del self._per_host[host]
+            self._wake.set()
+
+    async def _put_off(self, seen: Seen) -> Brought:
+        """Its host has asked to be left alone: nothing was asked, nothing is recorded but the new time."""
+        (decision,) = self.brain.decide([seen.look])
+        await self.store.reschedule([Schedule(seen.feed.id, decision.at, decision.reason)])
+        return Brought(skipped=Skipped(seen.feed.id, seen.look.why))
+
+    async def _record(self) -> None:
+        """Record what has finished, and what finishes meanwhile."""
+        await asyncio.sleep(0)  # those that finish together are recorded together
+        while self._finished:
+            batch, self._finished = self._finished[:BATCH], self._finished[BATCH:]
+            try:
+                outcomes = [
+                    _complete(seen, decision)
+                    for (seen, _), decision in zip(batch, self.brain.decide([seen.look for seen, _ in batch]), strict=True)
+                ]
+                recorded = await self.store.record(outcomes)
+            except Exception as error:
+                for _, finished in batch:
+                    finished.set_exception(error)
+                continue
+            for (seen, finished), outcome, what in zip(batch, outcomes, recorded, strict=True):
+                self._tell(seen, outcome, what)
+                finished.set_result(Brought(new=len(what.new), changed=what.changed, failed=bool(outcome.error_kind)))
+
+    def _tell(self, seen: Seen, outcome: PollOutcome, what: Recorded) -> None:
+        if outcome.retire:
+            self.brain.forget(outcome.feed_id)
+        if outcome.gap is not None:
+            self._with_gaps.add(outcome.feed_id)
+            log.info("gap suspected", feed=outcome.feed_id, lost=outcome.gap.lost)
+        if seen.notice:
+            log.warning("notice", feed=outcome.feed_id, url=seen.feed.url, says=seen.notice)
+        state = outcome.state
+        log.info(
+            "polled",
+            feed=outcome.feed_id,
+            status=outcome.status,
+            new=len(what.new),
+            changed=what.changed,
+            error=outcome.error_kind,
+            next=state.next_poll_at if state is not None else None,
+            reason=state.reason if state is not None else "",
+        )
+
+    async def _after_document(self, seen: Seen, links: Links) -> None:
+        """Look for what was lost, and for a hub that would tell sooner."""
+        feed = seen.feed
+        if feed.id in self._with_gaps:
+            self.brain.spend(await self._repairer.repair(feed, links), self._clock())
+            if not await self.store.gaps(feed_id=feed.id, state="open", limit=1):
+                self._with_gaps.discard(feed.id)
+        if self.hubs is not None and seen.outcome.source == "poll" and seen.outcome.state is not None:
+            found = [entry.published_at for entry in seen.outcome.new if entry.delay_s is not None]
+            await self.hubs.consider(replace(feed, state=seen.outcome.state), found)
+            self.brain.pushed(feed.id, self.hubs.share(feed.id))
+
+
+def _complete(seen: Seen, decision: Decision) -> PollOutcome:
+    """A poll's effects, with its next time."""
+    outcome = seen.outcome
+    assert outcome.state is not None
+    reason = f"it lives at {outcome.adopt_url} now; {decision.reason}" if outcome.adopt_url else decision.reason
+    state = replace(outcome.state, next_poll_at=decision.at, reason=reason)
+    return replace(outcome, state=state, estimate=decision.estimate)
+
+
+def _closed(forbidden: bytes, now: float) -> bool:
+    hour = hour_of_week(now)
+    return bool(forbidden[hour // 8] & (128 >> hour % 8))
+
+
+def _host(url: str) -> str:
+    try:
+        return host_name(parse_url(url))
+    except ValueError:
+        return url

@@ -1,0 +1,457 @@
+"""The one policy that decides for all feeds, alive: it is told what polls brought, and gives each feed its next poll and why.
+
+What the laboratory's simulator does with a trace is done here with the web, by the same calls in the same order: `observe`
+and `decide` after every poll, `tick` at its times, whole seconds. A feed is taken in with its first document; until there is
+a quiet moment for that (`settle`), since many come at once, it has a provisional time.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from tidings.aggregator.budget import Bucket
+from tidings.aggregator.monitor import Window, overflow_s
+from tidings.config import Budget
+from tidings.errors import UsageError
+from tidings.logs import Log
+from tidings.model import DAY_S, HOUR_S, WEEK_S, Documents, Floats, Rows
+from tidings.policy import Feeds, Policy
+from tidings.policy.base import GOLDEN, HOURS_OF_WEEK, spread
+from tidings.store import Store
+from tidings.store.rows import Estimate, Schedule
+from tidings.words import duration
+
+#: Older posts say nothing about a feed's habits of today.
+HISTORY_S = 180 * DAY_S
+#: Two polls of one feed are at least this far apart, as in the simulator; polls happen at whole seconds.
+LEAST_GAP_S = 1.0
+#: What its document showed in so long a time is a feed's window, even if it was never seen to drop an entry.
+WATCHED_S = 30 * DAY_S
+#: A budget for each feed grows with the feeds; the policy is told when it is off by so much.
+BUDGET_OFF = 0.05
+
+log = Log("tidings.brain")
+_times_of_none: Floats = np.empty(0)
+
+
+class Look(Struct, frozen=True):
+    """What one poll (or push) means to the brain."""
+
+    feed_id: int
+    at: float
+    weight: float = 1.0
+    added_at: float = 0.0
+    ok: bool = True  #: it was answered with a document, or that there is no new one
+    times: Floats | None = None  #: of the document's entries, known ones first; None where there was none to read
+    fresh: int = 0  #: so many of these are new
+    gap: bool = False
+    window: int = 0  #: most entries seen
+    earliest: float = -np.inf  #: the server's wish, or our patience after a failure
+    why: str = ""  #: of `earliest`
+    asked_gap_s: float | None = None  #: what the feed itself calls a good time between polls, if it does
+    forbidden: bytes = b""  #: hours of the week, as in `FeedState`
+    count: bool = True  #: whether it was a request, and to be paid for
+
+
+class Decision(Struct, frozen=True):
+    """The next poll."""
+
+    at: float
+    reason: str
+    estimate: Estimate | None = None
+
+
+class _Newcomer(Struct, frozen=True):
+    """A feed that the policy does not know yet."""
+
+    look: Look
+    times: Floats
+
+
+class _Saved(Struct, frozen=True):
+    """What outlives the process, beside the policy's own."""
+
+    next_tick: float
+    saved_at: float
+    tokens: float
+
+
+class Brain:
+    """Holds the policy. Not for several threads."""
+
+    def __init__(
+        self, policy: Policy, budget: Budget, *, least_gap_s: float = HOUR_S, longest_s: float = WEEK_S, seed: int = 0
+    ) -> None:
+        """``least_gap_s`` between polls is what publishers may expect who say nothing; no feed waits for more than ``longest_s``."""
+        self.policy, self.budget, self.seed = policy, budget, seed
+        self.least_gap_s, self.longest_s = least_gap_s, longest_s
+        self.bucket = Bucket.full(budget.per_day(0), 0.0)
+        self.next_tick = np.inf
+        self._row: dict[int, int] = {}
+        self._ids: list[int] = []
+        self._windows: dict[int, Window] = {}
+        self._documents: dict[int, Floats] = {}  # only for policies that look at more than what is new
+        self._overflow_s: dict[int, float] = {}  # where it is less than twice the least gap
+        self._why: dict[int, str] = {}  # of `earliest`, where there is one
+        self._newcomers: dict[int, _Newcomer] = {}
+        self._spent = 0
+
+    @property
+    def started(self) -> bool:
+        """Whether the policy knows any feeds."""
+        return bool(self._ids)
+
+    @property
+    def unsettled(self) -> int:
+        """Feeds that have a provisional time."""
+        return len(self._newcomers)
+
+    @property
+    def budget_per_day(self) -> float:
+        return self.budget.per_day(len(self._row) + len(self._newcomers))
+
+    # --- beginning and end ---------------------------------------------------------------------------------------------
+
+    async def start(self, store: Store, now: float) -> list[Schedule]:
+        """Take up from the store; returns new times where the policy has never decided before."""
+        timings = await store.timings()
+        members = timings[timings["window"] > 0]
+        saved = await store.estimates(self.policy.name)
+        shared = await store.shared()
+        forbidden = await store.forbidden_hours()
+        size = self.policy.row_dtype.itemsize
+        estimated = np.array([len(saved.get(int(i), b"")) == size for i in members["feed_id"]], dtype=np.bool_)
+        own = _own(shared.get("brain", b""))
+        self._set_bucket(own, len(timings), now, 0 if own is None else await store.polls_since(own.saved_at))
+        self.next_tick = now + self.policy.tick_s
+        if not len(members):
+            return []
+        if self.policy.extends and "policy" in shared and estimated.mean() > 0.5:
+            try:
+                await self._restore(store, members, estimated, saved, shared["policy"], forbidden, now)
+            except UsageError as problem:
+                log.warning("estimates not usable, learning anew", problem=str(problem))
+            else:
+                if own is not None:
+                    self.next_tick = own.next_tick
+                    self._spent = await store.polls_since(own.saved_at)
+                return []
+        await self._begin(store, members, forbidden, now)
+        if not self.policy.extends and estimated.any():
+            for feed_id in members["feed_id"][estimated].tolist():
+                self.policy.load_row(self._row[feed_id], saved[feed_id])
+            return []
+        return self._schedules(np.arange(len(self._ids)), np.full(len(self._ids), now), now, first=True)
+
+    async def save(self, store: Store, now: float) -> None:
+        """Put away what belongs to no single feed."""
+        values = {"brain": msgspec.json.encode(_Saved(self.next_tick, now, self.bucket.tokens))}
+        if self.started and self.policy.extends:
+            values["policy"] = self.policy.save_shared()
+        await store.share(values)
+
+    def _set_bucket(self, own: _Saved | None, feeds: int, now: float, since: int) -> None:
+        self.bucket = Bucket.full(self.budget.per_day(feeds), now)
+        if own is not None:
+            self.bucket.tokens, self.bucket.at = own.tokens, own.saved_at
+            self.bucket.take(since, now)
+
+    async def _begin(self, store: Store, members: np.ndarray, forbidden: dict[int, bytes], now: float) -> None:
+        """Start the policy with all that the store knows."""
+        history, since = await _history(store, members, now)
+        for (feed_id, window, added_at), posts in zip(
+            members[["feed_id", "window", "added_at"]].tolist(), history.count.tolist(), strict=True
+        ):
+            self._windows.setdefault(feed_id, Window(most=window, dropped=posts > window or now - added_at > WATCHED_S))
+        self._number(members["feed_id"].tolist())
+        self.policy.start(self._table(members, forbidden), history, since, now, self.budget_per_day)
+        self._spent = 0
+        if not self.policy.extends:
+            ends = history.end.tolist()
+            for feed_id, window, end, first in zip(
+                self._ids, members["window"].tolist(), ends, history.first.tolist(), strict=True
+            ):
+                self._documents.setdefault(feed_id, history.times[max(end - window, first) : end].copy())
+
+    async def _restore(
+        self,
+        store: Store,
+        members: np.ndarray,
+        estimated: np.ndarray,
+        saved: dict[int, bytes],
+        shared: bytes,
+        forbidden: dict[int, bytes],
+        now: float,
+    ) -> None:
+        """Go on where the last process stopped; feeds that came since then are taken in when it is quiet."""
+        here = members[estimated]
+        ids = here["feed_id"].tolist()
+        for feed_id, window, added_at in here[["feed_id", "window", "added_at"]].tolist():
+            self._windows[feed_id] = Window(most=window, dropped=now - added_at > WATCHED_S)
+        table = self._table(here, forbidden)
+        self.policy.restore(table, [saved[i] for i in ids], shared, self.budget.per_day(len(members)), now)
+        self._number(ids)
+        others = members[~estimated]
+        if len(others):
+            history, _ = await _history(store, others, now)
+            for i, timing in enumerate(others):
+                times = history.times[history.first[i] : history.end[i]]
+                look = Look(
+                    int(timing["feed_id"]),
+                    now,
+                    weight=float(timing["weight"]),
+                    added_at=float(timing["added_at"]),
+                    window=int(timing["window"]),
+                    earliest=float(timing["next_poll_at"] if timing["errors"] else timing["earliest_at"]),
+                    forbidden=forbidden.get(int(timing["feed_id"]), b""),
+                )
+                self._newcomers[look.feed_id] = _Newcomer(look, times.copy())
+
+    def _number(self, ids: list[int]) -> None:
+        self._ids = ids
+        self._row = {feed_id: row for row, feed_id in enumerate(ids)}
+
+    def _table(self, members: np.ndarray, forbidden: dict[int, bytes]) -> Feeds:
+        """The policy's table from the store's."""
+        ids = members["feed_id"]
+        windows = [self._windows[i].size for i in ids.tolist()]
+        feeds = Feeds.of(windows, members["weight"], self.seed)
+        feeds.phase = self._phases(ids)
+        # A failing feed waits for as long as was decided when it failed.
+        feeds.earliest = np.where(members["errors"] > 0, members["next_poll_at"], members["earliest_at"])
+        feeds.longest_s[:] = self.longest_s
+        for row, feed_id in enumerate(ids.tolist()):
+            if feed_id in forbidden:
+                _forbid(feeds, row, forbidden[feed_id])
+        return feeds
+
+    def _phases(self, ids: np.ndarray) -> Floats:
+        """As `spread`, by feed: the same whenever it is asked for."""
+        phases: Floats = np.mod(spread(1, self.seed)[0] + GOLDEN * (ids - 1), 1.0)
+        return phases
+
+    # --- after polls ---------------------------------------------------------------------------------------------------
+
+    def decide(self, looks: Sequence[Look]) -> list[Decision]:
+        """Learn from a batch of polls, of different feeds, and say when each is next."""
+        for look in looks:
+            self._note(look)
+        known = [look for look in looks if look.feed_id in self._row]
+        decided: dict[int, Decision] = {}
+        if known:
+            self._observe([look for look in known if look.ok])
+            rows = np.array([self._row[look.feed_id] for look in known])
+            now = np.array([look.at for look in known])
+            decided = {d.feed_id: Decision(d.next_poll_at or now[0], d.reason) for d in self._schedules(rows, now)}
+        name = self.policy.name
+        return [
+            Decision(d.at, d.reason, Estimate(name, self.policy.save_row(self._row[look.feed_id])))
+            if (d := decided.get(look.feed_id))
+            else self._provisional(look)
+            for look in looks
+        ]
+
+    def _note(self, look: Look) -> None:
+        """Constraints from outside, and what the document shows about its window."""
+        feed_id = look.feed_id
+        if look.count:
+            self._spent += 1
+        window = self._windows.get(feed_id)
+        if look.times is not None:
+            window = (window or Window(most=look.window)).after(look.times)
+            self._windows[feed_id] = window
+            self._documents[feed_id] = look.times
+            if self.policy.extends:
+                del self._documents[feed_id]
+            if (soon := overflow_s(look.times, window.most)) < 2 * self.least_gap_s and window.by_age == 0:
+                self._overflow_s[feed_id] = soon
+            else:
+                self._overflow_s.pop(feed_id, None)
+        row = self._row.get(feed_id)
+        if row is None:
+            if look.times is not None:
+                self._newcomers[feed_id] = _Newcomer(look, look.times)
+            return
+        feeds = self.policy.feeds
+        feeds.weight[row] = look.weight
+        if window is not None:
+            feeds.window[row] = window.size
+        feeds.earliest[row], why = self._earliest(look)
+        if why:
+            self._why[feed_id] = why
+        else:
+            self._why.pop(feed_id, None)
+        if look.forbidden or feeds.forbidden is not None:
+            _forbid(feeds, row, look.forbidden)
+
+    def _earliest(self, look: Look) -> tuple[float, str]:
+        """The latest of what is wished and of what is polite where nothing is said."""
+        gap_s = self.least_gap_s if look.asked_gap_s is None else min(look.asked_gap_s, self.least_gap_s)
+        gap_s = min(gap_s, self._overflow_s.get(look.feed_id, np.inf) / 2)
+        polite = look.at + gap_s if look.ok and gap_s > 0 else -np.inf
+        if polite > look.earliest:
+            return polite, f"it would be asked sooner, but {duration(gap_s)} between polls is the least"
+        return look.earliest, look.why
+
+    def _observe(self, looks: Sequence[Look]) -> None:
+        if not looks or not self.policy.learns:
+            return
+        rows = np.array([self._row[look.feed_id] for look in looks])
+        shown = [self._shown(look) for look in looks]
+        fresh = [look.fresh if look.times is not None else 0 for look in looks]
+        seen = _documents(shown, fresh, [look.gap for look in looks])
+        self.policy.observe(rows, np.array([look.at for look in looks]), seen)
+
+    def _shown(self, look: Look) -> Floats:
+        """The times of the document, also where it was not sent again."""
+        return look.times if look.times is not None else self._documents.get(look.feed_id, _times_of_none)
+
+    def _schedules(self, rows: Rows, asked: Floats, now: float | None = None, *, first: bool = False) -> list[Schedule]:
+        """Decide for these rows, after their polls of ``asked`` (or, between polls, after ``now``)."""
+        least = asked + LEAST_GAP_S if now is None else asked
+        chosen = self.policy.decide(rows, asked, first=first)
+        times = np.ceil(np.maximum(chosen.times, least))
+        bound = self.policy.feeds.earliest[rows]
+        late = asked + self.policy.feeds.longest_s[rows]
+        out = []
+        for i, row in enumerate(rows.tolist()):
+            feed_id = self._ids[row]
+            if feed_id not in self._row:
+                continue
+            at = float(times[i])
+            why = self._why.get(feed_id, "")
+            if why and at <= bound[i] + 1:
+                words = why
+            elif at >= late[i] and bound[i] <= late[i]:
+                words = f"no feed is left alone for more than {duration(self.longest_s)}"
+            else:
+                words = self.policy.explain(int(chosen.code[i]), chosen.numbers[i])
+            out.append(Schedule(feed_id, at, words))
+        return out
+
+    def _provisional(self, look: Look) -> Decision:
+        """For a feed that the policy does not know: an even share of the budget."""
+        earliest, why = self._earliest(look)
+        if not look.ok:
+            return Decision(float(np.ceil(max(earliest, look.at + LEAST_GAP_S))), why)
+        feeds = len(self._row) + len(self._newcomers)
+        even_s = min(max(DAY_S * feeds / max(self.budget_per_day, 1e-9), LEAST_GAP_S), DAY_S)
+        at = look.at + even_s * (0.5 + float(self._phases(np.array([look.feed_id]))[0]))
+        if at <= earliest:
+            return Decision(float(np.ceil(earliest)), why)
+        return Decision(float(np.ceil(at)), "new: how often it posts is not known yet")
+
+    # --- now and then --------------------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> list[Schedule]:
+        """The policy's slow work, if it is time; returns feeds whose time has changed."""
+        if now < self.next_tick:
+            return []
+        due = self.next_tick
+        while self.next_tick <= now:
+            self.next_tick += self.policy.tick_s
+        if not self.started:
+            return []
+        self._adjust_budget(now)
+        rows = self.policy.tick(due if now - due < LEAST_GAP_S else now, self._spent)
+        if rows is None or not len(rows):
+            return []
+        return self._schedules(rows, np.full(len(rows), now - LEAST_GAP_S), now)
+
+    async def settle(self, store: Store, now: float) -> list[Schedule]:
+        """Take in the newcomers, when there is time; returns feeds whose time has changed."""
+        if not self._newcomers:
+            return []
+        newcomers, self._newcomers = list(self._newcomers.values()), {}
+        if self.started and self.policy.extends:
+            rows = self._extend(newcomers, now)
+            self._adjust_budget(now)
+            asked = np.array([newcomer.look.at for newcomer in newcomers])
+            return self._schedules(rows, asked, now, first=True)
+        timings = await store.timings()
+        await self._begin(store, timings[timings["window"] > 0], await store.forbidden_hours(), now)
+        self._adjust_budget(now)
+        return self._schedules(np.arange(len(self._ids)), np.full(len(self._ids), now), now, first=True)
+
+    def _extend(self, newcomers: list[_Newcomer], now: float) -> Rows:
+        looks = [newcomer.look for newcomer in newcomers]
+        ids = [look.feed_id for look in looks]
+        more = Feeds.of([self._windows.get(i, Window(most=1)).size for i in ids], [look.weight for look in looks])
+        more.phase = self._phases(np.array(ids))
+        more.longest_s[:] = self.longest_s
+        since = np.empty(len(looks))
+        times = []
+        for i, newcomer in enumerate(newcomers):
+            recent = np.sort(newcomer.times[newcomer.times > now - HISTORY_S])
+            look = newcomer.look
+            more.earliest[i], why = self._earliest(look)
+            if why:
+                self._why[look.feed_id] = why
+            if look.forbidden:
+                _forbid(more, i, look.forbidden)
+            since[i] = max(min([look.added_at, *recent[:1].tolist()]), now - HISTORY_S)
+            times.append(recent)
+        history = _documents(times, [len(t) for t in times], [False] * len(times))
+        rows = self.policy.extend(more, history, since, now)
+        for feed_id, row in zip(ids, rows.tolist(), strict=True):
+            self._ids.append(feed_id)
+            self._row[feed_id] = row
+        return rows
+
+    def forget(self, feed_id: int) -> None:
+        """A feed that is not polled any more: it keeps its row, but no poll of it is worth anything."""
+        self._newcomers.pop(feed_id, None)
+        row = self._row.pop(feed_id, None)
+        if row is not None:
+            self.policy.feeds.weight[row] = 1e-12
+
+    def spend(self, requests: int, now: float) -> None:
+        """Requests that were made beside polls: for archives, say."""
+        self._spent += requests
+        self.bucket.take(requests, now)
+
+    def pushed(self, feed_id: int, share: float) -> None:
+        """So much of what a feed posts comes without asking."""
+        if feed_id in self._row:
+            self.policy.feeds.pushed[self._row[feed_id]] = share
+
+    def _adjust_budget(self, now: float) -> None:
+        budget = self.budget_per_day
+        self.bucket.set_budget(budget, now)
+        if self.policy.extends and abs(budget / self.policy.budget_per_day - 1) > BUDGET_OFF:
+            self.policy.set_budget(budget, now)
+
+
+def _own(saved: bytes) -> _Saved | None:
+    try:
+        return msgspec.json.decode(saved, type=_Saved) if saved else None
+    except msgspec.DecodeError:
+        return None
+
+
+async def _history(store: Store, members: np.ndarray, now: float) -> tuple[Documents, Floats]:
+    """What these feeds posted, and since when that is complete."""
+    posts = await store.posting_times(now - HISTORY_S, members["feed_id"].tolist())
+    posts = posts[posts["at"] <= now]
+    first = np.searchsorted(posts["feed_id"], members["feed_id"], side="left")
+    end = np.searchsorted(posts["feed_id"], members["feed_id"], side="right")
+    oldest = np.where(end > first, np.append(posts["at"], np.inf)[first], np.inf)
+    since = np.maximum(np.minimum(members["added_at"], oldest), now - HISTORY_S)
+    return Documents(posts["at"].copy(), first, first, end, np.zeros(len(first), dtype=np.bool_)), since
+
+
+def _documents(times: Sequence[Floats], fresh: Sequence[int], gap: Sequence[bool]) -> Documents:
+    """One batch for `Policy.observe`: the last ``fresh`` of each row's times are new."""
+    end = np.cumsum([len(t) for t in times])
+    first = end - [len(t) for t in times]
+    flat = np.concatenate(times) if len(times) else _times_of_none
+    return Documents(flat, first, end - np.array(fresh, dtype=np.int64), end, np.array(gap, dtype=np.bool_))
+
+
+def _forbid(feeds: Feeds, row: int, hours: bytes) -> None:
+    if feeds.forbidden is None:
+        feeds.forbidden = np.zeros((len(feeds), HOURS_OF_WEEK), dtype=np.bool_)
+    packed = np.frombuffer(hours, dtype=np.uint8) if hours else np.zeros(HOURS_OF_WEEK // 8, dtype=np.uint8)
+    feeds.forbidden[row] = np.unpackbits(packed).astype(np.bool_)

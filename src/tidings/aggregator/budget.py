@@ -1,0 +1,49 @@
+"""The cap behind the price: however wrong a policy may be about its spending, requests cannot run away.
+
+A bucket that holds a day's budget and fills evenly. A day and not an hour, because a policy rightly asks more by day than by
+night: in a day of the common pattern up to eight hours' worth is moved. So no day costs more than two, and no week more
+than eight.
+"""
+
+from msgspec import Struct
+
+from tidings.model import DAY_S
+
+
+class Bucket(Struct):
+    """Requests that may be made; those made by hand are counted and not refused, so it may be in debt for a day."""
+
+    per_day: float
+    tokens: float
+    at: float
+
+    @classmethod
+    def full(cls, per_day: float, now: float) -> "Bucket":
+        return cls(per_day, per_day, now)
+
+    @property
+    def capacity(self) -> float:
+        return max(self.per_day, 1.0)
+
+    def available(self, now: float) -> int:
+        self._fill(now)
+        return max(int(self.tokens + 1e-9), 0)
+
+    def take(self, requests: int, now: float) -> None:
+        self._fill(now)
+        self.tokens = max(self.tokens - requests, -self.capacity)
+
+    def ready_at(self, now: float) -> float:
+        """When there is one again."""
+        self._fill(now)
+        return now if self.tokens >= 1 else now + (1 - self.tokens) * DAY_S / self.per_day
+
+    def set_budget(self, per_day: float, now: float) -> None:
+        """A larger budget may be used at once."""
+        self._fill(now)
+        self.tokens += max(per_day - self.per_day, 0.0)
+        self.per_day = per_day
+
+    def _fill(self, now: float) -> None:
+        self.tokens = min(self.tokens + max(now - self.at, 0.0) * self.per_day / DAY_S, self.capacity)
+        self.at = max(now, self.at)

@@ -1,0 +1,87 @@
+"""From a list of feeds (OPML, plain text) or what a person types to subscriptions; every row that is passed over is reported.
+
+All rows of a list are stored in one transaction. The first polls of a large list are spread over time by each feed's place in
+it, so that no herd forms; a small one is polled at once.
+"""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from tidings.aggregator.aggregator import Aggregator
+from tidings.errors import TidingsError
+from tidings.fetch.discovery import discover
+from tidings.parse.html import FoundFeed
+from tidings.parse.opml import Outline, Problem, read_list, read_opml
+from tidings.store import Store
+from tidings.store.rows import Added, Wanted
+from tidings.words import count
+
+#: So many feeds of a list are first polled at once, the others this far apart: ten thousand within ten minutes. Their hosts are
+#: spaced by the fetcher in any case; this keeps our own machine and line usable meanwhile.
+AT_ONCE = 100
+FIRST_GAP_S = 0.06
+
+
+class AddError(TidingsError):
+    """There is no feed at an address; says why."""
+
+
+class Report(Struct, frozen=True):
+    """What an import did, or would do."""
+
+    new: tuple[Outline, ...] = ()
+    known: tuple[Outline, ...] = ()  #: subscribed to already
+    problems: tuple[Problem, ...] = ()  #: rows that were passed over, by line
+
+    @property
+    def words(self) -> str:
+        return f"{count(len(self.new), 'new feed')}, {len(self.known)} known already, {count(len(self.problems), 'bad row')}"
+
+
+async def import_feeds(store: Store, body: bytes, clock: Callable[[], float], *, dry_run: bool = False) -> Report:
+    """Subscribe to all feeds of a list, or to none of them if it cannot be stored."""
+    start = body[:1000].lstrip(b"\xef\xbb\xbf \t\r\n")
+    outlines, problems = read_opml(body) if start.startswith(b"<") else read_list(body)
+    now = clock()
+    if dry_run:
+        fresh = [await store.feed(outline.url) is None for outline in outlines]
+    else:
+        wanted = [
+            Wanted(o.url, now + max(i - AT_ONCE, 0) * FIRST_GAP_S, o.title, o.folder, o.site_url)
+            for i, o in enumerate(outlines)
+        ]
+        fresh = [added.subscription_new for added in await store.add(wanted)]
+    new = tuple(outline for outline, is_new in zip(outlines, fresh, strict=True) if is_new)
+    known = tuple(outline for outline, is_new in zip(outlines, fresh, strict=True) if not is_new)
+    return Report(new, known, tuple(problems))
+
+
+class Addition(Struct, frozen=True):
+    """What became of an address that a person gave: a subscription, or several feeds to choose from."""
+
+    added: Added | None = None
+    choices: tuple[FoundFeed, ...] = ()
+
+
+async def add_feed(
+    aggregator: Aggregator, url: str, clock: Callable[[], float], *, title: str = "", folder: str = ""
+) -> Addition:
+    """Subscribe to the feed at an address, or of the site there. Its own address costs one request, whose document is used."""
+    store = aggregator.store
+    document = None
+    if await store.feed(url) is None:
+        found = await discover(aggregator.fetcher, url)
+        aggregator.brain.spend(found.requests, clock())
+        if found.error is not None:
+            said = f": {found.error.said}" if found.error.said else ""
+            raise AddError(f"{url}: {found.error.words}{said}")
+        if len(found.feeds) > 1:
+            return Addition(choices=found.feeds)
+        url, document = found.feeds[0].url, found.document
+    (added,) = await store.add([Wanted(url, clock(), title, folder)])
+    if document is not None and added.feed_new:
+        await aggregator.take_in(added.feed_id, document)
+    else:
+        aggregator.wake()
+    return Addition(added)

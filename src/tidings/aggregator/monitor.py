@@ -1,0 +1,120 @@
+"""What a document says about its feed: which entries are new or changed, and whether some were pushed out unseen.
+
+A gap is suspected when a full document holds nothing that is known although the feed was known (Han et al. sect. 3). Feeds
+whose ids change with every fetch would look like that for ever; what they repeat is recognised by address and title.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from tidings.aggregator.dating import Dated, date_new, dates_alike, told
+from tidings.document import Document, Entry
+from tidings.model import DAY_S, Floats
+from tidings.store.rows import Entry as StoredEntry
+from tidings.store.rows import Known, Suspicion
+
+#: Share of a document's entries that must be found again by address and title for its ids to count as changed.
+AGAIN = 0.5
+#: Posts of the last so many days tell a feed's recent rate.
+RECENT_S = 14 * DAY_S
+#: A guess at the window of a feed that has never been seen to drop an entry, and the window of one that drops them by age.
+LIKELY_WINDOW = 10
+ENDLESS_WINDOW = 10_000
+#: Documents in a row that dropped entries without being full, until a feed counts as one that drops them by age.
+SURE = 3
+
+
+class Findings(Struct, frozen=True):
+    """What is to be stored and learned from one document."""
+
+    new: tuple[Entry, ...]
+    dates: tuple[Dated, ...]  #: of the new ones
+    changed: tuple[Entry, ...]
+    times: Floats  #: of all entries, known ones first, each part oldest first: what policies are shown
+    fresh: int  #: how many of `times` are new
+    gap: Suspicion | None = None
+
+
+def examine(
+    document: Document, known: Mapping[str, Known], before: Sequence[StoredEntry], previous: float | None, now: float
+) -> Findings:
+    """Compare a document with what is known of its entries.
+
+    ``before`` are the feed's newest entries in the store; they are needed (and have to be given) only where `suspicious`.
+    """
+    entries = document.entries
+    new = [entry for entry in entries if entry.identity not in known]
+    if before:
+        seen = {(entry.url, entry.title) for entry in before}
+        other = [entry for entry in new if (entry.url, entry.title) not in seen]
+        if len(other) <= (1 - AGAIN) * len(new):
+            new = other
+    changed = [
+        e for e in entries if (k := known.get(e.identity)) is not None and k.entry_id is not None and k.digest != e.digest
+    ]
+    dates = date_new(new, previous, now, alike=dates_alike(entries))
+    ours = {entry.identity for entry in new}
+    old = sorted(_known_time(entry, known, now) for entry in entries if entry.identity not in ours)
+    fresh = sorted(dated.counts_at for dated in dates if dated.counts_at is not None)
+    times = np.maximum.accumulate(np.array(old + fresh)) if old or fresh else np.empty(0)
+    gap = None
+    if before and len(new) == len(entries):
+        gap = _suspicion([d.published_at for d in dates], before, now)
+    return Findings(tuple(new), tuple(dates), tuple(changed), times, len(fresh), gap)
+
+
+def suspicious(document: Document, known: Mapping[str, Known], window: int, *, delta: bool) -> bool:
+    """Whether nothing in a full document is known, though the feed is. A delta (226) leaves known entries out on purpose."""
+    return window > 0 and not delta and len(document.entries) >= window and not known
+
+
+def _known_time(entry: Entry, known: Mapping[str, Known], now: float) -> float:
+    at = known[entry.identity].published_at if entry.identity in known else told(entry)
+    return now if at is None else min(at, now)
+
+
+def _suspicion(visible: list[float], before: Sequence[StoredEntry], now: float) -> Suspicion | None:
+    """Posts between the newest that was known and the oldest that can be seen, at the rate of both sides together."""
+    last, oldest = max(entry.published_at for entry in before), min(visible)
+    if oldest <= last:
+        return None
+    recent = [entry.published_at for entry in before if entry.published_at > last - RECENT_S]
+    counted = len(visible) - 1 + len(recent) - 1
+    span_s = (max(visible) - oldest) + (last - min(recent))
+    rate = counted / span_s if span_s > 0 else len(visible) / max(now - oldest, 1.0)
+    return Suspicion(last, oldest, rate * (oldest - last))
+
+
+class Window(Struct, frozen=True):
+    """How many entries a feed's document holds, as far as documents have shown."""
+
+    most: int = 0  #: entries seen in one document
+    oldest: float = -np.inf  #: entry of the last document
+    dropped: bool = False  #: a full document was seen to drop entries, so `most` is what it holds
+    by_age: int = 0  #: documents in a row that dropped entries without being full
+
+    def after(self, times: Floats) -> "Window":
+        """With another document, whose entries have these times."""
+        if not len(times):
+            return self
+        count, oldest = len(times), float(times.min())
+        gone = oldest > self.oldest > -np.inf
+        full = count >= self.most
+        by_age = (0 if full else self.by_age + 1) if gone else self.by_age
+        return Window(max(count, self.most), oldest, self.dropped or (gone and full), by_age)
+
+    @property
+    def size(self) -> int:
+        """For a policy, which fears that more posts than this are lost."""
+        if self.by_age >= SURE:
+            return ENDLESS_WINDOW
+        return self.most if self.dropped else max(self.most, LIKELY_WINDOW)
+
+
+def overflow_s(times: Floats, window: int) -> float:
+    """How soon a full document would be replaced by new entries, at the pace of those in it; inf where there is no danger."""
+    if len(times) < max(window, 2):
+        return float("inf")
+    return float(times.max() - times.min()) * len(times) / (len(times) - 1)

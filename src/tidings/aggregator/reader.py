@@ -1,0 +1,312 @@
+"""One poll of one feed: ask, read, compare with what is known, make it fit to be kept. All but the decision what comes next.
+
+What the web does wrong comes back as a value with reasons; what we do wrong (an exception that nobody foresaw) is logged with
+its traceback and becomes a failed poll of that one feed.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tidings.aggregator.brain import Look
+from tidings.aggregator.dating import Dated, told
+from tidings.aggregator.monitor import Findings, examine, suspicious
+from tidings.document import Document, Entry, Hints, Links
+from tidings.fetch import Fetcher, FetchProblem, FetchRequest, FetchResult, Problem
+from tidings.fetch.addresses import host_name, parse_url
+from tidings.fetch.outcomes import DEAD_AFTER_S, Action, Move, Past, judge, seen_move, unreadable
+from tidings.fetch.validators import Validators
+from tidings.fetch.wishes import ABSURD_S, Wish, hour_of_week, wishes
+from tidings.logs import Log
+from tidings.parse import ParseError, parse
+from tidings.parse.sanitise import clean_html, plain_text
+from tidings.store import Store
+from tidings.store.rows import EntryText, Feed, FeedState, Pause, PollOutcome
+
+#: Bodies from this size on are read in a thread, so that pages and other feeds do not wait for them.
+LARGE_BYTES = 200_000
+#: The feed's newest entries that a suspicious document is compared with.
+COMPARED = 200
+
+log = Log("tidings.reader")
+
+
+class Seen(Struct, frozen=True):
+    """A finished poll, before it is decided what comes next."""
+
+    feed: Feed
+    outcome: PollOutcome  #: complete but for the next poll
+    look: Look  #: for the brain
+    links: Links | None = None  #: of a document that was read
+    asked: bool = True  #: False: the host is paused, and nothing was asked
+    notice: str = ""  #: for the feed's owner
+
+
+class Reader:
+    """Polls feeds, any number at once."""
+
+    def __init__(self, store: Store, fetcher: Fetcher, clock: Callable[[], float]) -> None:
+        self._store, self._fetcher, self._clock = store, fetcher, clock
+
+    async def look(self, feed: Feed, why: str, result: FetchResult | None = None) -> Seen:
+        """Poll it, unless there is a result already. Never raises for what one feed can do."""
+        request = request_for(feed)
+        try:
+            return await self._take_in(feed, request, result or await self._fetcher.fetch(request), why)
+        except Exception as error:
+            log.exception("poll failed unexpectedly", feed=feed.id, url=feed.url)
+            problem = FetchProblem(Problem.BROKEN, f"reading it failed ({type(error).__name__}: {error}); please report this")
+            failed = FetchResult(feed.url, validators=request.validators, digest=request.body_digest, error=problem, requests=1)
+            return self._failed(feed, failed, self._clock(), why)
+
+    async def _take_in(self, feed: Feed, request: FetchRequest, result: FetchResult, why: str) -> Seen:
+        """Make a poll's effects from its answer."""
+        now = self._clock()
+        document = findings = None
+        if result.error is None and result.body is not None:
+            try:
+                document = await self.parse(result.body, result.content_type, result.url)
+            except ParseError as error:
+                result = unreadable(request, result, str(error))
+        if result.error is not None:
+            return self._failed(feed, result, now, why)
+        if document is not None:
+            findings = await self._compare(feed, document, now, delta=result.delta)
+        return self._answered(feed, result, document, findings, now, why)
+
+    async def _compare(self, feed: Feed, document: Document, now: float, *, delta: bool = False) -> Findings:
+        """What is new in a document."""
+        state = feed.state
+        known = {}
+        if state.window > 0 and document.entries:
+            known = await self._store.known(feed.id, [entry.identity for entry in document.entries])
+        doubtful = suspicious(document, known, state.window, delta=delta)
+        before = await self._store.entries(feed_id=feed.id, limit=COMPARED) if doubtful else []
+        return examine(document, known, before, state.last_ok_at, now)
+
+    async def take_push(self, feed: Feed, document: Document) -> Seen:
+        """A document that a hub has sent: like a poll's, but nothing was asked, and what it leaves out is not gone."""
+        now = self._clock()
+        findings = await self._compare(feed, document, now, delta=True)
+        state = replace(feed.state, title=document.title or feed.state.title)
+        outcome = PollOutcome(
+            feed_id=feed.id,
+            at=now,
+            reason="its hub has sent it",
+            source="push",
+            entries=len(document.entries),
+            new=_new(findings),
+            changed=_changed(findings, now),
+            state=state,
+        )
+        earliest = -np.inf if state.earliest_at is None else state.earliest_at
+        why = "its server asked not to be asked sooner" if state.earliest_at is not None else ""
+        look = _look(feed, state, now, times=findings.times, fresh=findings.fresh, earliest=earliest, why=why, count=False)
+        return Seen(feed, outcome, look, document.links)
+
+    async def parse(self, body: bytes, content_type: str, url: str) -> Document:
+        """Read a document; `ParseError` if it is none."""
+        if len(body) < LARGE_BYTES:
+            return parse(body, content_type=content_type, url=url)
+        return await asyncio.to_thread(parse, body, content_type=content_type, url=url)
+
+    def _failed(self, feed: Feed, result: FetchResult, now: float, why: str) -> Seen:
+        assert result.error is not None
+        state, error = feed.state, result.error
+        silent_s = (state.last_poll_at or now) - (now if state.failing_since is None else state.failing_since)
+        past = Past(state.errors, state.failing_since, state.last_ok_at is not None, silent_s >= DEAD_AFTER_S)
+        verdict = judge(result, past, now, str(feed.id))
+        kind = f"http {result.status}" if error.kind is Problem.STATUS else str(error.kind)
+        state = replace(
+            _after_any(state, result, now),
+            errors=verdict.past.errors,
+            failing_since=verdict.past.failing_since,
+            error_kind=kind,
+            last_error=f"{error.words}: {error.said}" if error.said else error.words,
+            # The server's own word, which binds also when polling by hand; our patience after failures is not that.
+            earliest_at=_latest(result.retry_at, result.fresh_until, now) if verdict.action is not Action.RETIRE else None,
+        )
+        outcome = self._outcome(feed, result, now, why, state)
+        retire = verdict.reason if verdict.action is Action.RETIRE else ""
+        outcome = replace(outcome, error_kind=kind, error=state.last_error, pause=self._pause(result), retire=retire)
+        look = _look(feed, state, now, ok=False, earliest=verdict.earliest, why=verdict.reason, count=result.requests > 0)
+        asked = error.kind is not Problem.PAUSED
+        return Seen(feed, outcome, look, asked=asked, notice=verdict.notice)
+
+    def _answered(
+        self, feed: Feed, result: FetchResult, document: Document | None, findings: Findings | None, now: float, why: str
+    ) -> Seen:
+        state = feed.state
+        hints = document.hints if document is not None else state.hints
+        wish = wishes(hints, now, fresh_until=result.fresh_until, posted_in=_posted_in(document) if hints.skip_hours else ())
+        move = seen_move(_move_of(state), result, now)
+        adopt = move.target if move is not None and move.settled(now) else ""
+        state = replace(
+            _after_any(state, result, now),
+            last_ok_at=now,
+            errors=0,
+            failing_since=None,
+            error_kind="",
+            last_error="",
+            earliest_at=wish.earliest if wish.earliest > now else None,
+            moved_to="" if adopt or move is None else move.target,
+            moved_sightings=0 if adopt or move is None else move.sightings,
+            moved_since=None if adopt or move is None else move.since,
+        )
+        new: tuple[EntryText, ...] = ()
+        changed: tuple[EntryText, ...] = ()
+        if document is not None and findings is not None:
+            state = _after_document(state, result, document, wish)
+            new, changed = _new(findings), _changed(findings, now)
+        outcome = replace(
+            self._outcome(feed, result, now, why, state),
+            entries=len(document.entries) if document is not None else 0,
+            new=new,
+            changed=changed,
+            document=tuple(e.identity for e in document.entries) if document is not None and not result.delta else None,
+            gap=findings.gap if findings is not None else None,
+            adopt_url=adopt,
+        )
+        look = _look(
+            feed,
+            state,
+            now,
+            times=findings.times if findings is not None else None,
+            fresh=findings.fresh if findings is not None else 0,
+            gap=outcome.gap is not None,
+            earliest=wish.earliest,
+            why=wish.reason,
+        )
+        notice = f"It has moved for good, from {feed.url} to {adopt}." if adopt else ""
+        return Seen(feed, outcome, look, document.links if document is not None else None, notice=notice)
+
+    def _outcome(self, feed: Feed, result: FetchResult, now: float, why: str, state: FeedState) -> PollOutcome:
+        return PollOutcome(
+            feed_id=feed.id,
+            at=now,
+            reason=why,
+            host=_host(result.url or feed.url),
+            status=result.status,
+            bytes=result.wire_bytes,
+            elapsed_s=result.elapsed_s,
+            state=state,
+        )
+
+    def _pause(self, result: FetchResult) -> Pause | None:
+        """The pause of its host, where this answer has begun one."""
+        host = _host(result.url)
+        until = self._fetcher.gate.paused_until(host) if result.limited and host else None
+        return Pause(host, until, result.error.words if result.error else "") if until is not None else None
+
+
+def request_for(feed: Feed) -> FetchRequest:
+    state = feed.state
+    validators = Validators(
+        state.etag or None, state.last_modified or None, state.validators_url, state.validators_since or 0.0
+    )
+    return FetchRequest(feed.url, validators, state.body_digest)
+
+
+def entry_text(entry: Entry, dated: Dated) -> EntryText:
+    """The entry as it is kept: safe HTML, plain words for the search index, dates as judged."""
+    content = clean_html(entry.content, entry.base_url) if entry.content else ""
+    summary = clean_html(entry.summary, entry.base_url) if entry.summary else ""
+    return EntryText(
+        identity=entry.identity,
+        digest=entry.digest,
+        published_at=dated.published_at,
+        url=entry.url,
+        title=entry.title,
+        author=entry.author,
+        content=content,
+        summary=summary,
+        text=plain_text(content or summary),
+        published_told=told(entry),
+        updated_at=entry.updated,
+        comments_url=entry.comments_url,
+        tags=entry.tags,
+        enclosures=entry.enclosures,
+        delay_s=dated.delay_s,
+    )
+
+
+def _new(findings: Findings) -> tuple[EntryText, ...]:
+    return tuple(entry_text(entry, dated) for entry, dated in zip(findings.new, findings.dates, strict=True))
+
+
+def _changed(findings: Findings, now: float) -> tuple[EntryText, ...]:
+    """The store keeps the time that was first judged."""
+    return tuple(entry_text(entry, Dated(told(entry) or now, None, None)) for entry in findings.changed)
+
+
+def _after_any(state: FeedState, result: FetchResult, now: float) -> FeedState:
+    """What every answer changes, also a failure."""
+    validators = result.validators
+    return replace(
+        state,
+        last_poll_at=now,
+        etag=validators.etag or "",
+        last_modified=validators.last_modified or "",
+        validators_url=validators.url,
+        validators_since=validators.since or None,
+        body_digest=result.digest,
+        hubs=result.hubs or state.hubs,
+        self_url=result.self_url or state.self_url,
+    )
+
+
+def _after_document(state: FeedState, result: FetchResult, document: Document, wish: Wish) -> FeedState:
+    count = len(document.entries)
+    return replace(
+        state,
+        title=document.title or state.title,
+        site_url=document.links.site or state.site_url,
+        format=document.format,
+        window=state.window if result.delta else max(state.window, count),
+        hubs=result.hubs or document.links.hubs,
+        self_url=result.self_url or document.links.self_url,
+        hints=document.hints,
+        forbidden=b"" if wish.forbidden is None else np.packbits(wish.forbidden).tobytes(),
+    )
+
+
+def _look(feed: Feed, state: FeedState, now: float, **fields: object) -> Look:
+    return Look(
+        feed.id,
+        now,
+        weight=feed.weight,
+        added_at=feed.added_at,
+        window=state.window,
+        asked_gap_s=_asked_gap_s(state.hints),
+        forbidden=state.forbidden,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def _asked_gap_s(hints: Hints) -> float | None:
+    said = [s for s in (hints.ttl_s, hints.period_s) if s is not None and 0 < s <= ABSURD_S]
+    return max(said) if said else None
+
+
+def _posted_in(document: Document | None) -> set[int]:
+    """Hours of the week in which the document's entries were posted."""
+    entries: Sequence[Entry] = document.entries if document is not None else ()
+    return {hour_of_week(at) for entry in entries if not entry.date_only and (at := told(entry)) is not None}
+
+
+def _move_of(state: FeedState) -> Move | None:
+    return Move(state.moved_to, state.moved_sightings, state.moved_since or 0.0) if state.moved_to else None
+
+
+def _latest(retry_at: float | None, fresh_until: float | None, now: float) -> float | None:
+    return max((at for at in (retry_at, fresh_until) if at is not None and at > now), default=None)
+
+
+def _host(url: str) -> str:
+    try:
+        return host_name(parse_url(url)) if url else ""
+    except ValueError:
+        return ""

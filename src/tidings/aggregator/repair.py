@@ -1,0 +1,113 @@
+"""Posts that were pushed out unseen are looked for where publishers keep them: archives and further pages (RFC 5005).
+
+An archive never changes, so its chain is walked until something known turns up. Pages shift while one reads, and some lead in
+circles, so few are asked for and none twice. Where neither helps, others may know: recoverers are asked in turn.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from tidings.aggregator.dating import Dated, told
+from tidings.aggregator.reader import entry_text
+from tidings.document import Document, Entry, Links
+from tidings.fetch import Fetcher, FetchRequest
+from tidings.logs import Log
+from tidings.model import WEEK_S
+from tidings.parse import ParseError, parse
+from tidings.store import Store
+from tidings.store.rows import Feed, Gap, PollOutcome, Repair, Source
+
+MOST_ARCHIVES = 50
+MOST_PAGES = 10
+#: So long a gap stays open while archives cannot be reached.
+PATIENCE_S = WEEK_S
+
+#: Entries of a feed from within a gap, from whoever has them.
+Recoverer: TypeAlias = Callable[[Feed, Gap], Awaitable[Sequence[Entry]]]
+
+log = Log("tidings.repair")
+
+
+class Repairer:
+    """Fills gaps as far as it can be done."""
+
+    def __init__(
+        self, store: Store, fetcher: Fetcher, clock: Callable[[], float], recoverers: Sequence[Recoverer] = ()
+    ) -> None:
+        self._store, self._fetcher, self._clock, self._recoverers = store, fetcher, clock, recoverers
+
+    async def repair(self, feed: Feed, links: Links) -> int:
+        """Repair the feed's open gaps, with the links of its latest document; returns how many requests that took."""
+        requests = 0
+        for gap in await self._store.gaps(feed_id=feed.id, state="open", limit=10):
+            state, asked = await self._walk(feed, gap, links)
+            requests += asked
+            for recoverer in self._recoverers if state != "repaired" else ():
+                if await self._keep(feed, gap, await recoverer(feed, gap), "neighbour", "partly"):
+                    state = "partly"
+            if state == "open" and self._clock() - gap.found_at < PATIENCE_S:
+                continue
+            await self._keep(feed, gap, (), "archive", "lost" if state == "open" else state)
+            log.info("gap", feed=feed.id, lost=gap.lost, state=state, requests=requests)
+        return requests
+
+    async def _walk(self, feed: Feed, gap: Gap, links: Links) -> tuple[str, int]:
+        """Follow archives, else pages, back to what is known. Returns what became of the gap, and the requests made."""
+        url, most = (links.prev_archive, MOST_ARCHIVES) if links.prev_archive else (links.next_page, MOST_PAGES)
+        seen, found, requests = {feed.url, feed.state.self_url}, 0, 0
+        while url and url not in seen and requests < most:
+            seen.add(url)
+            result = await self._fetcher.fetch(FetchRequest(url, want_delta=False))
+            requests += result.requests
+            document = _read(result.body, result.content_type, result.url)
+            if document is None:
+                return "partly" if found else "open", requests
+            known = await self._store.known(feed.id, [entry.identity for entry in document.entries])
+            missing = [e for e in document.entries if e.identity not in known and _within(e, gap)]
+            found += await self._keep(feed, gap, missing, "archive", "partly", status=result.status, size=result.wire_bytes)
+            if known or any((at := told(entry)) is not None and at < gap.from_at for entry in document.entries):
+                return "repaired", requests
+            url = document.links.prev_archive if links.prev_archive else document.links.next_page
+        return "partly" if found else "lost", requests
+
+    async def _keep(
+        self, feed: Feed, gap: Gap, entries: Sequence[Entry], source: Source, state: str, *, status: int = 0, size: int = 0
+    ) -> int:
+        now = self._clock()
+        new = tuple(entry_text(entry, _dated(entry, gap, now)) for entry in entries)
+        (recorded,) = await self._store.record(
+            [
+                PollOutcome(
+                    feed_id=feed.id,
+                    at=now,
+                    reason="posts were lost between two polls",
+                    source=source,
+                    status=status,
+                    bytes=size,
+                    entries=len(entries),
+                    new=new,
+                    repair=Repair(gap.id, state),
+                )
+            ]
+        )
+        return len(recorded.new)
+
+
+def _read(body: bytes | None, content_type: str, url: str) -> Document | None:
+    try:
+        return parse(body, content_type=content_type, url=url) if body is not None else None
+    except ParseError:
+        return None
+
+
+def _within(entry: Entry, gap: Gap) -> bool:
+    """Archives hold years; what was posted before anybody asked for the feed was not lost."""
+    at = told(entry)
+    return at is None or at >= gap.from_at
+
+
+def _dated(entry: Entry, gap: Gap, now: float) -> Dated:
+    at = told(entry)
+    if at is None or at > now:
+        return Dated(gap.until_at, None, None)
+    return Dated(at, now - at, None)

@@ -1,0 +1,186 @@
+"""A village of publishers on loopback, a clock that moves only when nobody is busy, and the whole aggregator on a real store.
+
+A test is a story: ``village.write("/a", 3)`` publishes three posts, ``await village.poll()`` polls by hand, ``await
+village.live(hours=5)`` lets the loop run by the clock; then look at ``village.asked("/a")`` and the store.
+"""
+
+import asyncio
+import functools
+from contextlib import asynccontextmanager
+from email.utils import formatdate
+
+from aiohttp import web
+
+from tests.worlds import MONDAY
+from tidings.aggregator import Aggregator, Brain
+from tidings.config import Budget
+from tidings.fetch import Fetcher, FetchSettings
+from tidings.model import HOUR_S
+from tidings.policy import make_policy
+from tidings.store import Store
+from tidings.store.rows import Wanted
+
+
+class Clock:
+    """Stands still while polls are under way; a sleep moves it, to nowhere behind the end."""
+
+    def __init__(self, now=MONDAY):
+        self.now = now
+        self.end = now
+        self.busy = lambda: False
+
+    def __call__(self):
+        return self.now
+
+    async def sleep(self, seconds):
+        if self.busy() or self.now >= self.end:
+            await asyncio.Event().wait()  # whoever is busy will wake the sleeper; at the end nobody does
+        self.now = min(self.now + seconds, self.end)
+
+
+class Feed:
+    """A publisher's feed; what it does can be changed between polls."""
+
+    def __init__(self, window):
+        self.window = window
+        self.posts = []  # (number, time or None, text), oldest first
+        self.headers = {}
+        self.status = 200
+        self.extra = ""
+        self.conditional = True
+        self.archives = {}  # path -> (posts, extra)
+
+    def document(self, posts=None, extra=None):
+        items = "".join(
+            f"<item><guid>{number}</guid><title>Post {number}</title><link>http://blog.example/{number}</link>"
+            + (f"<pubDate>{formatdate(at)}</pubDate>" if at is not None else "")
+            + f"<description>{text}</description></item>"
+            for number, at, text in reversed(self.posts[-self.window :] if posts is None else posts)
+        )
+        return (
+            '<?xml version="1.0"?><rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>A blog</title>'
+            f"{self.extra if extra is None else extra}{items}</channel></rss>"
+        )
+
+
+class Village:
+    def __init__(self, clock, path):
+        self.clock, self.path = clock, path
+        self.feeds, self.requests = {}, []
+
+    # publishers
+
+    def feed(self, path, *, posts=0, window=10):
+        feed = self.feeds[path] = Feed(window)
+        self.write(path, posts)
+        return feed
+
+    def write(self, path, posts=1, *, at="now", every_s=0.0, text="words"):
+        """Publish; the last post bears the time ``at``, those before it came earlier."""
+        feed = self.feeds[path]
+        last = self.clock() if at == "now" else at
+        for i in range(posts):
+            when = None if last is None else last - (posts - 1 - i) * every_s
+            feed.posts.append((len(feed.posts), when, text))
+
+    async def answer(self, request):
+        self.requests.append((self.clock(), request))
+        for feed in self.feeds.values():
+            if request.path in feed.archives:
+                posts, extra = feed.archives[request.path]
+                return web.Response(text=feed.document(posts, extra), content_type="application/rss+xml")
+        feed = self.feeds.get(request.path)
+        if feed is None:
+            return web.Response(status=404, text="nothing here")
+        if feed.status != 200:
+            return web.Response(status=feed.status, headers=feed.headers, text="no")
+        body = feed.document()
+        etag = f'"{hash(body)}"'
+        if feed.conditional and request.headers.get("If-None-Match") == etag:
+            return web.Response(status=304, headers={"ETag": etag, **feed.headers})
+        headers = {"ETag": etag, **feed.headers} if feed.conditional else feed.headers
+        return web.Response(body=body.encode(), content_type="application/rss+xml", headers=headers)
+
+    def asked(self, path):
+        return [request for _, request in self.requests if request.path == path]
+
+    def asked_at(self, path):
+        return [at for at, request in self.requests if request.path == path]
+
+    # the reader
+
+    def url(self, path):
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    async def subscribe(self, *paths):
+        added = await self.store.add([Wanted(self.url(path), self.clock()) for path in paths])
+        return [a.feed_id for a in added]
+
+    async def poll(self, *feed_ids, **options):
+        return await self.aggregator.poll(list(feed_ids) or None, **options)
+
+    async def live(self, *, hours=0.0, seconds=0.0):
+        """Let the loop run by the clock for so long."""
+        self.clock.end = self.clock.now + hours * HOUR_S + seconds
+        stop = asyncio.Event()
+        running = asyncio.create_task(self.aggregator.run(stop))
+        while not running.done() and (self.clock.now < self.clock.end or not self.aggregator.resting):
+            await asyncio.sleep(0.001)
+        stop.set()
+        await running
+
+    async def explained(self, path):
+        return await self.store.feed(self.url(path))
+
+    @asynccontextmanager
+    async def awake(self, *, budget=Budget(24.0, True), policy="price", serving=False, fetch=None, recoverers=(), **brain):
+        """The aggregator from its beginning to its end; it may be awake several times, on the same store."""
+        settings = FetchSettings(allow_private=True, host_spacing_s=0.1, **(fetch or {}))
+        self.brain = Brain(make_policy(policy), budget, **brain)
+        async with (
+            Store.open(self.path, clock=self.clock, serving=serving) as self.store,
+            Fetcher(settings, self.clock, sleep=self.clock.sleep) as self.fetcher,
+            Aggregator(
+                self.store, self.fetcher, self.brain, self.clock, sleep=self.clock.sleep, recoverers=recoverers
+            ) as self.aggregator,
+        ):
+            self.clock.busy = lambda: self.aggregator.under_way > 0
+            yield self
+
+
+@asynccontextmanager
+async def village(path, **options):
+    """Publishers and an aggregator that is awake."""
+    clock = Clock()
+    here = Village(clock, path / "store.db")
+    runner = web.ServerRunner(web.Server(here.answer))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    here.port = runner.addresses[0][1]
+    try:
+        if options.pop("asleep", False):
+            yield here
+        else:
+            async with here.awake(**options):
+                yield here
+    finally:
+        await runner.cleanup()
+
+
+def story(limit_s=30, **options):
+    """A test that gets a village."""
+
+    def wrap(test):
+        @functools.wraps(test)
+        def run(tmp_path):
+            async def tell():
+                async with village(tmp_path, **options) as here:
+                    await asyncio.wait_for(test(here), limit_s)
+
+            asyncio.run(tell())
+
+        del run.__wrapped__
+        return run
+
+    return wrap
