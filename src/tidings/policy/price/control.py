@@ -12,9 +12,10 @@ import numpy as np
 
 from tidings.model import DAY_S, WEEK_S, Floats
 
-#: What was over- or underspent is made up for in this time, and in that while the week is not known yet.
+#: What was over- or underspent is made up for in this time and a mean gap (a lower price first brings all polls that are
+#: planned forward by some share of their gaps, then makes them more frequent), and so much later in the first week.
 CATCH_UP_DAYS = 1.0
-FIRST_CATCH_UP_DAYS = 4.0
+FIRST_WEEK_DAYS = 3.0
 #: Spending is counted in slots; a week of them is kept.
 SLOT_S = 4 * 3600.0
 PER_DAY = 6
@@ -32,6 +33,7 @@ class Controller:
     """Holds the price. Its whole state is a few dozen numbers: what the leader moves and all workers read."""
 
     budget_per_day: float
+    mean_gap_days: float  #: between polls of a feed
     started: float
     prices: Floats  #: of the demand curve, rising
     demand: Floats  #: polls per day at those prices, falling
@@ -93,7 +95,7 @@ class Controller:
         correction = (sum(self.polls[-slots:] if slots else []) + own_word * self.bias) / max(
             sum(self.foretold[-slots:] if slots else []) + own_word, 1e-9
         )
-        catch_up = CATCH_UP_DAYS if slots == SLOTS else FIRST_CATCH_UP_DAYS
+        catch_up = self.mean_gap_days + CATCH_UP_DAYS + (FIRST_WEEK_DAYS if slots < SLOTS else 0.0)
         wanted = self.budget_per_day + self.owed(now, spent) / catch_up
         wanted = min(max(wanted, 0.5 * self.budget_per_day), 2.0 * self.budget_per_day)
         self.price = float(np.clip(self._at(wanted / max(correction, 1e-3)), self.price / STEP, self.price * STEP))

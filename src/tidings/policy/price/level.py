@@ -1,8 +1,9 @@
 """The level: how fast a feed posts these days, from counts that fade, held by what feeds like it do.
 
-Posts and exposure (days of average activity, so that a quiet night is not a silence) fade with two half-lives. Each gives a
+Posts and exposure (days of average activity, so that a quiet night is not a silence) fade with several half-lives. Each gives a
 rate under a Gamma prior fitted to the whole population: where feeds are alike the prior is strong, where they differ
-by orders of magnitude it hardly speaks. The level is the mean of the two rates.
+by orders of magnitude it hardly speaks. The level is a mean of these rates, and how much a half-life has to say is told by how
+well it has foretold the feed's posts of late: steady feeds remember long, fickle ones do not.
 """
 
 from dataclasses import dataclass, field
@@ -12,9 +13,12 @@ import numpy.typing as npt
 
 from tidings.model import DAY_S, Floats, Rows
 
-HALF_LIVES_D = np.array([7.0, 30.0])
+HALF_LIVES_D = np.array([4.0, 12.0, 40.0, 150.0])
+#: How much each has to say before it has shown anything, and how fast what it has shown fades.
+CREDIT = np.log([0.15, 0.35, 0.35, 0.15])
+CREDIT_HALF_LIFE_D = 40.0
 #: As good as never.
-NEVER_D = np.array([1e6, 1e6])
+NEVER_D = np.full(len(HALF_LIVES_D), 1e6)
 #: Before anything is known of a population: this many posts in that many days.
 PRIOR_POSTS, PRIOR_DAYS = 0.3, 7.0
 #: Bounds of the prior's strength, in posts.
@@ -26,11 +30,12 @@ LEAST_FEEDS, LEAST_POSTS = 20, 50
 FANO_START, FANO_PRIOR_POSTS, FANO_HALF_LIFE_D, FANO_MOST = 4.0, 10.0, 30.0, 4.0
 
 #: What the level so far is worth when a full window says something else about the posts that were never seen.
-UNSEEN_PRIOR_POSTS = 3.0
+UNSEEN_PRIOR_BATCHES = 3.0
 
 FIELDS = [
     ("posts", "f4", (len(HALF_LIVES_D),)),
     ("days", "f4", (len(HALF_LIVES_D),)),
+    ("credit", "f4", (len(HALF_LIVES_D),)),  # log likelihood of late, of each half-life's rate
     ("scatter", "f4"),
     ("expected", "f4"),
 ]
@@ -54,9 +59,16 @@ class Level:
 
     def rate_per_day(self, state: npt.NDArray[np.void]) -> Floats:
         """Posts a day at average activity."""
-        a, b = self.prior
-        rate: Floats = ((state["posts"] + a) / (state["days"] + b)).mean(axis=1, dtype=np.float64)
+        credit = state["credit"] + CREDIT
+        credit = np.exp(credit - credit.max(axis=1, keepdims=True))
+        rate: Floats = (credit * self._rates(state)).sum(axis=1) / credit.sum(axis=1)
         return rate
+
+    def _rates(self, state: npt.NDArray[np.void]) -> Floats:
+        """One for each half-life: (n, k)."""
+        a, b = self.prior
+        rates: Floats = (state["posts"] + a) / (state["days"] + b)
+        return rates
 
     @staticmethod
     def fano(state: npt.NDArray[np.void]) -> Floats:
@@ -69,6 +81,10 @@ class Level:
         was = state[rows]
         elapsed = elapsed_s / DAY_S
         expected = self.rate_per_day(was) * days
+        foretold = np.maximum(self._rates(was) * days[:, None], 1e-9)
+        gain = (posts[:, None] * np.log(foretold) - foretold) / self.fano(was)[:, None]
+        credit = was["credit"] * (0.5 ** (elapsed / CREDIT_HALF_LIFE_D))[:, None] + gain
+        state["credit"][rows] = credit - credit.max(axis=1, keepdims=True)
         fade = 0.5 ** (elapsed[:, None] / self.half_lives_d)
         state["posts"][rows] = was["posts"] * fade + posts[:, None]
         state["days"][rows] = was["days"] * fade + days[:, None]
@@ -77,15 +93,15 @@ class Level:
         state["scatter"][rows] = was["scatter"] * kept + FANO_START * back + (posts - expected) ** 2
         state["expected"][rows] = was["expected"] * kept + back + expected
 
-    def sampled(self, was: npt.NDArray[np.void], visible: Floats, days: Floats) -> tuple[Floats, Floats]:
+    def sampled(self, was: npt.NDArray[np.void], visible: Floats, days: Floats, batch: Floats) -> tuple[Floats, Floats]:
         """What a full window of ``visible`` posts tells that came in ``days`` of exposure: its posts, and the rate before it.
 
-        It samples the rate inversely: its posts but one, in the time since its oldest. With `UNSEEN_PRIOR_POSTS` posts at the
-        level so far this tells what came before and was never seen; were that left out, feeds that overflow would be forgotten
-        little by little, and polled less, and overflow more.
+        It samples the rate of batches inversely: all but the oldest, in the time since that one. With `UNSEEN_PRIOR_BATCHES` at
+        the level so far this tells what came before and was never seen; were that left out, feeds that overflow would be
+        forgotten little by little, and polled less, and overflow more.
         """
-        posts = np.maximum(visible - 1, 0.0)
-        rate: Floats = (UNSEEN_PRIOR_POSTS + posts) / (UNSEEN_PRIOR_POSTS / self.rate_per_day(was) + days)
+        posts = np.maximum(visible - batch, 0.0)
+        rate: Floats = (UNSEEN_PRIOR_BATCHES * batch + posts) / (UNSEEN_PRIOR_BATCHES * batch / self.rate_per_day(was) + days)
         return posts, rate
 
     def fit_prior(self, state: npt.NDArray[np.void]) -> None:

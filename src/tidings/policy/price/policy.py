@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidings.errors import UsageError
-from tidings.model import DAY_S, HOUR_S, WEEK_S, Documents, Floats, Ints, Rows
+from tidings.model import DAY_S, HOUR_S, WEEK_S, Documents, Floats, Rows
 from tidings.policy.base import Decisions, Feeds, Policy, hour_of_week, reason
 from tidings.policy.price.control import PER_DAY, SLOT_S, SLOTS, Controller
 from tidings.policy.price.level import FIELDS, NEVER_D, Level
@@ -32,7 +32,7 @@ from tidings.policy.price.shape import (
     responsibilities,
     weekly_shape,
 )
-from tidings.policy.price.value import HOURS, RATIOS, ratio_position, value_table
+from tidings.policy.price.value import HOURS, fall_of_value
 
 #: Patterns are forgotten slowly.
 SHAPE_HALF_LIFE_D = 90.0
@@ -57,6 +57,10 @@ CURVE = np.geomspace(1 / 64, 64, 25)
 REPLAN = 1.25
 REPLAN_SOON = 0.02
 SHARE_DAYS = 7
+#: Values are kept in so many steps; and solved for so many feeds at a time, none of them slower than a post in years.
+VALUE_STEPS = 255
+VALUED_TOGETHER = 10_000
+LEAST_RATIO = 1e-5
 #: A habit is told where this share of posts falls into so many hours of the day; weekends hold 2/7 of an even week.
 HABIT_SHARE = 0.4
 WEEKEND_RARE, WEEKEND_OFTEN = 0.1, 0.6
@@ -92,7 +96,6 @@ class Price(Policy):
         self.lookahead, self.loss = lookahead, loss
         self.level = Level() if forget else Level(half_lives_d=NEVER_D)
         self.shared: Shapes
-        self.values: Floats
         self.control: Controller
         self._feeds_in_market = 0
         self._spent_before = 0
@@ -112,6 +115,8 @@ class Price(Policy):
                 ("events", "f4"),
                 ("post_days", "f4"),
                 ("strengths", "f4", (LAYERS,)),
+                ("value", "u1", (HOURS,)),  # its fall per hour, in steps of its greatest
+                ("value_top", "f4"),
                 *FIELDS,
             ]
         )
@@ -143,9 +148,12 @@ class Price(Policy):
         budget = max(self.budget_per_day / self.scale, 1e-9)
         wish = float(np.sqrt(self.feeds.weight * self.level.rate_per_day(self.state)).sum())
         price = max(wish**2 / (2 * budget**2), 1e-12)
+        self._value(self._sample(REHEARSED), price)
         for _ in range(REHEARSALS):
-            self.control = Controller(budget, now, *self._demand(price), price, self._rehearse(price, now))
+            rehearsed = self._rehearse(price, now)
+            self.control = Controller(budget, len(self.feeds) / budget, now, *self._demand(price), price, rehearsed)
             price *= float(np.clip(self.control.rehearsed.mean() / budget, 0.25, 4.0)) ** 1.5
+        self._value(np.arange(len(self.feeds)), self.control.price)
         self._feeds_in_market = len(self.feeds)
         self._spent_before = 0
 
@@ -195,17 +203,17 @@ class Price(Policy):
 
     def _take_in(self, rows: Rows, now: Floats, posts: Floats, begin: Floats, known_from: Floats) -> None:
         """``posts`` were seen at ``now``. Where they are a full window they sample the time since ``known_from`` only."""
-        shape = self._shape(rows)[0]
+        shape = self._shape(rows)
         days = mass_between(shape, begin, now) / 24
         gap = np.flatnonzero(known_from > begin)
         if len(gap):
             unseen = days[gap] - mass_between(shape[gap], known_from[gap], now[gap]) / 24
-            seen, rate = self.level.sampled(self.state[rows[gap]], posts[gap], days[gap] - unseen)
+            batch = self._losses(rows[gap])[2]
+            seen, rate = self.level.sampled(self.state[rows[gap]], posts[gap], days[gap] - unseen, batch)
             posts = posts.copy()
             posts[gap] = seen + rate * unseen
             # The pattern too: busy hours, of which least is seen, would look like quiet ones.
             among = shape[gap] * hours_between(begin[gap], known_from[gap])
-            batch = self._losses(rows[gap])[2]
             self.state["hours"][rows[gap]] += among * (rate / 24)[:, None]
             self.state["batches"][rows[gap]] += rate * unseen / batch
         self.level.take_in(self.state, rows, posts, days, now - self.state["last"][rows])
@@ -241,23 +249,29 @@ class Price(Policy):
         else:
             self.state["strengths"][rows] = 1.0
 
-    def _shape(self, rows: Rows) -> tuple[Floats, Ints]:
-        """Weekly shape of each row, and its nearest cluster."""
+    def _shape(self, rows: Rows) -> Floats:
+        """Weekly shape of each row."""
         evidence = self._evidence(rows)
         z = responsibilities(evidence.hours, self.shared)
         shape = weekly_shape(evidence, z, self.state["strengths"][rows].astype(np.float64), self.shared)
-        if not self.weekly:
-            shape = _every_day_alike(shape)
-        return shape, np.argmax(z, axis=1)
+        return shape if self.weekly else _every_day_alike(shape)
 
     def _share(self) -> None:
-        """What feeds learn from each other: cluster shapes, how strongly they hold, and the value of time for each."""
+        """What feeds learn from each other: cluster shapes, and how strongly they hold."""
         everyone = np.arange(len(self.feeds))
         evidence = self._evidence(everyone)
         self.shared = fit_preferred(evidence, fit_shapes(evidence.hours, seed=self.seed))
         self._hold(everyone)
-        centres = self.shared.centres * HOURS
-        self.values = value_table(centres if self.weekly else _every_day_alike(centres))
+
+    def _value(self, rows: Rows, price: float) -> None:
+        """The value of time of these feeds at a price."""
+        for begin in range(0, len(rows), VALUED_TOGETHER):
+            part = rows[begin : begin + VALUED_TOGETHER]
+            rho = self._polls_per_post_day(part, price) * self._level(part)
+            fall = fall_of_value(self._shape(part), np.maximum(rho, LEAST_RATIO))
+            top = fall.max(axis=1)
+            self.state["value_top"][part] = top
+            self.state["value"][part] = np.rint(fall / top[:, None] * VALUE_STEPS)
 
     # --- more feeds, and going on later --------------------------------------------------------------------------------
 
@@ -270,6 +284,7 @@ class Price(Policy):
         posts = self._begin(rows, history)
         self._hold(rows)
         self._replay(rows, *posts, now)
+        self._value(rows, self.control.price)
         if len(self.feeds) > GROWN * self._feeds_in_market:
             self.level.fit_prior(self.state)
             self._share()
@@ -281,7 +296,7 @@ class Price(Policy):
         self._open_market(now)
 
     def save_shared(self) -> bytes:
-        return save_shared(self.control, self.shared, self.values, self.level.prior, self._feeds_in_market)
+        return save_shared(self.control, self.shared, self.level.prior, self._feeds_in_market)
 
     def restore(self, feeds: Feeds, rows: Sequence[bytes], shared: bytes, budget_per_day: float, now: float) -> None:
         size = self.row_dtype.itemsize
@@ -289,7 +304,7 @@ class Price(Policy):
             raise UsageError("price: the saved estimates are not of this version")
         self.feeds = feeds
         self.state = np.frombuffer(b"".join(rows), dtype=self.row_dtype).copy()
-        self.control, self.shared, self.values, self.level.prior, self._feeds_in_market = load_shared(shared)
+        self.control, self.shared, self.level.prior, self._feeds_in_market = load_shared(shared)
         self._spent_before = self.control.spent
         self.budget_per_day = self.control.budget_per_day * self.scale
         if abs(budget_per_day / self.budget_per_day - 1) > 1e-9:
@@ -304,6 +319,7 @@ class Price(Policy):
         if slot % (PER_DAY * SHARE_DAYS) == 0:
             self.level.fit_prior(self.state)
             self._share()
+            self._value(np.arange(len(self.feeds)), self.control.price)
         self.control.tick(now, self._spent_before + spent)
         was, price = self.state["price"], self.control.price
         soon = self.state["next"] < now + 1.5 * SLOT_S
@@ -313,8 +329,7 @@ class Price(Policy):
         """Polls a day of all feeds at prices around one, each feed polled at its best steady gap."""
         n = len(self.feeds)
         rows = self._sample(SAMPLE)
-        state = self.state[rows]
-        level, losses = self.level.rate_per_day(state) * (1 - self.feeds.pushed[rows]), self._losses(rows)
+        level, losses = self._level(rows), self._losses(rows)
         demand = [
             (1 / steady(level, *losses, self._polls_per_post_day(rows, price), self.loss_days)[1]).sum()
             for price in around * CURVE
@@ -324,6 +339,10 @@ class Price(Policy):
     def _sample(self, most: int) -> Rows:
         n = len(self.feeds)
         return np.arange(n) if n <= most else np.random.default_rng(self.seed).choice(n, most, replace=False)
+
+    def _level(self, rows: Rows) -> Floats:
+        """Posts a day that polls are for: what is pushed comes by itself."""
+        return self.level.rate_per_day(self.state[rows]) * (1 - self.feeds.pushed[rows])
 
     def _losses(self, rows: Rows) -> tuple[Floats, Floats, Floats]:
         """What losses depend on: window, scatter of counts, posts that come at once."""
@@ -339,10 +358,9 @@ class Price(Policy):
 
     def _choose(self, rows: Rows, now: Floats, first: bool, price: float | None = None) -> Decisions:
         times, expected, habit = np.empty(len(rows)), np.empty(len(rows)), np.empty((len(rows), 3))
-        state = self.state[rows]
         price = self.control.price if price is None else price
         scale = self._polls_per_post_day(rows, price)
-        level = self.level.rate_per_day(state) * (1 - self.feeds.pushed[rows])  # polls are for what does not come by itself
+        level = self._level(rows)
         cost, gap = steady(level, *self._losses(rows), scale, self.loss_days)
         horizon = np.searchsorted(HORIZONS_H[:-1], np.minimum(REACH * gap * 24, HORIZONS_H[-1]))
         for h, hours in enumerate(HORIZONS_H):
@@ -363,20 +381,14 @@ class Price(Policy):
 
     def _outlook(self, rows: Rows, now: Floats, level: Floats, scale: Floats, cost: Floats) -> Outlook:
         state = self.state[rows]
-        shape, cluster = self._shape(rows)
-        rho = np.maximum(scale * level, RATIOS[0] * 1e-3)
-        low, part = ratio_position(rho)
-        fall = self.values[cluster, low] * (1 - part)[:, None] + self.values[cluster, low + 1] * part[:, None]
-        # The table is for the cluster's shape. Where the feed is locally steady the fall goes with the root of the rate: carry
-        # it over to the feed's own hours, and leave the sum over the week as it is.
-        own = fall * np.sqrt(shape / (self.shared.centres[cluster] * HOURS))
-        fall = own * (fall.sum(axis=1) / own.sum(axis=1))[:, None]
+        shape = self._shape(rows)
+        fall = state["value"] * (state["value_top"] / VALUE_STEPS)[:, None].astype(np.float64)
         if not self.lookahead:
             fall = np.full_like(fall, np.sqrt(2) / 24)
         # The table knows no losses: a feed whose window may overflow pays for them too, as its posts come.
-        free = np.sqrt(2 * scale * level)
+        rho = np.maximum(scale * level, LEAST_RATIO)
         fall *= np.sqrt(rho)[:, None]
-        fall += ((cost - free) / 24)[:, None] * shape
+        fall += ((cost - np.sqrt(2 * rho)) / 24)[:, None] * shape
         window, fano, batch = self._losses(rows)
         late = now - state["last"] > 1.0
         waiting = level * mass_between(shape, state["last"], now) / 24 if late.any() else np.zeros(len(rows))

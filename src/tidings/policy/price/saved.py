@@ -1,4 +1,4 @@
-"""What `price` knows beyond single feeds, as bytes: the controller, the shapes that feeds share, their values, the prior.
+"""What `price` knows beyond single feeds, as bytes: the controller, the shapes that feeds share, the prior.
 
 Plain arrays in numpy's own format, never pickles: what is loaded can be wrong, but it cannot run.
 """
@@ -14,14 +14,14 @@ from tidings.model import Floats
 from tidings.policy.price.control import Controller
 from tidings.policy.price.shape import Shapes
 
-Shared = tuple[Controller, Shapes, Floats, tuple[Floats, Floats], int]
+Shared = tuple[Controller, Shapes, tuple[Floats, Floats], int]
 
 
-def save_shared(control: Controller, shapes: Shapes, values: Floats, prior: tuple[Floats, Floats], feeds: int) -> bytes:
+def save_shared(control: Controller, shapes: Shapes, prior: tuple[Floats, Floats], feeds: int) -> bytes:
     """Everything as one block of bytes."""
     arrays = {f"control_{each.name}": np.asarray(getattr(control, each.name)) for each in fields(control)}
     arrays |= {f"preferred_{k}": preferred for k, preferred in enumerate(shapes.preferred)}
-    arrays |= {"centres": shapes.centres, "shares": shapes.shares, "values": values.astype(np.float32)}
+    arrays |= {"centres": shapes.centres, "shares": shapes.shares}
     arrays |= {"prior": np.stack(prior), "feeds": np.asarray(feeds)}
     block = io.BytesIO()
     np.savez(block, **arrays)  # type: ignore[arg-type]  # its one option is not among the names
@@ -40,6 +40,6 @@ def load_shared(saved: bytes) -> Shared:
                 plain = value.tolist() if value.ndim == 0 or each.name in ("polls", "foretold") else value
                 setattr(control, each.name, plain)
             prior = arrays["prior"]
-            return control, shapes, arrays["values"].astype(np.float64), (prior[0], prior[1]), int(arrays["feeds"])
+            return control, shapes, (prior[0], prior[1]), int(arrays["feeds"])
     except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
         raise UsageError(f"price: what was saved is not of this version ({error})") from None

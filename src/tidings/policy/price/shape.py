@@ -17,8 +17,8 @@ from tidings.policy.base import EPOCH_HOUR
 from tidings.policy.price.value import HOURS
 
 CLUSTERS = 12
-#: Pseudo-posts of five-minute bins of the hour against evenness; and the evidence that they must bring (nats).
-MINUTE_PRIOR = 30.0
+#: Pseudo-posts with which evenness may hold the five-minute bins of the hour; and the evidence that they must bring (nats).
+MINUTE_STRENGTHS = np.array([1.0, 5.0, 30.0, 150.0])
 MINUTE_EVIDENCE = 5.0
 #: Own hours of the day lend to their neighbours like this.
 KERNEL = np.array([1.0, 2.0, 3.0, 2.0, 1.0]) / 9
@@ -127,21 +127,29 @@ def _without_one(counts: Floats, above: Floats, strength: Floats, weight: float 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Counts of some feeds, tempered: (n, 168) hours of the week by bursts, (n, 7) days of the week by days."""
+    """Counts of some feeds over the hours of the week (n, 168), tempered: what they tell of the hours of the day (posts of a
+    burst are one), and of the week (posts of a day are one)."""
 
     hours: Floats
-    days: Floats
+    weekly: Floats
 
     @classmethod
     def of(cls, hours: Floats, events: Floats, days: Floats) -> "Evidence":
         """From raw counts, and how many bursts and different days they came in."""
         total = np.maximum(hours.sum(axis=1), 1.0)
-        share = np.clip(events / total, 0.05, 1.0)
-        of_week = hours.reshape(len(hours), 7, 24).sum(axis=2)
-        return cls(hours * share[:, None], of_week * np.clip(days / total, 0.02, 1.0)[:, None])
+        return cls(
+            hours * np.clip(events / total, 0.05, 1.0)[:, None],
+            hours * np.clip(days / total, 0.02, 1.0)[:, None],
+        )
+
+    @property
+    def days(self) -> Floats:
+        """Days of the week: (n, 7)."""
+        days: Floats = self.weekly.reshape(len(self.weekly), 7, 24).sum(axis=2)
+        return days
 
     def take(self, rows: npt.NDArray[np.intp]) -> "Evidence":
-        return Evidence(self.hours[rows], self.days[rows])
+        return Evidence(self.hours[rows], self.weekly[rows])
 
 
 def _layers(e: Evidence, prior: Floats, strengths: Floats) -> tuple[Floats, Floats, Floats]:
@@ -159,7 +167,7 @@ def weekly_shape(e: Evidence, z: Floats, strengths: Floats, shared: Shapes) -> F
     """Shape of each feed over the week, mean 1: (n, 168). ``z`` are its clusters, ``strengths`` (n, LAYERS) its own."""
     _, day, week = _layers(e, z @ shared.centres, strengths)
     own = (week[:, :, None] * day[:, None, :]).reshape(len(z), HOURS)
-    shape: Floats = _held(e.hours, own, strengths[:, 3:4]) * HOURS
+    shape: Floats = _held(e.weekly, own, strengths[:, 3:4]) * HOURS
     return shape
 
 
@@ -190,9 +198,10 @@ def own_strengths(e: Evidence, z: Floats, shared: Shapes) -> tuple[Floats, tuple
 
     smooth_day = choose(0, of_day, lambda a: _without_one(around, above, a, float(KERNEL[2])))
     day = choose(1, of_day, lambda a: _without_one(of_day, smooth_day, a))
-    week = choose(2, e.days, lambda a: _without_one(e.days, prior.sum(axis=2), a))
+    days = e.days
+    week = choose(2, days, lambda a: _without_one(days, prior.sum(axis=2), a))
     own = (week[:, :, None] * day[:, None, :]).reshape(n, HOURS)
-    choose(3, e.hours, lambda a: _without_one(e.hours, own, a))
+    choose(3, e.weekly, lambda a: _without_one(e.weekly, own, a))
     return chosen, tuple(likely)
 
 
@@ -210,11 +219,14 @@ def fit_preferred(e: Evidence, shared: Shapes, rounds: int = 4, most: int = 2_00
 
 def minute_factor(minutes: Floats, events: Floats) -> Floats:
     """Factor of each five-minute bin of the hour, mean 1: (n, 12); 1 throughout unless the evidence is strong."""
+    bins = minutes.shape[1]
     counts = minutes * np.clip(events / np.maximum(minutes.sum(axis=1), 1.0), 0.05, 1.0)[:, None]
-    total = counts.sum(axis=1, keepdims=True)
-    factor = (counts + MINUTE_PRIOR / 12) / (total + MINUTE_PRIOR) * 12
-    gain = (counts * np.log(factor)).sum(axis=1, keepdims=True)
-    kept: Floats = np.where(gain > MINUTE_EVIDENCE, factor, 1.0)
+    even = np.full((1, bins), 1 / bins)
+    strengths = MINUTE_STRENGTHS[:, None, None]
+    gain = (counts * np.log(_without_one(counts, even, strengths) * bins)).sum(axis=2)
+    best = np.argmax(gain, axis=0)
+    factor = _held(counts, even, MINUTE_STRENGTHS[best][:, None]) * bins
+    kept: Floats = np.where(gain[best, np.arange(len(counts))][:, None] > MINUTE_EVIDENCE, factor, 1.0)
     return kept
 
 
