@@ -4,6 +4,7 @@ import pytest
 
 from tests.live.village import story
 from tidings.aggregator.importer import import_feeds
+from tidings.config import Budget
 from tidings.model import DAY_S
 
 
@@ -12,7 +13,7 @@ def opml(urls):
     return f'<opml version="2.0"><body><outline text="Blogs">\n{rows}\n</outline></body></opml>'.encode()
 
 
-@story()
+@story(budget=Budget(4.0, True))
 async def test_two_hundred_feeds_of_an_opml_file_have_every_entry_once(village):
     paths = [f"/feed/{i}" for i in range(200)]
     for path in paths:

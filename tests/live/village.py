@@ -21,6 +21,9 @@ from tidings.store import Store
 from tidings.store.rows import Wanted
 
 
+HOURLY = Budget(24.0, True)
+
+
 class Clock:
     """Stands still while polls are under way; a sleep moves it, to nowhere behind the end."""
 
@@ -133,7 +136,7 @@ class Village:
         return await self.store.feed(self.url(path))
 
     @asynccontextmanager
-    async def awake(self, *, budget=Budget(24.0, True), policy="price", serving=False, fetch=None, recoverers=(), **brain):
+    async def awake(self, *, budget=HOURLY, policy="price", serving=False, fetch=None, recoverers=(), **brain):
         """The aggregator from its beginning to its end; it may be awake several times, on the same store."""
         settings = FetchSettings(allow_private=True, host_spacing_s=0.1, **(fetch or {}))
         self.brain = Brain(make_policy(policy), budget, **brain)

@@ -5,6 +5,7 @@ import sqlite3
 import pytest
 
 from tests.store.conftest import entry
+from tests.worlds import MONDAY
 from tidings.document import Enclosure
 from tidings.store.record import VERSIONS
 from tidings.store.rows import Known, Repair, Suspicion
@@ -66,7 +67,7 @@ def test_two_feeds_may_use_the_same_identity(store):
 def test_known_tells_ids_and_digests(store):
     feed = store.subscribe()
     (entry_id,) = store.polled(feed, new=[entry(1)]).new
-    assert store.known(feed, ["id:1", "id:2"]) == {"id:1": Known(entry_id, b"1")}
+    assert store.known(feed, ["id:1", "id:2"]) == {"id:1": Known(entry_id, b"1", MONDAY + 3600)}
     assert store.known(feed, []) == {}
 
 

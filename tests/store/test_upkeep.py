@@ -7,6 +7,7 @@ import stat
 import pytest
 
 from tests.store.conftest import entry
+from tests.worlds import MONDAY
 from tidings.errors import UsageError
 from tidings.store import StoreError, restore
 from tidings.store.rows import Known
@@ -38,7 +39,7 @@ def test_young_entries_stay(aged):
 
 def test_what_went_does_not_come_back_as_new(aged):
     aged.retain(days=90, least=0)
-    assert aged.known(1, ["id:1", "id:2", "id:9"]) == {"id:1": Known(None, b""), "id:2": Known(2, b"1")}
+    assert aged.known(1, ["id:1", "id:2", "id:9"]) == {"id:1": Known(None, b""), "id:2": Known(2, b"1", MONDAY + 7200)}
     assert aged.polled(1, source="archive", new=[entry(1), entry(9)]).new == (7,)
     assert aged.titles() == ["Post 9", "Post 6", "Post 2"]
 

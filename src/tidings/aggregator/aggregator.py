@@ -7,13 +7,13 @@ was recorded, or all.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tidings.aggregator.brain import Brain, Decision
-from tidings.aggregator.push import Subscriber
 from tidings.aggregator.reader import Reader, Seen
 from tidings.aggregator.repair import Recoverer, Repairer
 from tidings.document import Links
@@ -26,6 +26,9 @@ from tidings.store import Store
 from tidings.store.rows import Feed, PollOutcome, Recorded, Schedule
 from tidings.words import duration
 
+if TYPE_CHECKING:  # those who only poll need no hubs
+    from tidings.aggregator.push import Subscriber
+
 #: Longer than any poll takes, with its wait for the host's turn.
 LEASE_S = 900.0
 #: Polls under way for each that may be asking: the others wait for their host's turn, or are being read.
@@ -34,6 +37,9 @@ WAITING = 2
 MOST_PER_HOST = 20
 #: Finished polls that are recorded in one transaction.
 BATCH = 100
+#: New feeds are made known to the policy when nothing is due for so long, and every so often if that never happens.
+QUIET_S = 30.0
+SETTLE_S = 600.0
 #: Old entries are forgotten so often.
 RETENTION_S = DAY_S
 
@@ -97,16 +103,17 @@ class Aggregator:
         self._per_host: dict[str, int] = {}
         self._finished: list[tuple[Seen, asyncio.Future[Brought]]] = []
         self._recording: asyncio.Task[None] | None = None
+        self._thinking = asyncio.Lock()  # the brain's slow work is done in a thread; nobody may ask it meanwhile
         self._wake = asyncio.Event()
         self.resting = False  #: nothing is due, and nothing under way
         self._with_gaps: set[int] = set()
-        self.hubs: Subscriber | None = None  # set by who has one: it is told of hubs, and tells what they are worth
+        self.hubs: "Subscriber | None" = None  # set by who has one: it is told of hubs, and tells what they are worth
 
     async def __aenter__(self) -> "Aggregator":
         now = self._clock()
         for pause in await self.store.paused():
             self.fetcher.gate.pause(pause.host, pause.until)
-        await self.store.reschedule(await self.brain.start(self.store, now))
+        await self.brain.start(self.store, now)
         self._with_gaps = {gap.feed_id for gap in await self.store.gaps(state="open", limit=10_000)}
         return self
 
@@ -131,24 +138,27 @@ class Aggregator:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Poll what is due, whenever it is due, until ``stop``; polls under way are then finished."""
-        next_retention = self._clock() + RETENTION_S
+        next_retention, settle_by = self._clock() + RETENTION_S, self._clock() + SETTLE_S
         try:
             while not stop.is_set():
                 self._wake.clear()
                 now = self._clock()
                 if now >= self.brain.next_tick:
-                    await self._reschedule(self.brain.tick(now))
-                    await self.brain.save(self.store, now)
+                    async with self._thinking:
+                        await self._reschedule(await self.brain.tick(now))
+                        await self.brain.save(self.store, now)
                 if now >= next_retention:
                     next_retention = now + RETENTION_S
                     gone = await self.store.retain(days=self._retain_days, least=self._retain_entries)
                     log.info("retained", entries=gone.entries, polls=gone.polls)
                 if await self._begin_due(now):
                     continue
-                if self.brain.unsettled and not self._polling:
+                next_at = await self._next_at(now)
+                if self.brain.unsettled and (next_at > now + QUIET_S or now >= settle_by):
                     await self._settle(now)
+                    settle_by = now + SETTLE_S
                     continue
-                await self._rest(min(await self._next_at(now), next_retention), stop)
+                await self._rest(min(next_at, next_retention), stop)
         finally:
             await asyncio.gather(*self._polling.values(), return_exceptions=True)
 
@@ -184,7 +194,7 @@ class Aggregator:
         ready_at = self.brain.bucket.ready_at(now)
         due = await self.store.next_due()
         if due is not None and due <= now < ready_at:
-            log.info("waiting for the budget", until=ready_at, budget_per_day=self.brain.budget_per_day)
+            log.info("waiting for the budget", seconds=ready_at - now, budget_per_day=self.brain.budget_per_day)
         return min(self.brain.next_tick, max(due, ready_at) if due is not None else self.brain.next_tick)
 
     async def _rest(self, until: float, stop: asyncio.Event) -> None:
@@ -201,7 +211,8 @@ class Aggregator:
         await asyncio.gather(*waits, return_exceptions=True)
 
     async def _settle(self, now: float) -> None:
-        await self._reschedule(await self.brain.settle(self.store, now))
+        async with self._thinking:
+            await self._reschedule(await self.brain.settle(self.store, now))
 
     async def _reschedule(self, schedules: Sequence[Schedule]) -> None:
         """Not those that are being polled: they will have a time of their own."""
@@ -230,7 +241,7 @@ class Aggregator:
                 tally = tally.plus(task.result())
             if progress is not None:
                 progress(tally.asked + len(tally.skipped), total)
-        if self.brain.unsettled:
+        if due and self.brain.unsettled:
             await self._settle(self._clock())
         return tally
 
@@ -317,9 +328,13 @@ class Aggregator:
 
     async def _put_off(self, seen: Seen) -> Brought:
         """Its host has asked to be left alone: nothing was asked, nothing is recorded but the new time."""
-        (decision,) = self.brain.decide([seen.look])
+        (decision,) = await self._decide([seen])
         await self.store.reschedule([Schedule(seen.feed.id, decision.at, decision.reason)])
         return Brought(skipped=Skipped(seen.feed.id, seen.look.why))
+
+    async def _decide(self, seen: Sequence[Seen]) -> list[Decision]:
+        async with self._thinking:
+            return self.brain.decide([one.look for one in seen])
 
     async def _record(self) -> None:
         """Record what has finished, and what finishes meanwhile."""
@@ -327,10 +342,8 @@ class Aggregator:
         while self._finished:
             batch, self._finished = self._finished[:BATCH], self._finished[BATCH:]
             try:
-                outcomes = [
-                    _complete(seen, decision)
-                    for (seen, _), decision in zip(batch, self.brain.decide([seen.look for seen, _ in batch]), strict=True)
-                ]
+                decisions = await self._decide([seen for seen, _ in batch])
+                outcomes = [_complete(seen, decision) for (seen, _), decision in zip(batch, decisions, strict=True)]
                 recorded = await self.store.record(outcomes)
             except Exception as error:
                 for _, finished in batch:

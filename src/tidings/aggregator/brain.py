@@ -5,6 +5,7 @@ and `decide` after every poll, `tick` at its times, whole seconds. A feed is tak
 a quiet moment for that (`settle`), since many come at once, it has a provisional time.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -96,6 +97,7 @@ class Brain:
         self._overflow_s: dict[int, float] = {}  # where it is less than twice the least gap
         self._why: dict[int, str] = {}  # of `earliest`, where there is one
         self._newcomers: dict[int, _Newcomer] = {}
+        self._unlearned = False  # the store knows feeds that the policy does not
         self._spent = 0
 
     @property
@@ -104,9 +106,9 @@ class Brain:
         return bool(self._ids)
 
     @property
-    def unsettled(self) -> int:
-        """Feeds that have a provisional time."""
-        return len(self._newcomers)
+    def unsettled(self) -> bool:
+        """Whether there are feeds with a provisional time."""
+        return self._unlearned or bool(self._newcomers)
 
     @property
     def budget_per_day(self) -> float:
@@ -114,8 +116,8 @@ class Brain:
 
     # --- beginning and end ---------------------------------------------------------------------------------------------
 
-    async def start(self, store: Store, now: float) -> list[Schedule]:
-        """Take up from the store; returns new times where the policy has never decided before."""
+    async def start(self, store: Store, now: float) -> None:
+        """Take up where the last process stopped. Where there is nothing to take up, `settle` will begin."""
         timings = await store.timings()
         members = timings[timings["window"] > 0]
         saved = await store.estimates(self.policy.name)
@@ -125,25 +127,24 @@ class Brain:
         estimated = np.array([len(saved.get(int(i), b"")) == size for i in members["feed_id"]], dtype=np.bool_)
         own = _own(shared.get("brain", b""))
         self._set_bucket(own, len(timings), now, 0 if own is None else await store.polls_since(own.saved_at))
-        self.next_tick = now + self.policy.tick_s
         if not len(members):
-            return []
+            return
         if self.policy.extends and "policy" in shared and estimated.mean() > 0.5:
             try:
                 await self._restore(store, members, estimated, saved, shared["policy"], forbidden, now)
             except UsageError as problem:
                 log.warning("estimates not usable, learning anew", problem=str(problem))
+                self._number([])
+                self._unlearned = True
             else:
-                if own is not None:
-                    self.next_tick = own.next_tick
-                    self._spent = await store.polls_since(own.saved_at)
-                return []
-        await self._begin(store, members, forbidden, now)
-        if not self.policy.extends and estimated.any():
+                self.next_tick = now + self.policy.tick_s if own is None else own.next_tick
+                self._spent = 0 if own is None else await store.polls_since(own.saved_at)
+        elif not self.policy.extends and estimated.any():
+            await self._begin(store, members, forbidden, now)
             for feed_id in members["feed_id"][estimated].tolist():
                 self.policy.load_row(self._row[feed_id], saved[feed_id])
-            return []
-        return self._schedules(np.arange(len(self._ids)), np.full(len(self._ids), now), now, first=True)
+        else:
+            self._unlearned = True
 
     async def save(self, store: Store, now: float) -> None:
         """Put away what belongs to no single feed."""
@@ -166,8 +167,9 @@ class Brain:
         ):
             self._windows.setdefault(feed_id, Window(most=window, dropped=posts > window or now - added_at > WATCHED_S))
         self._number(members["feed_id"].tolist())
-        self.policy.start(self._table(members, forbidden), history, since, now, self.budget_per_day)
-        self._spent = 0
+        table = self._table(members, forbidden)
+        await asyncio.to_thread(self.policy.start, table, history, since, now, self._useful_budget())
+        self._unlearned, self._spent, self.next_tick = False, 0, now + self.policy.tick_s
         if not self.policy.extends:
             ends = history.end.tolist()
             for feed_id, window, end, first in zip(
@@ -191,8 +193,8 @@ class Brain:
         for feed_id, window, added_at in here[["feed_id", "window", "added_at"]].tolist():
             self._windows[feed_id] = Window(most=window, dropped=now - added_at > WATCHED_S)
         table = self._table(here, forbidden)
-        self.policy.restore(table, [saved[i] for i in ids], shared, self.budget.per_day(len(members)), now)
         self._number(ids)
+        self.policy.restore(table, [saved[i] for i in ids], shared, self._useful_budget(), now)
         others = members[~estimated]
         if len(others):
             history, _ = await _history(store, others, now)
@@ -345,37 +347,37 @@ class Brain:
 
     # --- now and then --------------------------------------------------------------------------------------------------
 
-    def tick(self, now: float) -> list[Schedule]:
-        """The policy's slow work, if it is time; returns feeds whose time has changed."""
-        if now < self.next_tick:
-            return []
+    async def tick(self, now: float) -> list[Schedule]:
+        """The policy's slow work, when it is time; returns feeds whose time has changed."""
         due = self.next_tick
         while self.next_tick <= now:
             self.next_tick += self.policy.tick_s
         if not self.started:
             return []
-        self._adjust_budget(now)
-        rows = self.policy.tick(due if now - due < LEAST_GAP_S else now, self._spent)
+        await self._adjust_budget(now)
+        rows = await asyncio.to_thread(self.policy.tick, due if now - due < LEAST_GAP_S else now, self._spent)
         if rows is None or not len(rows):
             return []
         return self._schedules(rows, np.full(len(rows), now - LEAST_GAP_S), now)
 
     async def settle(self, store: Store, now: float) -> list[Schedule]:
         """Take in the newcomers, when there is time; returns feeds whose time has changed."""
-        if not self._newcomers:
-            return []
         newcomers, self._newcomers = list(self._newcomers.values()), {}
         if self.started and self.policy.extends:
-            rows = self._extend(newcomers, now)
-            self._adjust_budget(now)
+            rows = await self._extend(newcomers, now)
             asked = np.array([newcomer.look.at for newcomer in newcomers])
-            return self._schedules(rows, asked, now, first=True)
-        timings = await store.timings()
-        await self._begin(store, timings[timings["window"] > 0], await store.forbidden_hours(), now)
-        self._adjust_budget(now)
-        return self._schedules(np.arange(len(self._ids)), np.full(len(self._ids), now), now, first=True)
+        else:
+            timings = await store.timings()
+            await self._begin(store, timings[timings["window"] > 0], await store.forbidden_hours(), now)
+            rows, asked = np.arange(len(self._ids)), np.full(len(self._ids), now)
+        await self._adjust_budget(now)
+        schedules = self._schedules(rows, asked, now, first=True)
+        name = self.policy.name
+        await store.save_estimates({self._ids[row]: Estimate(name, self.policy.save_row(row)) for row in rows.tolist()})
+        await self.save(store, now)
+        return schedules
 
-    def _extend(self, newcomers: list[_Newcomer], now: float) -> Rows:
+    async def _extend(self, newcomers: list[_Newcomer], now: float) -> Rows:
         looks = [newcomer.look for newcomer in newcomers]
         ids = [look.feed_id for look in looks]
         more = Feeds.of([self._windows.get(i, Window(most=1)).size for i in ids], [look.weight for look in looks])
@@ -394,7 +396,7 @@ class Brain:
             since[i] = max(min([look.added_at, *recent[:1].tolist()]), now - HISTORY_S)
             times.append(recent)
         history = _documents(times, [len(t) for t in times], [False] * len(times))
-        rows = self.policy.extend(more, history, since, now)
+        rows = await asyncio.to_thread(self.policy.extend, more, history, since, now)
         for feed_id, row in zip(ids, rows.tolist(), strict=True):
             self._ids.append(feed_id)
             self._row[feed_id] = row
@@ -417,11 +419,16 @@ class Brain:
         if feed_id in self._row:
             self.policy.feeds.pushed[self._row[feed_id]] = share
 
-    def _adjust_budget(self, now: float) -> None:
-        budget = self.budget_per_day
-        self.bucket.set_budget(budget, now)
+    async def _adjust_budget(self, now: float) -> None:
+        self.bucket.set_budget(self.budget_per_day, now)
+        budget = self._useful_budget()
         if self.policy.extends and abs(budget / self.policy.budget_per_day - 1) > BUDGET_OFF:
-            self.policy.set_budget(budget, now)
+            await asyncio.to_thread(self.policy.set_budget, budget, now)
+
+    def _useful_budget(self) -> float:
+        """What the policy may spend: no more than the least gap lets it, or it would plan for what cannot be."""
+        most = len(self._row) * DAY_S / self.least_gap_s if self.least_gap_s > 0 else np.inf
+        return min(self.budget_per_day, max(most, 1.0))
 
 
 def _own(saved: bytes) -> _Saved | None:
