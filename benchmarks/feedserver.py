@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from email.utils import format_datetime, formatdate, parsedate_to_datetime
 from hashlib import blake2b
 from html import escape
+from pathlib import Path
 from typing import NamedTuple
 
 from aiohttp import web
@@ -174,7 +175,7 @@ def main() -> None:
     parser.add_argument("--entries", type=int, default=20, help="in a document (20)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--port", type=int, default=8036, help="0 picks a free one (8036)")
-    parser.add_argument("--opml", help="write the list of feeds here")
+    parser.add_argument("--opml", type=Path, help="write the list of feeds here")
     parser.add_argument("--minutes", type=float, default=60.0, help="end after so long (60)")
     parser.add_argument("--detach", action="store_true", help="come back when it listens, and go on in the background")
     options = parser.parse_args()
@@ -182,8 +183,8 @@ def main() -> None:
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"
     server = Server(options.feeds, options.entries, options.seed, time.time)
     if options.opml:
-        with open(options.opml, "w", encoding="utf-8") as file:
-            file.write(opml(server.blogs, address))
+        options.opml.parent.mkdir(parents=True, exist_ok=True)
+        options.opml.write_text(opml(server.blogs, address), "utf-8")
     process = os.getpid()
     if options.detach and (process := os.fork()) == 0:
         os.setsid()

@@ -1,65 +1,198 @@
-"""Where the parts are wired: a socket, the pages, and a clean end.
+"""Where the parts are wired: configuration -> store -> fetcher -> brain -> aggregator, and for `tidings serve` hubs and pages.
 
-Until the living aggregator is there, the service answers with the pages of `tidings.web` and keeps nothing on disk.
+Commands that poll open the same parts without the pages. Other commands may work on the same store while the service runs.
 """
 
+import asyncio
 import errno
-import json
+import logging
 import signal
 import socket
-from collections.abc import Callable
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import FrameType
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tidings import __version__
-from tidings.errors import TidingsError, UsageError
-from tidings.web import comparison, page
-from tidings.web.comparison import Comparisons, MakeTrace, Request
-from tidings.web.style import STYLE
+from tidings import logs
+from tidings.aggregator.aggregator import Aggregator
+from tidings.aggregator.brain import Brain
+from tidings.config import Config, ConfigError, Setting, config_of
+from tidings.errors import UsageError
+from tidings.fetch import Fetcher, FetchSettings
+from tidings.policy import Policy
+from tidings.policy.registry import make_policy
+from tidings.store import Store
+from tidings.store.rows import PollOutcome, Recorded
+from tidings.store.sqlite import Database
+from tidings.web.metrics import Counts
 
-#: Nothing from elsewhere, no scripts, nobody may frame the page.
-SECURITY = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-ICON = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><circle cx="8" cy="8" r="7" fill="#0f6b6b"/>'
-    '<path d="M8 4v4l3 2" fill="none" stroke="#fff" stroke-width="1.6" stroke-linecap="round"/></svg>'
-)
-#: A query longer than this is no form of ours.
-LONGEST_TARGET = 2000
-#: A client that says nothing for so long is left.
-SILENCE_S = 30
+#: Polls under way when the service is told to stop have this long; what is not done then is due again after its lease.
+GRACE_S = 5.0
+#: How often the store is looked at for feeds that other processes have added or made due.
+NOTICE_S = 2.0
+
+if TYPE_CHECKING:
+    from tidings.web.comparison import Comparisons
+
+log = logs.Log("tidings.service")
+Clock = Callable[[], float]
 
 
-class Server(ThreadingHTTPServer):
-    """One thread per request; none of them keeps the process from ending."""
+class CountedStore(Store):
+    """The store; whatever is recorded is counted for `/metrics`."""
 
-    daemon_threads = True
-    block_on_close = False
+    def __init__(self, database: Database, clock: Clock) -> None:
+        super().__init__(database, clock)
+        self.counts = Counts()
 
-    def __init__(self, host: str, port: int, make_trace: MakeTrace | None = None) -> None:
-        self.comparisons = Comparisons() if make_trace is None else Comparisons(make_trace)
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            super().__init__((host, port), Handler)
-        except socket.gaierror as error:
-            raise UsageError(f"--host {host}: {error.strerror}; name an address of this machine, such as 127.0.0.1") from None
-        except OSError as error:
-            raise UsageError(_why_not(error, host, port)) from None
+    async def record(self, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
+        recorded = await super().record(outcomes)
+        self.counts.note(outcomes, recorded)
+        return recorded
 
-    @property
-    def address(self) -> str:
-        host, port = self.server_address[:2]
-        name = host.decode() if isinstance(host, bytes | bytearray) else str(host)
-        return f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no news; anything else is reported by the standard library."""
-        import sys
+def check_policy(settings: Mapping[str, Setting]) -> Policy:
+    """The policy that the configuration names, or a refusal that says where it is named."""
+    setting = settings["policy.name"]
+    try:
+        return make_policy(setting.value)
+    except UsageError as error:
+        raise ConfigError(setting.origin, str(error)) from None
 
-        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
-            super().handle_error(request, client_address)
+
+def fetch_settings(config: Config) -> FetchSettings:
+    return FetchSettings(
+        contact_url=config.fetch_contact_url,
+        allow_private=config.fetch_allow_private,
+        max_bytes=config.fetch_max_bytes,
+        timeout_s=config.fetch_timeout_s,
+        concurrency=config.fetch_concurrency,
+        host_spacing_s=config.fetch_host_spacing_s,
+    )
+
+
+@asynccontextmanager
+async def open_polling(
+    settings: Mapping[str, Setting], store_path: Path, *, serving: bool = False, clock: Clock = time.time
+) -> AsyncIterator[Aggregator]:
+    """All parts that polling needs; with ``serving``, as the only one that serves this store."""
+    config = config_of(settings)
+    brain = Brain(check_policy(settings), config.budget)
+    async with (
+        CountedStore.open(store_path, clock=clock, serving=serving) as store,
+        Fetcher(fetch_settings(config), clock) as fetcher,
+        Aggregator(
+            store, fetcher, brain, clock, retain_days=config.store_retain_days, retain_entries=config.store_retain_entries
+        ) as aggregator,
+    ):
+        yield aggregator
+
+
+def serve(settings: Mapping[str, Setting], store_path: Path, say: Callable[[str], object]) -> None:
+    """Serve until Ctrl-C or SIGTERM, both of which are a clean end."""
+    config = config_of(settings)
+    check_policy(settings)
+    logs.set_up(config.log_level, config.log_format)
+    for name in ("uvicorn", "asyncio"):
+        logging.getLogger(name).handlers[:] = logging.getLogger("tidings").handlers
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+    async def until_told() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await attend(settings, store_path, listening, stop, say)
+
+    with listen(config.serve_host, config.serve_port) as listening, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(until_told())
+
+
+async def attend(
+    settings: Mapping[str, Setting],
+    store_path: Path,
+    listening: socket.socket,
+    stop: asyncio.Event,
+    say: Callable[[str], object],
+    comparisons: "Comparisons | None" = None,
+) -> None:
+    """The service itself: poll, take pushes and answer, until ``stop``."""
+    # Here and not above, because commands that only poll need none of it.
+    from tidings.aggregator.push import Subscriber
+    from tidings.web.app import make_app
+    from tidings.web.comparison import Comparisons
+    from tidings.web.now import Live
+    from tidings.web.server import PageServer
+
+    public_url = settings["serve.public_url"].value
+    async with open_polling(settings, store_path, serving=True) as aggregator:
+        store, fetcher = aggregator.store, aggregator.fetcher
+        assert isinstance(store, CountedStore)
+        async with (
+            _first_failure(),
+            Subscriber(
+                store, fetcher, time.time, public_url=public_url, on_content=aggregator.take_push, on_ping=aggregator.take_ping
+            ) as hubs,
+        ):
+            aggregator.hubs = hubs
+            live = Live(aggregator, hubs, store.counts, time.time)
+            pages = PageServer(make_app(live, comparisons or Comparisons()))
+            async with asyncio.TaskGroup() as tasks:
+                polling = tasks.create_task(aggregator.run(stop))
+                serving = tasks.create_task(pages.serve(sockets=[listening]))
+                beside = [tasks.create_task(work) for work in (_notice(aggregator), hubs.run())]
+                say(f"tidings is at {address(listening)} (Ctrl-C stops it)")
+                log.info("serving", address=address(listening), store=store_path)
+                await stop.wait()
+                log.info("stopping", under_way=aggregator.under_way)
+                pages.should_exit = True
+                for task in beside:
+                    task.cancel()
+                await asyncio.wait({polling, serving}, timeout=GRACE_S)
+                polling.cancel()
+    say("stopped")
+
+
+@asynccontextmanager
+async def _first_failure() -> AsyncIterator[None]:
+    """What ends a part ends the service; the one error that began it says why."""
+    try:
+        yield
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures
+
+
+async def _notice(aggregator: Aggregator) -> None:
+    """Feeds may be added, or made due, by other processes: `tidings import`, say."""
+    while True:
+        await asyncio.sleep(NOTICE_S)
+        due = await aggregator.store.next_due()
+        if due is not None and due <= time.time():
+            aggregator.wake()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # Windows has none
+        return None
+    return uvloop.new_event_loop
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens, or a refusal that says what to do."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=512)
+    except socket.gaierror as error:
+        raise UsageError(f"--host {host}: {error.strerror}; name an address of this machine, such as 127.0.0.1") from None
+    except OSError as error:
+        raise UsageError(_why_not(error, host, port)) from None
+
+
+def address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
 def _why_not(error: OSError, host: str, port: int) -> str:
@@ -70,90 +203,3 @@ def _why_not(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRNOTAVAIL:
         return f"--host {host}: is not an address of this machine; try 127.0.0.1"
     return f"cannot listen on {host} port {port}: {error.strerror}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    """GET and HEAD; everything else is refused by the base class."""
-
-    server: Server
-    protocol_version = "HTTP/1.1"
-    timeout = SILENCE_S
-
-    def do_GET(self) -> None:
-        self._answer(*self._find())
-
-    def do_HEAD(self) -> None:
-        self._answer(*self._find())
-
-    def _find(self) -> tuple[HTTPStatus, str, str]:
-        """Status, kind and text of the answer."""
-        target = urlsplit(self.path)
-        html = "text/html; charset=utf-8"
-        if len(self.path) > LONGEST_TARGET:
-            return (
-                HTTPStatus.REQUEST_URI_TOO_LONG,
-                html,
-                page.problem("Too long", "The address is longer than any form here makes it."),
-            )
-        if target.path == "/style.css":
-            return HTTPStatus.OK, "text/css; charset=utf-8", STYLE
-        if target.path == "/icon.svg":
-            return HTTPStatus.OK, "image/svg+xml", ICON
-        if target.path not in ("/", "/compare.json"):
-            return HTTPStatus.NOT_FOUND, html, page.problem("Not found", "There is no such page here.")
-        try:
-            query = parse_qs(target.query, keep_blank_values=True, max_num_fields=40)
-        except ValueError:
-            return HTTPStatus.BAD_REQUEST, html, page.problem("That did not work", "The address has too many parameters.")
-        as_json = target.path == "/compare.json"
-        try:
-            kinds = comparison.kinds()
-            if not query and not as_json:
-                return HTTPStatus.OK, html, page.home(Request(), kinds)
-            request = comparison.read_request(query, kinds)
-            found = self.server.comparisons.run(request)
-        except TidingsError as error:
-            sentence = _sentence(str(error))
-            if as_json:
-                return HTTPStatus.BAD_REQUEST, "application/json", json.dumps({"error": sentence})
-            return HTTPStatus.BAD_REQUEST, html, page.problem("That did not work", sentence)
-        if as_json:
-            return HTTPStatus.OK, "application/json", json.dumps(found, indent=2)
-        return HTTPStatus.OK, html, page.home(request, kinds, found)
-
-    def _answer(self, status: HTTPStatus, kind: str, text: str) -> None:
-        body = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Security-Policy", SECURITY)
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Referrer-Policy", "no-referrer")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def version_string(self) -> str:
-        return f"tidings/{__version__}"
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet: a page of one's own machine needs no access log."""
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
-
-
-def run(host: str, port: int, say: Callable[[str], object]) -> None:
-    """Serve until Ctrl-C or SIGTERM, both of which are a clean end."""
-
-    def stop(signal_number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    with Server(host, port) as server:
-        signal.signal(signal.SIGTERM, stop)
-        try:
-            say(f"tidings is at {server.address} (Ctrl-C stops it)")
-            server.serve_forever()
-        except KeyboardInterrupt:
-            say("stopped")

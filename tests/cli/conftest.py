@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tests.cli.blogs import Blogs
 from tests.worlds import poisson_trace
 from tidings.cli import root
 from tidings.lab.traces import write_trace
@@ -20,8 +21,15 @@ TIDINGS = Path(sys.executable).with_name("tidings")
 class Tidings:
     """``tidings("lab", "limit", ...)`` prints; ``.json`` parses; ``.refuses`` gives the complaint of a wrong request."""
 
+    def __init__(self, *before):
+        self._before = before
+
+    def run(self, *arguments, input=None):
+        line = [str(a) for a in (*self._before, *arguments)]
+        return CliRunner().invoke(root, line, input, prog_name="tidings", catch_exceptions=False)
+
     def __call__(self, *arguments):
-        result = CliRunner().invoke(root, [str(a) for a in arguments], prog_name="tidings", catch_exceptions=False)
+        result = self.run(*arguments)
         assert result.exit_code == 0, result.stderr
         return result.stdout
 
@@ -29,7 +37,7 @@ class Tidings:
         return json.loads(self(*arguments, "--json"))
 
     def refuses(self, *arguments, code=2):
-        result = CliRunner().invoke(root, [str(a) for a in arguments], prog_name="tidings", catch_exceptions=False)
+        result = self.run(*arguments)
         assert result.exit_code == code, result.output
         assert result.stdout == ""
         return result.stderr
@@ -38,6 +46,18 @@ class Tidings:
 @pytest.fixture
 def tidings():
     return Tidings()
+
+
+@pytest.fixture
+def home(tmp_path):
+    """``home("feeds")``: commands on a data folder of their own, that may ask the loopback address."""
+    return Tidings("--data-dir", tmp_path / "data", "--set", "fetch.allow_private=true")
+
+
+@pytest.fixture(scope="module")
+def blogs():
+    with Blogs(4) as blogs:
+        yield blogs
 
 
 @pytest.fixture

@@ -3,8 +3,11 @@
 ``python -m tests.cli.test_docs`` writes what the examples print now into docs/lab.md.
 """
 
+import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -25,13 +28,35 @@ def run(command, folder):
     return done.stdout
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/lab.md"])
-def test_examples_run_as_written(tmp_path, page):
+def commands(page):
     examples = EXAMPLE.findall((ROOT / page).read_text())
-    commands = [line[2:] for example in examples for line in example.splitlines() if line.startswith("$ ")]
-    assert len(commands) >= 5
-    for command in commands:
+    return [line[2:] for example in examples for line in example.splitlines() if line.startswith("$ ")]
+
+
+def test_the_guide_of_the_laboratory_runs_as_written(tmp_path):
+    assert len(commands("docs/lab.md")) >= 5
+    for command in commands("docs/lab.md"):
         run(command, tmp_path)
+
+
+def test_the_readme_runs_as_written_from_a_clone(tmp_path):
+    """All lines in one shell; only the port is another, since somebody may be using the one that is written there."""
+    (tmp_path / ".venv").symlink_to(TIDINGS.parents[1])
+    (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    lines = [line.replace("8036", str(port)) for line in commands("README.md")]
+    lines = [f"{line} --port {port}" if "feedserver" in line else line for line in lines]
+    script = "\n".join(["set -e", *lines, "tidings entries --limit 0 --json > entries.json"])
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    try:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "200 new feeds, 0 known already, 0 bad rows" in done.stdout
+        assert "200 feeds asked, 4,000 new entries, 0 changed, 0 failed, 0 skipped" in done.stdout
+        entries = json.loads((tmp_path / "entries.json").read_text())
+        assert len({(entry["feed"], entry["identity"]) for entry in entries}) == len(entries) == 4000
+    finally:
+        os.kill(int(re.search(r"`kill (\d+)`", done.stdout).group(1)), signal.SIGTERM)
 
 
 @pytest.mark.parametrize("page", ["README.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))])

@@ -1,19 +1,26 @@
 """`tidings ...`: the command line.
 
-One file per group of commands: `lab` (traces), `lab_formulas` (the papers' formulas on numbers you give), `lab_runs` (policies
-on traces), `serve`. A command reads its options, calls one function of a room below, and prints what came back (`output`).
-What it needs of numpy, pyarrow and matplotlib it imports when it runs, so that `tidings --help` answers at once.
+One file per group of commands: `feeding` (add, import, poll), `reading` (feeds, entries, export), `telling` (explain, status),
+`keeping` (config, doctor, backup, restore), `serve`, and the laboratory's in `lab*`. A command reads its options, calls one
+function of a room below, and prints what came back (`output`). Heavy libraries are imported when a command runs, so that
+`tidings --help` answers at once.
 """
 
 import errno
+from pathlib import Path
 from typing import Any
 
 import click
 
 from tidings import __version__
+from tidings.cli.feeding import add, import_feeds, poll
+from tidings.cli.home import Home, default_folder
+from tidings.cli.keeping import backup, config, doctor, restore
 from tidings.cli.lab import lab
+from tidings.cli.reading import entries, export, feeds
 from tidings.cli.serve import serve
-from tidings.errors import TidingsError
+from tidings.cli.telling import explain, status
+from tidings.errors import TidingsError, UsageError
 
 #: What a shell expects of a program that was stopped with Ctrl-C: 128 + SIGINT.
 INTERRUPTED = 130
@@ -49,12 +56,32 @@ class Root(click.Group):
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="tidings")
-def root() -> None:
-    """A feed aggregator that knows when to look."""
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    envvar="TIDINGS_DATA_DIR",
+    help="Folder of the store and config.toml; else $TIDINGS_DATA_DIR, else tidings in the user's data folder.",
+)
+@click.option(
+    "--set", "flags", multiple=True, metavar="OPTION=VALUE", help="An option of the configuration: fetch.timeout_s=20."
+)
+@click.pass_context
+def root(ctx: click.Context, data_dir: Path | None, flags: tuple[str, ...]) -> None:
+    """A feed aggregator that knows when to look.
+
+    `tidings serve` looks after your feeds; the other commands work beside it, on the same data folder.
+    """
+    values = {}
+    for flag in flags:
+        name, equals, value = flag.partition("=")
+        if not equals:
+            raise UsageError(f"--set {flag}: write OPTION=VALUE, as in --set fetch.timeout_s=20; `tidings config` lists them")
+        values[name.strip()] = value
+    ctx.obj = Home(data_dir or default_folder(), values)
 
 
-root.add_command(lab)
-root.add_command(serve)
+for command in (serve, add, import_feeds, export, feeds, entries, poll, explain, status, doctor, backup, restore, config, lab):
+    root.add_command(command)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ terminal only, so that a pipe or a file gets plain text.
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from tidings.errors import UsageError
+from tidings.words import NOTHING, duration
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -74,6 +75,15 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
+async def print_json_list(values: AsyncIterator[Any]) -> None:
+    """A JSON array, an element to a line as it comes: a million entries need no more memory than one."""
+    comma = "["
+    async for value in values:
+        click.echo(f"{comma}\n{json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)}", nl=False)
+        comma = ","
+    click.echo("[]" if comma == "[" else "\n]")
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
@@ -109,6 +119,13 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left:
     click.echo("\n".join(line.rstrip() for line in buffer.getvalue().splitlines()))
 
 
+def ago(at: float | None, now: float) -> str:
+    """``3.2 h ago``, ``in 5 min``."""
+    if at is None:
+        return NOTHING
+    return f"{duration(now - at)} ago" if at <= now else f"in {duration(at - now)}"
+
+
 def _width(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     return sum(max(len(cell) for cell in column) + 2 for column in zip(headings, *rows, strict=True))
 
@@ -130,6 +147,11 @@ class Progress:
     def done(self, steps: float = 1.0) -> None:
         if self._bar is not None:
             self._bar.advance(self._task, steps)
+
+    def reached(self, steps: float, total: float) -> None:
+        """So far, of so many: where the total is known only while it goes on."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=steps, total=total)
 
 
 @contextmanager

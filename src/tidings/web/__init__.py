@@ -1,5 +1,6 @@
-"""Pages. In this version one: what the policies are, and what a budget would buy on a small generated trace.
+"""What browsers, monitors and hubs are told, over Starlette.
 
-`comparison` reads the form and runs the laboratory; `page` and `chart` turn the outcome into HTML and SVG; `style` is the one
-style sheet. Everything here is text in, text out; sockets are in `tidings.service`.
+`app` says which address answers with what; `now` reads what the service does from the living parts; `metrics` puts it in
+Prometheus' words and `page` into HTML, with `chart` and `style`; `comparison` runs the laboratory for the page's form. The
+socket is in `tidings.service`.
 """

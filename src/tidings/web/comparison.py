@@ -4,12 +4,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidings.errors import UsageError
-from tidings.lab.compare import compare
-from tidings.lab.traces import Trace
 from tidings.policy import POLICIES
+
+if TYPE_CHECKING:
+    from tidings.lab.traces import Trace
 
 #: Small enough for an answer in seconds on one core, large enough for the order of the policies to be the true one.
 FEEDS = 100
@@ -23,7 +24,7 @@ MOST_SEED = 2**31 - 1
 #: Comparisons kept, so that going back and forth costs nothing.
 KEPT = 64
 
-MakeTrace = Callable[[str, int], Trace]
+MakeTrace: TypeAlias = Callable[[str, int], "Trace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def _number(text: str, what: str) -> float:
     return number
 
 
-def generated(kind: str, seed: int) -> Trace:
+def generated(kind: str, seed: int) -> "Trace":
     """A small trace with a paper's statistics."""
     from tidings.lab.generate import generate
 
@@ -113,6 +114,8 @@ class Comparisons:
             return self._kept[request]
 
     def _run(self, request: Request) -> dict[str, Any]:
+        from tidings.lab.compare import compare  # brings a compiler along, and few who run the service need it
+
         trace = self._make_trace(request.kind, request.seed)
         curve = []
         for step in STEPS:

@@ -1,5 +1,6 @@
-"""The page: what this version does, a form, and the comparison that was asked for. Text in, HTML out, everything escaped."""
+"""The page: what the service does now, a form, and the comparison that was asked for. Text in, HTML out, everything escaped."""
 
+import time
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -9,7 +10,11 @@ from tidings import __version__
 from tidings.policy import POLICIES
 from tidings.web.chart import delay_chart
 from tidings.web.comparison import DAYS, FEEDS, LEAST_BUDGET, MOST_BUDGET, MOST_POLICIES, MOST_SEED, TRAIN_DAYS, Request
-from tidings.words import common_unit, count, figures, in_unit, percent
+from tidings.web.now import Look, Now
+from tidings.words import common_unit, count, duration, figures, in_unit, percent
+
+#: Hosts that are named on the page; all of them are among the data.
+MOST_PAUSES = 5
 
 
 def frame(title: str, body: str) -> str:
@@ -39,11 +44,10 @@ tidings {escape(__version__)}. The same comparisons, on traces of your own: <cod
 """
 
 
-def home(request: Request, kinds: Sequence[str], found: dict[str, Any] | None = None) -> str:
-    """The one page: what there is, the form, and what it found."""
+def home(request: Request, kinds: Sequence[str], now: Now, found: dict[str, Any] | None = None) -> str:
+    """The one page: what the service does, the laboratory's form, and what it found."""
     body = f"""
-<p>This version is the laboratory: it decides when each feed is polled, replays posts under any policy, and measures how late
-they arrive. It does not fetch feeds yet.</p>
+{_now(now)}
 <h2>What would a budget buy?</h2>
 <p>Replays {FEEDS} generated feeds over {DAYS:.0f} days. Every policy learns from the first {TRAIN_DAYS:.0f} days and is
 judged on the rest, with the same number of polls. It takes seconds, for some
@@ -54,6 +58,52 @@ policies half a minute.</p>
 {_policies()}
 """
     return frame("tidings" if found is None else f"{', '.join(request.policies)} – tidings", body)
+
+
+def _now(now: Now) -> str:
+    if not now.feeds:
+        return (
+            "<p>No feed is followed yet. Add one: <code>tidings add URL</code>; or many: <code>tidings import FILE</code>.</p>"
+        )
+    day = now.day
+    late = (
+        f"half within {duration(day.delay_p50_s)}, nine in ten within {duration(day.delay_p90_s)}"
+        if day.delay_p50_s is not None
+        else "nothing new yet, so nothing to measure"
+    )
+    lost = f"about {figures(day.lost)} lost, {day.recovered:,} of them recovered" if day.lost else "none known"
+    troubles = [f"{number:,} × {kind}" for kind, number in now.errors.items()]
+    troubles += [f"{pause.host} paused until {_clock(pause.until)}: {pause.why}" for pause in now.paused[:MOST_PAUSES]]
+    facts = {
+        "Followed": f"{count(now.feeds, 'feed')}, {now.entries:,} entries",
+        "Spent": f"{day.polls:,} of {figures(now.budget_per_day)} requests in the last 24 hours, {day.bytes / 1e6:,.1f} MB",
+        "New": f"{day.new:,} entries in the last 24 hours",
+        "Late": late,
+        "Missed": lost,
+        "Troubles": "; ".join(troubles) or "none",
+    }
+    rows = "\n".join(f"<dt>{name}</dt><dd>{escape(words)}</dd>" for name, words in facts.items())
+    return f"""<h2>Now</h2>
+<dl>
+{rows}
+</dl>
+{_feeds("Last looks", now.last, now.at)}
+{_feeds("Next looks", now.next, now.at)}
+<p class="soft small"><a href="/api/status">Data</a>, <a href="/metrics">metrics</a>.
+All feeds: <code>tidings feeds</code>.</p>"""
+
+
+def _feeds(title: str, looks: Sequence[Look], at: float) -> str:
+    items = "\n".join(
+        f"<dt>{escape(duration(abs(look.at - at)))}{' ago' * (look.at < at)}</dt>"
+        f'<dd>{escape(look.title)}<br><span class="soft small">{escape(look.words)}</span></dd>'
+        for look in looks
+    )
+    return f"<h3>{title}</h3>\n<dl>\n{items}\n</dl>" if looks else ""
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%d %b %H:%M UTC", time.gmtime(at))
 
 
 def problem(title: str, sentence: str) -> str:

@@ -77,3 +77,8 @@ svg .dot.c4, svg .name.c4 { fill: var(--c4); stroke: none; }
 svg .dot.limit, svg .name.limit { fill: var(--soft); stroke: none; }
 @media (max-width: 560px) { dl { grid-template-columns: 1fr; } dt { border: 0; padding-bottom: 0; } dd { padding-top: 0; } }
 """
+
+ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><circle cx="8" cy="8" r="7" fill="#0f6b6b"/>'
+    '<path d="M8 4v4l3 2" fill="none" stroke="#fff" stroke-width="1.6" stroke-linecap="round"/></svg>'
+)

@@ -1,0 +1,184 @@
+"""`tidings add`, `import` and `poll`: feeds come in, and what they say."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tidings.cli.home import Home, find_feed, with_home
+from tidings.cli.output import json_option, print_json, print_table, progress
+from tidings.errors import TidingsError, UsageError
+from tidings.words import count
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidings.aggregator.aggregator import Polled
+    from tidings.aggregator.importer import Report
+    from tidings.parse.html import FoundFeed
+    from tidings.store.rows import Feed
+
+#: Bad rows and skipped feeds that are listed; all of them with --json.
+MOST_LISTED = 20
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@json_option
+@with_home
+async def import_feeds(home: Home, file: str, dry_run: bool, as_json: bool) -> None:
+    """Follow the feeds of FILE: OPML, or an address on each line; - is stdin.
+
+    All of them or, if they cannot be stored, none. Duplicates and bad rows are reported with their lines. The service that
+    runs on the same data folder, or the next `tidings poll`, asks them.
+
+    \b
+    Example:
+      tidings import subscriptions.opml --dry-run
+    """
+    from tempfile import TemporaryDirectory
+
+    from tidings.aggregator import importer
+    from tidings.store import Store
+
+    with click.open_file(file, "rb") as opened:
+        body = opened.read()
+    with TemporaryDirectory() as nowhere:  # a trial leaves no trace, not even an empty store
+        path = Path(nowhere) / "tidings.db" if dry_run and not home.store_path.exists() else home.store_path
+        _ = home.config  # a wrong option is told by every command
+        if path == home.store_path:
+            home.make_folder()
+        async with Store.open(path, clock=time.time) as store:
+            with progress(f"importing {file}"):
+                report = await importer.import_feeds(store, body, time.time, dry_run=dry_run)
+    if as_json:
+        print_json(
+            {
+                "dry_run": dry_run,
+                "new": [{"line": row.line, "url": row.url, "title": row.title, "folder": row.folder} for row in report.new],
+                "known": [{"line": row.line, "url": row.url} for row in report.known],
+                "problems": [{"line": problem.line, "problem": problem.text} for problem in report.problems],
+            }
+        )
+    else:
+        _tell_import(report, file, dry_run)
+
+
+def _tell_import(report: "Report", name: str, dry_run: bool) -> None:
+    for problem in report.problems[:MOST_LISTED]:
+        click.echo(f"{name}, line {problem.line}: {problem.text}", err=True)
+    if (more := len(report.problems) - MOST_LISTED) > 0:
+        click.echo(f"and {more:,} more; all of them with --json", err=True)
+    click.echo(("would be: " if dry_run else "") + report.words)
+
+
+@click.command()
+@click.argument("url")
+@click.option("--choose", type=click.IntRange(min=1), metavar="N", help="Which, where a site has several feeds.")
+@click.option("--title", default="", help="A name of your own for it.")
+@click.option("--folder", default="", metavar="PATH", help="Where it belongs: News/Local.")
+@json_option
+@with_home
+async def add(home: Home, url: str, choose: int | None, title: str, folder: str, as_json: bool) -> None:
+    """Follow the feed at URL, or the feed of the site at URL.
+
+    A site that has several feeds has them listed, and --choose N takes one. What the feed says is stored at once.
+
+    \b
+    Example:
+      tidings add https://example.org/feed
+      tidings add example.org --choose 2 --folder News
+    """
+    from tidings.aggregator.importer import add_feed
+
+    home.make_folder()
+    async with home.open_polling() as aggregator:
+        with progress(f"looking at {url}"):
+            found = await add_feed(aggregator, url, time.time, title=title, folder=folder)
+            if found.choices and choose is not None:
+                if choose > len(found.choices):
+                    raise UsageError(f"--choose {choose}: there are only {len(found.choices)} feeds at {url}")
+                found = await add_feed(aggregator, found.choices[choose - 1].url, time.time, title=title, folder=folder)
+        if found.added is None:
+            _offer(url, found.choices, as_json)
+            return
+        feed = await aggregator.store.feed(found.added.feed_id)
+        entries = len(await aggregator.store.entries(feed_id=found.added.feed_id, limit=1000))
+    assert feed is not None
+    if as_json:
+        print_json(
+            {
+                "id": feed.id,
+                "url": feed.url,
+                "title": feed.state.title,
+                "new": found.added.subscription_new,
+                "entries": entries,
+                "next_poll": feed.state.next_poll_at,
+                "reason": feed.state.reason,
+            }
+        )
+    else:
+        what = "added" if found.added.subscription_new else "is followed already:"
+        click.echo(f"{what} {feed.state.title or feed.url} ({feed.url}): feed {feed.id}, {entries:,} entries")
+
+
+def _offer(url: str, choices: "Sequence[FoundFeed]", as_json: bool) -> None:
+    """Several feeds to choose from."""
+    if as_json:
+        print_json({"choices": [{"number": n, "url": c.url, "title": c.title} for n, c in enumerate(choices, start=1)]})
+    else:
+        rows = [[str(number), choice.title or "–", choice.url] for number, choice in enumerate(choices, start=1)]
+        print_table(["N", "title", "address"], rows, left=3)
+    raise UsageError(f"{url} has {len(choices)} feeds; say which with --choose N")
+
+
+@click.command()
+@click.argument("urls", nargs=-1, metavar="[URL|ID]...")
+@click.option("--due", "which", flag_value="due", default="due", help="Those whose time has come (the default).")
+@click.option("--all", "which", flag_value="all", help="Every feed, save where a server told us to wait.")
+@json_option
+@with_home
+async def poll(home: Home, urls: tuple[str, ...], which: str, as_json: bool) -> None:
+    """Poll feeds now: these, those that are due, or --all.
+
+    Our own timing gives way; the servers' wishes never do. Retry-After, freshness, skipHours, 410 and paused hosts hold, and
+    what was skipped is told with its reason.
+
+    \b
+    Example:
+      tidings poll --all
+      tidings poll https://example.org/feed
+    """
+
+    async with home.open_store() as store:
+        feed_ids = [await find_feed(store, url) for url in urls] or None
+    async with home.open_polling() as aggregator:
+        with progress("polling", total=1) as bar:
+
+            def reached(done: int, of: int) -> None:
+                bar.reached(done, of)
+                bar.say("polling" if done < of else "deciding when to look next")
+
+            polled = await aggregator.poll(feed_ids, due=not urls and which == "due", progress=reached)
+        skipped = [(await aggregator.store.feed(one.feed_id), one.why) for one in polled.skipped]
+    _tell_poll(polled, skipped, as_json)
+    if urls and polled.failed:
+        raise TidingsError(f"{count(polled.failed, 'poll')} failed; `tidings explain URL` says why")
+
+
+def _tell_poll(polled: "Polled", skipped: list[tuple["Feed | None", str]], as_json: bool) -> None:
+    rows = [(feed.url if feed else "", why) for feed, why in skipped]
+    if as_json:
+        numbers = {"asked": polled.asked, "new": polled.new, "changed": polled.changed, "failed": polled.failed}
+        print_json({**numbers, "skipped": [{"url": url, "why": why} for url, why in rows]})
+        return
+    for url, why in rows[:MOST_LISTED]:
+        click.echo(f"skipped {url}: {why}", err=True)
+    if (more := len(rows) - MOST_LISTED) > 0:
+        click.echo(f"and {more:,} more; all of them with --json", err=True)
+    click.echo(
+        f"{count(polled.asked, 'feed')} asked, {polled.new:,} new entries, {polled.changed:,} changed, "
+        f"{polled.failed:,} failed, {len(rows):,} skipped"
+    )

@@ -1,0 +1,99 @@
+"""Figures for Prometheus, in its text format (version 0.0.4), which is three kinds of lines: no library is needed for that.
+
+Counters begin at zero with the process, as Prometheus expects; `Counts` is told of every poll that is recorded. Everything else
+is read from the store when somebody asks.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tidings.store.rows import PollOutcome, Recorded
+
+MEDIA_TYPE = "text/plain; version=0.0.4"
+#: Upper ends of the delay histogram in seconds: from a minute to a week.
+BUCKETS_S = (60, 300, 600, 1200, 2400, 3600, 7200, 14400, 28800, 86400, 604800)
+
+
+class Sample(NamedTuple):
+    """A number, and what it is of."""
+
+    value: float
+    labels: dict[str, str] = {}
+    suffix: str = ""
+
+
+class Family(NamedTuple):
+    """All samples of one name."""
+
+    name: str
+    kind: str  #: counter, gauge or histogram
+    help: str
+    samples: Sequence[Sample]
+
+
+class Counts:
+    """What has happened since the process began."""
+
+    def __init__(self) -> None:
+        self.polls: Counter[tuple[str, str]] = Counter()  #: by source and status
+        self.errors: Counter[str] = Counter()
+        self.bytes = self.new = self.changed = self.gaps = 0
+        self._delays = [0] * (len(BUCKETS_S) + 1)
+        self._delay_sum_s = 0.0
+
+    def note(self, outcomes: Sequence[PollOutcome], recorded: Sequence[Recorded]) -> None:
+        """Polls that were stored, and what that did."""
+        for outcome, done in zip(outcomes, recorded, strict=True):
+            self.polls[outcome.source, str(outcome.status or "none")] += 1
+            self.bytes += outcome.bytes
+            self.new += len(done.new)
+            self.changed += done.changed
+            self.gaps += outcome.gap is not None
+            if outcome.error_kind:
+                self.errors[outcome.error_kind] += 1
+            for entry in outcome.new:
+                if entry.delay_s is not None:
+                    self._delays[bisect_left(BUCKETS_S, entry.delay_s)] += 1
+                    self._delay_sum_s += entry.delay_s
+
+    def families(self) -> list[Family]:
+        polls = [Sample(n, {"source": source, "status": status}) for (source, status), n in sorted(self.polls.items())]
+        errors = [Sample(n, {"kind": kind}) for kind, n in sorted(self.errors.items())]
+        return [
+            Family("tidings_polls_total", "counter", "Polls, pushes and archive pages, by HTTP status.", polls),
+            Family("tidings_poll_errors_total", "counter", "Polls that failed, by kind of error.", errors),
+            Family("tidings_poll_bytes_total", "counter", "Bytes of documents, as transferred.", [Sample(self.bytes)]),
+            Family("tidings_entries_new_total", "counter", "Entries stored.", [Sample(self.new)]),
+            Family("tidings_entries_changed_total", "counter", "Entries changed by their publisher.", [Sample(self.changed)]),
+            Family("tidings_gaps_total", "counter", "Polls after which posts were thought to be lost.", [Sample(self.gaps)]),
+            Family("tidings_delay_seconds", "histogram", "From publication to arrival.", list(self._histogram())),
+        ]
+
+    def _histogram(self) -> Iterable[Sample]:
+        so_far = 0
+        for end, number in zip((*map(str, BUCKETS_S), "+Inf"), self._delays, strict=True):
+            so_far += number
+            yield Sample(so_far, {"le": end}, "_bucket")
+        yield Sample(self._delay_sum_s, suffix="_sum")
+        yield Sample(so_far, suffix="_count")
+
+
+def exposition(families: Iterable[Family]) -> str:
+    """The text that Prometheus reads."""
+    lines = []
+    for family in families:
+        lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
+        for sample in family.samples:
+            labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sample.labels.items())
+            lines.append(f"{family.name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {_number(sample.value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))

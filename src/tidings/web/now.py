@@ -1,0 +1,152 @@
+"""What the service does now, as values for the page, the API and Prometheus: read from the store and the living parts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from tidings import __version__
+from tidings.aggregator.aggregator import Aggregator
+from tidings.aggregator.explain import Explained, Overview, explain, overview
+from tidings.aggregator.push import Subscriber
+from tidings.store import Store
+from tidings.store.rows import Feed, Pause, Period
+from tidings.web.metrics import Counts, Family, Sample
+from tidings.words import count
+
+#: Feeds named under "last" and "next".
+SHOWN = 5
+#: A feed that has been due for so long, while nothing is under way and the budget would allow it, is being forgotten.
+FORGOTTEN_S = 600.0
+
+
+class Look(Struct, frozen=True):
+    """A poll of a feed that was or will be."""
+
+    title: str
+    at: float
+    words: str
+
+
+class Now(Struct, frozen=True):
+    """The whole service at a glance."""
+
+    at: float
+    feeds: int
+    entries: int
+    budget_per_day: float
+    day: Period
+    errors: dict[str, int]
+    paused: tuple[Pause, ...]
+    last: tuple[Look, ...]
+    next: tuple[Look, ...]
+
+
+class Live:
+    """The living parts, for those who look at them."""
+
+    def __init__(self, aggregator: Aggregator, subscriber: Subscriber, counts: Counts, clock: Callable[[], float]) -> None:
+        self.aggregator, self.subscriber = aggregator, subscriber
+        self._counts, self._clock = counts, clock
+        self._began = clock()
+
+    @property
+    def _store(self) -> Store:
+        return self.aggregator.store
+
+    async def now(self) -> Now:
+        """For the page."""
+        told = await self.status()
+        status = told.status
+        timings = await self._store.timings()
+        last = timings[np.isfinite(timings["last_poll_at"])]
+        last = last[np.argsort(-last["last_poll_at"], kind="stable")[:SHOWN]]
+        coming = timings[np.argsort(timings["next_poll_at"], kind="stable")[:SHOWN]]
+        return Now(
+            at=self._clock(),
+            feeds=status.feeds - status.retired,
+            entries=status.entries,
+            budget_per_day=told.budget_per_day,
+            day=status.day,
+            errors=status.errors,
+            paused=status.paused,
+            last=tuple([await self._last(int(feed_id)) for feed_id in last["feed_id"]]),
+            next=tuple([await self._next(int(feed_id)) for feed_id in coming["feed_id"]]),
+        )
+
+    async def status(self) -> Overview:
+        """For programs."""
+        return await overview(self._store, self.aggregator.brain.budget)
+
+    async def explain(self, feed_id: int) -> Explained | None:
+        """All about one feed."""
+        feed = await self._store.feed(feed_id)
+        return None if feed is None else await explain(self._store, feed, self._clock())
+
+    async def _last(self, feed_id: int) -> Look:
+        feed = await self._feed(feed_id)
+        polls = await self._store.polls(feed_id, limit=1)
+        if not polls:
+            return Look(_title(feed), feed.state.last_poll_at or 0.0, "")
+        poll = polls[0]
+        words = poll.error or (f"{count(poll.new, 'new post')}" if poll.new else "nothing new")
+        return Look(_title(feed), poll.at, words)
+
+    async def _next(self, feed_id: int) -> Look:
+        feed = await self._feed(feed_id)
+        return Look(_title(feed), feed.state.next_poll_at or 0.0, feed.state.reason)
+
+    async def _feed(self, feed_id: int) -> Feed:
+        feed = await self._store.feed(feed_id)
+        assert feed is not None  # feeds are retired, never removed
+        return feed
+
+    async def why_not_ready(self) -> str:
+        """Nothing, or what keeps the service from doing its work."""
+        now = self._clock()
+        due = await self._store.next_due()
+        allowed = self.aggregator.brain.bucket.available(now) > 0
+        if due is not None and due < now - FORGOTTEN_S and allowed and not self.aggregator.under_way:
+            return f"a feed has been due for {now - due:.0f} s and nobody polls it"
+        return ""
+
+    async def families(self) -> list[Family]:
+        """For Prometheus."""
+        told = await self.status()
+        status, brain = told.status, self.aggregator.brain
+        states = {"followed": status.feeds - status.retired, "failing": status.failing, "retired": status.retired}
+        gauges: dict[str, tuple[str, Any]] = {
+            "feeds": ("Feeds by state.", [Sample(n, {"state": state}) for state, n in states.items()]),
+            "feeds_failing": ("Feeds that fail, by error.", [Sample(n, {"kind": kind}) for kind, n in status.errors.items()]),
+            "feeds_due": ("Feeds whose time has come.", status.due),
+            "entries": ("Entries in the store.", status.entries),
+            "hosts_paused": ("Hosts that are left alone.", len(status.paused)),
+            "polls_in_flight": ("Polls begun and not yet recorded.", self.aggregator.under_way),
+            "budget_requests_per_day": ("Requests that may be spent in a day.", told.budget_per_day),
+            "spent_requests": (
+                "Requests spent in the last hour, day and week.",
+                [
+                    Sample(p.polls, {"period": name})
+                    for name, p in (("hour", status.hour), ("day", status.day), ("week", status.week))
+                ],
+            ),
+            "requests_available": ("Requests that could be made at once.", brain.bucket.available(self._clock())),
+            "posts_lost_week": ("Posts of the last week that are thought to be lost.", status.week.lost),
+            "posts_recovered_week": ("Posts of the last week that came back from archives.", status.week.recovered),
+            "start_time_seconds": ("When the service began.", self._began),
+            "info": ("The version.", [Sample(1, {"version": __version__, "policy": brain.policy.name})]),
+        }
+        if (control := getattr(brain.policy, "control", None)) is not None:  # `price` has one, once it knows its feeds
+            gauges["price"] = ("What a poll costs, in weighted post-days of delay.", control.price)
+        return [
+            *self._counts.families(),
+            *(
+                Family(f"tidings_{name}", "gauge", words, value if isinstance(value, list) else [Sample(value)])
+                for name, (words, value) in gauges.items()
+            ),
+        ]
+
+
+def _title(feed: Feed) -> str:
+    return feed.state.title or feed.url

@@ -1,0 +1,36 @@
+"""The HTTP server: uvicorn, as a part of a service that has other things to do as well."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+#: A connection over which nothing is said for so long is closed.
+SILENCE_S = 30
+#: Answers under way when the service ends have this long.
+GRACE_S = 3
+
+
+class PageServer(uvicorn.Server):
+    """Signals are left alone: who stops the service sets ``should_exit``."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                http="httptools",
+                ws="none",
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=SILENCE_S,
+                timeout_graceful_shutdown=GRACE_S,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

@@ -1,0 +1,77 @@
+"""The wiring: from configuration to parts, and how it ends."""
+
+import asyncio
+import socket
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from tests.web.conftest import Serving
+from tidings import service
+from tidings.config import ConfigError, config_of, read
+from tidings.store import Store, StoreError
+from tidings.store.rows import Wanted
+
+
+def settings(folder, **flags):
+    return read(folder, {}, {name.replace("_", ".", 1): value for name, value in flags.items()})
+
+
+def test_the_fetcher_gets_what_the_configuration_says(tmp_path):
+    said = settings(tmp_path, fetch_contact_url="https://example.org/me", fetch_max_bytes="20000", fetch_timeout_s="7")
+    fetching = service.fetch_settings(config_of(said))
+    assert (fetching.contact_url, fetching.max_bytes, fetching.timeout_s) == ("https://example.org/me", 20000, 7.0)
+    assert (fetching.allow_private, fetching.concurrency, fetching.host_spacing_s) == (False, 100, 1.0)
+
+
+def test_the_policy_may_have_parameters_and_a_wrong_one_is_refused_where_it_was_named(tmp_path):
+    assert service.check_policy(settings(tmp_path, policy_name="fixed:interval_h=2")).name == "fixed"
+    with pytest.raises(ConfigError, match=r"--set policy.name: policy 'fixed' has no parameter 'colour'"):
+        service.check_policy(settings(tmp_path, policy_name="fixed:colour=2"))
+
+
+def test_addresses_are_told_as_browsers_take_them():
+    with service.listen("127.0.0.1", 0) as listening:
+        assert service.address(listening) == f"http://127.0.0.1:{listening.getsockname()[1]}/"
+
+
+def test_the_parts_open_and_close_with_any_policy_and_budget(tmp_path):
+    async def story():
+        said = settings(tmp_path, policy_name="uniform", policy_budget="100/hour")
+        async with service.open_polling(said, tmp_path / "tidings.db") as aggregator:
+            assert aggregator.brain.budget_per_day == 2400
+            return await aggregator.poll()
+
+    assert asyncio.run(story()).asked == 0
+
+
+def test_a_server_that_never_answers_does_not_keep_the_service_from_ending(tmp_path, monkeypatch):
+    monkeypatch.setattr(service, "GRACE_S", 0.1)
+
+    async def feed(url=None):
+        async with Store.open(tmp_path / "tidings.db", clock=lambda: 0.0) as store:
+            if url is not None:
+                await store.add([Wanted(url, 0.0)])
+            return (await store.feeds())[0]
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/feed"
+        asyncio.run(feed(url))
+        with Serving(tmp_path):
+            silent.settimeout(30)
+            connection, _ = silent.accept()  # it has asked, and will wait
+        connection.close()
+    left = asyncio.run(feed()).feed.state
+    assert left.next_poll_at is not None  # due again when its lease ends
+    assert left.last_poll_at is None
+
+
+def test_a_store_that_breaks_ends_the_service_with_one_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(service, "NOTICE_S", 0.01)
+    with Serving(tmp_path) as serving, closing(sqlite3.connect(tmp_path / "tidings.db")) as db:
+        db.execute("PRAGMA foreign_keys = OFF")
+        db.execute("DROP TABLE feeds")
+        error = serving.ended()
+    assert isinstance(error, StoreError)
+    assert "no such table: feeds" in str(error)

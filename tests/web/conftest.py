@@ -1,0 +1,85 @@
+"""The whole service on real HTTP, in a thread of its own: a store, an aggregator, pages, on the loopback address."""
+
+import asyncio
+import http.client
+import json
+import threading
+from concurrent.futures import Future
+
+import pytest
+
+from tests.worlds import poisson_trace
+from tidings import service
+from tidings.config import read
+from tidings.web.comparison import Comparisons
+
+
+class Serving:
+    """``serving.get("/")`` gives the response and its text; ``serving.made`` the traces that comparisons asked for."""
+
+    def __init__(self, folder, **flags):
+        self.made = []
+        self.store_path = folder / "tidings.db"
+        self.settings = read(folder, {}, {"fetch.allow_private": "true", **flags})
+        self._listening = service.listen("127.0.0.1", 0)
+        self.port = self._listening.getsockname()[1]
+        self.address = service.address(self._listening)
+        self._began, self._failed = Future(), Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    def _make_trace(self, kind, seed):
+        """Quick to replay."""
+        self.made.append((kind, seed))
+        return poisson_trace([0.5, 2, 8], 21, seed=seed, window=5)
+
+    async def _serve(self):
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._stop = lambda: loop.call_soon_threadsafe(stop.set)
+        try:
+            await service.attend(
+                self.settings, self.store_path, self._listening, stop, self._say, Comparisons(self._make_trace)
+            )
+        except Exception as error:
+            self._failed.set_result(error)
+            if not self._began.done():
+                self._began.set_exception(error)
+
+    def _say(self, line):
+        if not self._began.done():
+            self._began.set_result(line)
+
+    def ended(self):
+        """The error that ends the service by itself."""
+        return self._failed.result(timeout=30)
+
+    def __enter__(self):
+        self._thread.start()
+        self._began.result(timeout=30)
+        return self
+
+    def __exit__(self, *_):
+        if not self._failed.done():
+            self._stop()
+        self._thread.join(timeout=30)
+        assert not self._thread.is_alive()
+        self._listening.close()
+
+    def get(self, target, method="GET", body=None, headers=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, target, body, headers or {})
+        response = connection.getresponse()
+        text = response.read().decode()
+        connection.close()
+        return response, text
+
+    def json(self, target):
+        response, text = self.get(target)
+        assert response.headers["Content-Type"] == "application/json"
+        return json.loads(text)
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory):
+    with Serving(tmp_path_factory.mktemp("data")) as serving:
+        yield serving

@@ -1,0 +1,73 @@
+"""What the service says about itself while it looks after feeds."""
+
+import pytest
+
+from tests.cli.blogs import Blogs
+from tests.cli.conftest import Tidings
+from tests.web.conftest import Serving
+
+
+@pytest.fixture(scope="module")
+def living(tmp_path_factory):
+    """A service that follows three blogs and a host that is not there."""
+    folder = tmp_path_factory.mktemp("data")
+    command = Tidings("--data-dir", folder, "--set", "fetch.allow_private=true")
+    with Blogs(3) as blogs:
+        command("import", blogs.list(folder / "feeds.opml"))
+        command.run("import", "-", input="http://127.0.0.1:9/nothing.xml")
+        command("poll", "--all")
+        with Serving(folder) as serving:
+            serving.blogs = blogs
+            yield serving
+
+
+def test_the_page_says_what_is_followed_spent_and_next(living):
+    response, body = living.get("/")
+    assert response.status == 200
+    assert "4 feeds, 60 entries" in body
+    assert "4 of 96 requests in the last 24 hours" in body
+    assert "1 × connect" in body
+    assert "<h3>Last looks</h3>" in body
+    assert "<h3>Next looks</h3>" in body
+    assert "Birds and small kettles" in body
+    assert "tidings import" not in body
+
+
+def test_a_service_without_feeds_says_how_to_begin(serving):
+    body = serving.get("/")[1]
+    assert "No feed is followed yet" in body
+    assert "<h2>Now</h2>" not in body
+
+
+def test_metrics_tell_feeds_budget_price_and_troubles(living):
+    response, body = living.get("/metrics")
+    assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    figures = dict(line.rsplit(" ", 1) for line in body.splitlines() if not line.startswith("#"))
+    assert figures['tidings_feeds{state="followed"}'] == "4"
+    assert figures['tidings_feeds_failing{kind="connect"}'] == "1"
+    assert figures["tidings_entries"] == "60"
+    assert figures["tidings_budget_requests_per_day"] == "96"
+    assert figures['tidings_spent_requests{period="day"}'] == "4"
+    assert {"tidings_feeds_due", "tidings_hosts_paused", "tidings_polls_in_flight"} <= set(figures)
+
+
+def test_health_and_readiness(living):
+    assert living.get("/healthz")[1] == "alive\n"
+    response, body = living.get("/readyz")
+    assert (response.status, body) == (200, "ready\n")
+
+
+def test_nobody_can_call_back_who_was_not_asked(living):
+    assert living.get("/push/unknown?hub.mode=subscribe&hub.topic=x&hub.challenge=y")[0].status == 404
+    assert living.get("/push/unknown", "POST", "<feed/>")[0].status == 410
+    assert living.get("/push/unknown", "PUT")[0].status == 405
+
+
+def test_programs_get_the_status_and_a_feed_explained(living):
+    status = living.json("/api/status")
+    assert (status["budget_per_day"], status["status"]["feeds"], status["status"]["errors"]) == (96, 4, {"connect": 1})
+    told = living.json("/api/feeds/1/explain")
+    assert told["feed"]["url"].startswith(living.blogs.address)
+    assert told["reason"]
+    response, body = living.get("/api/feeds/99/explain")
+    assert (response.status, body) == (404, '{"error":"There is no such feed."}')

@@ -1,0 +1,55 @@
+"""Figures for Prometheus: the format, and what is counted."""
+
+from tidings.store.rows import EntryText, PollOutcome, Recorded, Suspicion
+from tidings.web.metrics import Counts, Family, Sample, exposition
+
+
+def text_of(counts):
+    return exposition(counts.families()).splitlines()
+
+
+def entry(delay_s):
+    return EntryText("id", b"", 0.0, delay_s=delay_s)
+
+
+def test_the_format_is_help_type_and_samples_with_labels_escaped():
+    families = [
+        Family("a_total", "counter", "Things.", [Sample(3), Sample(0.25, {"kind": 'a "b"\\c\nd', "x": "y"})]),
+        Family("empty", "gauge", "Nothing.", []),
+    ]
+    assert exposition(families).splitlines() == [
+        "# HELP a_total Things.",
+        "# TYPE a_total counter",
+        "a_total 3",
+        r'a_total{kind="a \"b\"\\c\nd",x="y"} 0.25',
+        "# HELP empty Nothing.",
+        "# TYPE empty gauge",
+    ]
+
+
+def test_every_recorded_poll_is_counted_by_what_came_of_it():
+    counts = Counts()
+    good = PollOutcome(feed_id=1, at=0.0, status=200, bytes=1000, gap=Suspicion(0, 1, 5.0))
+    counts.note([good, good], [Recorded((1, 2), 1), Recorded((), 0)])
+    counts.note([PollOutcome(feed_id=2, at=0.0, error_kind="timeout")], [Recorded((), 0)])
+    counts.note([PollOutcome(feed_id=2, at=0.0, source="push")], [Recorded((3,), 0)])
+    lines = text_of(counts)
+    assert 'tidings_polls_total{source="poll",status="200"} 2' in lines
+    assert 'tidings_polls_total{source="poll",status="none"} 1' in lines
+    assert 'tidings_polls_total{source="push",status="none"} 1' in lines
+    assert 'tidings_poll_errors_total{kind="timeout"} 1' in lines
+    assert {"tidings_poll_bytes_total 2000", "tidings_entries_new_total 3", "tidings_entries_changed_total 1"} <= set(lines)
+    assert "tidings_gaps_total 2" in lines
+
+
+def test_delays_are_a_histogram_whose_buckets_hold_all_that_is_shorter():
+    counts = Counts()
+    outcome = PollOutcome(feed_id=1, at=0.0, new=tuple(entry(s) for s in (60.0, 61.0, 1e9, None)))
+    counts.note([outcome], [Recorded((1, 2, 3, 4), 0)])
+    lines = text_of(counts)
+    assert 'tidings_delay_seconds_bucket{le="60"} 1' in lines
+    assert 'tidings_delay_seconds_bucket{le="300"} 2' in lines
+    assert 'tidings_delay_seconds_bucket{le="604800"} 2' in lines
+    assert 'tidings_delay_seconds_bucket{le="+Inf"} 3' in lines
+    assert "tidings_delay_seconds_count 3" in lines
+    assert "tidings_delay_seconds_sum 1000000121" in lines
