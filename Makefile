@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .PHONY: run setup test test-slow lint bench clean lock
 
 run: setup
-	$(BIN)/tidings serve
+	$(BIN)/tidings --data-dir data serve
 
 setup: $(STAMP)
 
