@@ -20,7 +20,6 @@ from tidings.policy import make_policy
 from tidings.store import Store
 from tidings.store.rows import Wanted
 
-
 HOURLY = Budget(24.0, True)
 
 

@@ -7,6 +7,7 @@ was recorded, or all.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +15,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tidings.aggregator.brain import Brain, Decision
-from tidings.aggregator.reader import Reader, Seen
+from tidings.aggregator.reader import Reader, Seen, host_of
 from tidings.aggregator.repair import Recoverer, Repairer
 from tidings.document import Links
 from tidings.fetch import Fetcher, FetchResult
-from tidings.fetch.addresses import host_name, parse_url
+from tidings.fetch.addresses import parse_url
 from tidings.fetch.wishes import hour_of_week
 from tidings.logs import Log
 from tidings.model import DAY_S
@@ -37,6 +38,8 @@ WAITING = 2
 MOST_PER_HOST = 20
 #: Finished polls that are recorded in one transaction.
 BATCH = 100
+#: So long a finished poll waits for others to be recorded with.
+TOGETHER_S = 0.05
 #: New feeds are made known to the policy when nothing is due for so long, and every so often if that never happens.
 QUIET_S = 30.0
 SETTLE_S = 600.0
@@ -103,11 +106,13 @@ class Aggregator:
         self._per_host: dict[str, int] = {}
         self._finished: list[tuple[Seen, asyncio.Future[Brought]]] = []
         self._recording: asyncio.Task[None] | None = None
+        self._looking = 0  # polls that are asking or reading
+        self._enough = asyncio.Event()
         self._thinking = asyncio.Lock()  # the brain's slow work is done in a thread; nobody may ask it meanwhile
         self._wake = asyncio.Event()
         self.resting = False  #: nothing is due, and nothing under way
         self._with_gaps: set[int] = set()
-        self.hubs: "Subscriber | None" = None  # set by who has one: it is told of hubs, and tells what they are worth
+        self.hubs: Subscriber | None = None  # set by who has one: it is told of hubs, and tells what they are worth
 
     async def __aenter__(self) -> "Aggregator":
         now = self._clock()
@@ -172,7 +177,7 @@ class Aggregator:
         for feed in claimed:
             if feed.id in self._polling:
                 continue  # its lease has run out while it waits for its host; it will be recorded
-            host = _host(feed.url)
+            host = host_of(feed.url)
             if self._per_host.get(host, 0) >= MOST_PER_HOST and not self._is_local(feed.url):
                 wait_s = MOST_PER_HOST * self.fetcher.settings.host_spacing_s
                 put_off.append(Schedule(feed.id, now + wait_s, "its host is being asked for other feeds"))
@@ -227,18 +232,19 @@ class Aggregator:
         now = self._clock()
         wanted, skipped = await self._allowed(feed_ids, now, due=due)
         total, tally = len(wanted) + len(skipped), Polled(skipped=tuple(skipped))
-        running: set[asyncio.Task[Brought]] = set()
+        done: asyncio.Queue[Brought] = asyncio.Queue()  # cheaper than waiting for a set of tasks
+        running = 0
         while wanted or running:
-            free = self._most - len(self._polling)
-            if wanted and free > 0:
-                chunk, wanted = wanted[: min(free, BATCH)], wanted[min(free, BATCH) :]
+            if wanted and (free := min(self._most - len(self._polling), BATCH)) > 0:
+                chunk, wanted = wanted[:free], wanted[free:]
                 for feed in await self.store.claim(len(chunk), lease_s=LEASE_S, feed_ids=chunk):
                     if feed.id not in self._polling:
-                        running.add(self._begin(feed, feed.state.reason if due else "asked for by hand"))
+                        task = self._begin(feed, feed.state.reason if due else "asked for by hand")
+                        task.add_done_callback(lambda task: done.put_nowait(task.result()))
+                        running += 1
                 continue
-            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                tally = tally.plus(task.result())
+            tally = tally.plus(await done.get())
+            running -= 1
             if progress is not None:
                 progress(tally.asked + len(tally.skipped), total)
         if due and self.brain.unsettled:
@@ -302,16 +308,19 @@ class Aggregator:
         return task
 
     async def _finish(self, feed: Feed, look: Coroutine[object, object, Seen]) -> Brought:
-        host = _host(feed.url)
+        host = host_of(feed.url)
         self._per_host[host] = self._per_host.get(host, 0) + 1
+        self._looking += 1
+        looking = True
         try:
             seen = await look
             if not seen.asked:
                 return await self._put_off(seen)
             finished: asyncio.Future[Brought] = asyncio.get_running_loop().create_future()
             self._finished.append((seen, finished))
-            if self._recording is None or self._recording.done():
-                self._recording = asyncio.create_task(self._record())
+            looking = False
+            self._looking -= 1
+            self._flush_soon()
             brought = await finished
             if seen.links is not None:
                 await self._after_document(seen, seen.links)
@@ -320,6 +329,7 @@ class Aggregator:
             log.exception("a poll could not be recorded; its feed is due again when the lease ends", feed=feed.id, url=feed.url)
             return Brought(failed=True)
         finally:
+            self._looking -= looking
             del self._polling[feed.id]
             self._per_host[host] -= 1
             if not self._per_host[host]:
@@ -336,9 +346,20 @@ class Aggregator:
         async with self._thinking:
             return self.brain.decide([one.look for one in seen])
 
-    async def _record(self) -> None:
+    def _flush_soon(self) -> None:
+        """Record what has finished: at once if nothing else is about to finish, else together with that."""
+        if self._recording is None or self._recording.done():
+            wait_s = 0.0 if not self._looking or len(self._finished) >= BATCH else TOGETHER_S
+            self._recording = asyncio.create_task(self._record(wait_s))
+        elif not self._looking or len(self._finished) >= BATCH:
+            self._enough.set()
+
+    async def _record(self, wait_s: float) -> None:
         """Record what has finished, and what finishes meanwhile."""
-        await asyncio.sleep(0)  # those that finish together are recorded together
+        if wait_s:
+            self._enough.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._enough.wait(), wait_s)
         while self._finished:
             batch, self._finished = self._finished[:BATCH], self._finished[BATCH:]
             try:
@@ -398,10 +419,3 @@ def _complete(seen: Seen, decision: Decision) -> PollOutcome:
 def _closed(forbidden: bytes, now: float) -> bool:
     hour = hour_of_week(now)
     return bool(forbidden[hour // 8] & (128 >> hour % 8))
-
-
-def _host(url: str) -> str:
-    try:
-        return host_name(parse_url(url))
-    except ValueError:
-        return url

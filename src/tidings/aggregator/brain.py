@@ -85,11 +85,12 @@ class Brain:
     def __init__(
         self, policy: Policy, budget: Budget, *, least_gap_s: float = HOUR_S, longest_s: float = WEEK_S, seed: int = 0
     ) -> None:
-        """``least_gap_s`` between polls is what publishers may expect who say nothing; no feed waits for more than ``longest_s``."""
+        """``least_gap_s`` between polls is what publishers may expect who say nothing; none waits more than ``longest_s``."""
         self.policy, self.budget, self.seed = policy, budget, seed
         self.least_gap_s, self.longest_s = least_gap_s, longest_s
         self.bucket = Bucket.full(budget.per_day(0), 0.0)
         self.next_tick = np.inf
+        self._first_phase = float(spread(1, seed)[0])
         self._row: dict[int, int] = {}
         self._ids: list[int] = []
         self._windows: dict[int, Window] = {}
@@ -231,7 +232,7 @@ class Brain:
 
     def _phases(self, ids: np.ndarray) -> Floats:
         """As `spread`, by feed: the same whenever it is asked for."""
-        phases: Floats = np.mod(spread(1, self.seed)[0] + GOLDEN * (ids - 1), 1.0)
+        phases: Floats = np.mod(self._first_phase + GOLDEN * (ids - 1), 1.0)
         return phases
 
     # --- after polls ---------------------------------------------------------------------------------------------------
@@ -340,7 +341,7 @@ class Brain:
             return Decision(float(np.ceil(max(earliest, look.at + LEAST_GAP_S))), why)
         feeds = len(self._row) + len(self._newcomers)
         even_s = min(max(DAY_S * feeds / max(self.budget_per_day, 1e-9), LEAST_GAP_S), DAY_S)
-        at = look.at + even_s * (0.5 + float(self._phases(np.array([look.feed_id]))[0]))
+        at = look.at + even_s * (0.5 + (self._first_phase + GOLDEN * (look.feed_id - 1)) % 1.0)
         if at <= earliest:
             return Decision(float(np.ceil(earliest)), why)
         return Decision(float(np.ceil(at)), "new: how often it posts is not known yet")

@@ -6,6 +6,7 @@ its traceback and becomes a failed poll of that one feed.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 from msgspec import Struct
@@ -188,7 +189,7 @@ class Reader:
             feed_id=feed.id,
             at=now,
             reason=why,
-            host=_host(result.url or feed.url),
+            host=host_of(result.url or feed.url),
             status=result.status,
             bytes=result.wire_bytes,
             elapsed_s=result.elapsed_s,
@@ -197,7 +198,7 @@ class Reader:
 
     def _pause(self, result: FetchResult) -> Pause | None:
         """The pause of its host, where this answer has begun one."""
-        host = _host(result.url)
+        host = host_of(result.url)
         until = self._fetcher.gate.paused_until(host) if result.limited and host else None
         return Pause(host, until, result.error.words if result.error else "") if until is not None else None
 
@@ -305,7 +306,9 @@ def _latest(retry_at: float | None, fresh_until: float | None, now: float) -> fl
     return max((at for at in (retry_at, fresh_until) if at is not None and at > now), default=None)
 
 
-def _host(url: str) -> str:
+@lru_cache(maxsize=4096)
+def host_of(url: str) -> str:
+    """What the fetcher's gate calls the host of an address; nothing where there is none."""
     try:
         return host_name(parse_url(url)) if url else ""
     except ValueError:
