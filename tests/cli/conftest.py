@@ -1,6 +1,7 @@
 """Commands as a user gives them: in this process, or the installed script in its own."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,10 @@ from tidings.lab.traces import write_trace
 
 #: The installed command stands beside the interpreter that runs the tests.
 TIDINGS = Path(sys.executable).with_name("tidings")
+
+
+for variable in [name for name in os.environ if name.startswith("TIDINGS_")]:
+    del os.environ[variable]  # a developer's own options are nobody's business here
 
 
 class Tidings:

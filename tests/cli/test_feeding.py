@@ -46,6 +46,7 @@ def test_a_list_is_imported_once_polled_and_exported_again(home, blogs, tmp_path
     polled = home.json("poll", "--all")
     assert (polled["asked"], polled["new"], polled["failed"]) == (4, 80, 0)
     assert home.json("poll", "--all")["new"] == 0
+    assert [poll["status"] for poll in home.json("explain", blogs.url(4))["polls"]] == [304, 200]
     entries = entries_of(home)
     assert len({(entry["feed"], entry["identity"]) for entry in entries}) == len(entries) == 80
     home("export", tmp_path / "again.opml")
