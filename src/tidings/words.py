@@ -34,6 +34,18 @@ def duration(seconds: float | None) -> str:
     return f"{figures(seconds / size)} {name}"
 
 
+def ago(at: float | None, now: float) -> str:
+    """``3.2 h ago``, ``in 5 min``, ``now``."""
+    if at is None:
+        return NOTHING
+    gap_s = abs(now - at)
+    if gap_s < 1:
+        return "now"
+    name, size = common_unit([gap_s])
+    words = f"{figures(gap_s / size, 2)} {name}"
+    return f"{words} ago" if at < now else f"in {words}"
+
+
 def in_unit(seconds: float | None, size: float) -> str:
     """Seconds in a unit that the heading names, two decimals; whole where the unit is the second."""
     if seconds is None or not math.isfinite(seconds):

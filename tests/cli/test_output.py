@@ -66,6 +66,21 @@ def test_figures(number, text):
     assert words.figures(number) == text
 
 
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (None, "–"),
+        (1000.4, "now"),
+        (999, "1 s ago"),
+        (918.2, "82 s ago"),
+        (1000 + 846, "in 14 min"),
+        (1000 - 15000, "4.2 h ago"),
+    ],
+)
+def test_moments(at, text):
+    assert words.ago(at, 1000) == text
+
+
 def test_a_column_shares_the_unit_of_its_smallest_value():
     assert words.common_unit([7200, 600, None, 0]) == ("min", 60.0)
     assert words.in_unit(7200, 60.0) == "120.00"

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import click
 
 from tidings.errors import UsageError
-from tidings.words import NOTHING, duration
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -117,13 +116,6 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left:
         console.width = max(console.width, Measurement.get(console, console.options, table).maximum, _width(headings, rows))
     console.print(table)
     click.echo("\n".join(line.rstrip() for line in buffer.getvalue().splitlines()))
-
-
-def ago(at: float | None, now: float) -> str:
-    """``3.2 h ago``, ``in 5 min``."""
-    if at is None:
-        return NOTHING
-    return f"{duration(now - at)} ago" if at <= now else f"in {duration(at - now)}"
 
 
 def _width(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> int:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidings.cli.home import Home, find_feed, with_home
-from tidings.cli.output import ago, json_option, print_json, print_json_list, print_table
-from tidings.words import NOTHING, duration
+from tidings.cli.output import json_option, print_json, print_json_list, print_table
+from tidings.words import NOTHING, ago, duration
 
 if TYPE_CHECKING:
     from tidings.store import Store

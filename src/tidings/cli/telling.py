@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tidings.cli.home import Home, find_feed, with_home
-from tidings.cli.output import ago, json_option, print_json, print_table
-from tidings.words import NOTHING, count, duration, figures, percent
+from tidings.cli.output import json_option, print_json, print_table
+from tidings.words import NOTHING, ago, count, duration, figures, percent
 
 if TYPE_CHECKING:
     from tidings.aggregator.explain import Explained, Overview

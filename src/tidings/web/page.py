@@ -11,7 +11,7 @@ from tidings.policy import POLICIES
 from tidings.web.chart import delay_chart
 from tidings.web.comparison import DAYS, FEEDS, LEAST_BUDGET, MOST_BUDGET, MOST_POLICIES, MOST_SEED, TRAIN_DAYS, Request
 from tidings.web.now import Look, Now
-from tidings.words import common_unit, count, duration, figures, in_unit, percent
+from tidings.words import ago, common_unit, count, duration, figures, in_unit, percent
 
 #: Hosts that are named on the page; all of them are among the data.
 MOST_PAUSES = 5
@@ -95,7 +95,7 @@ All feeds: <code>tidings feeds</code>.</p>"""
 
 def _feeds(title: str, looks: Sequence[Look], at: float) -> str:
     items = "\n".join(
-        f"<dt>{escape(duration(abs(look.at - at)))}{' ago' * (look.at < at)}</dt>"
+        f"<dt>{escape(ago(look.at, at))}</dt>"
         f'<dd>{escape(look.title)}<br><span class="soft small">{escape(look.words)}</span></dd>'
         for look in looks
     )
