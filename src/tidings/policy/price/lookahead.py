@@ -78,7 +78,9 @@ def _loss(mass: Floats, window: Floats, fano: Floats, batch: Floats) -> tuple[Fl
 
     What is lost of a batch larger than the window is lost however often one looks.
     """
-    lost = expected_loss(mass, window[:, None], fano[:, None])
+    lost = np.zeros_like(mass)
+    row, point = np.nonzero(mass > SAFE * window[:, None])
+    lost[row, point] = expected_loss(mass[row, point], window[row], fano[row])
     anyway = expected_loss(batch, window, fano) / batch
     return lost, np.maximum(lost - mass * anyway[:, None], 0.0)
 
