@@ -224,6 +224,7 @@ class Brain:
         feeds.phase = self._phases(ids)
         # A failing feed waits for as long as was decided when it failed.
         feeds.earliest = np.where(members["errors"] > 0, members["next_poll_at"], members["earliest_at"])
+        feeds.earliest = np.maximum(feeds.earliest, members["last_poll_at"] + self.least_gap_s)
         feeds.longest_s[:] = self.longest_s
         for row, feed_id in enumerate(ids.tolist()):
             if feed_id in forbidden:
@@ -257,7 +258,7 @@ class Brain:
         ]
 
     def _note(self, look: Look) -> None:
-        """Constraints from outside, and what the document shows about its window."""
+        """Keep what the poll says about the feed beside its posts."""
         feed_id = look.feed_id
         if look.count:
             self._spent += 1
@@ -272,14 +273,19 @@ class Brain:
                 self._overflow_s[feed_id] = soon
             else:
                 self._overflow_s.pop(feed_id, None)
+        if feed_id in self._row:
+            self._constrain(look)
+        elif look.times is not None:
+            self._newcomers[feed_id] = _Newcomer(look, look.times)
+
+    def _constrain(self, look: Look) -> None:
+        """What the policy has to keep to, in its table."""
+        feeds, feed_id = self.policy.feeds, look.feed_id
         row = self._row.get(feed_id)
         if row is None:
-            if look.times is not None:
-                self._newcomers[feed_id] = _Newcomer(look, look.times)
             return
-        feeds = self.policy.feeds
         feeds.weight[row] = look.weight
-        if window is not None:
+        if (window := self._windows.get(feed_id)) is not None:
             feeds.window[row] = window.size
         feeds.earliest[row], why = self._earliest(look)
         if why:
@@ -370,6 +376,8 @@ class Brain:
         else:
             timings = await store.timings()
             await self._begin(store, timings[timings["window"] > 0], await store.forbidden_hours(), now)
+            for newcomer in newcomers:
+                self._constrain(newcomer.look)
             rows, asked = np.arange(len(self._ids)), np.full(len(self._ids), now)
         await self._adjust_budget(now)
         schedules = self._schedules(rows, asked, now, first=True)

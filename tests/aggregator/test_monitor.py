@@ -1,0 +1,102 @@
+"""New, changed, lost: what a document says when it is held against what is known."""
+
+import numpy as np
+import pytest
+
+from tests.worlds import MONDAY
+from tidings.aggregator.monitor import ENDLESS_WINDOW, Window, examine, overflow_s, suspicious
+from tidings.document import Document, Entry
+from tidings.model import DAY_S, HOUR_S
+from tidings.store.rows import Entry as StoredEntry
+from tidings.store.rows import Known
+
+NOW = MONDAY + 10 * DAY_S
+
+
+def post(number, *, digest=b"1", hour=None, id=None, title=None):
+    """Post number so and so, hourly from Monday on."""
+    at = MONDAY + (number if hour is None else hour) * HOUR_S
+    return Entry(identity=id or f"id:{number}", digest=digest, url=f"/{number}", title=title or f"Post {number}", published=at)
+
+
+def document(*posts):
+    return Document("rss 2.0", entries=tuple(posts))
+
+
+def stored(number):
+    return StoredEntry(
+        **dict.fromkeys(StoredEntry.__struct_fields__, None)
+        | {"published_at": MONDAY + number * HOUR_S, "url": f"/{number}", "title": f"Post {number}"}
+    )
+
+
+def known(*numbers):
+    return {f"id:{n}": Known(n, b"1", MONDAY + n * HOUR_S) for n in numbers}
+
+
+def look(doc, seen, before=(), previous=NOW - HOUR_S):
+    return examine(doc, seen, before, previous, NOW)
+
+
+def test_new_and_changed_are_told_apart():
+    found = look(document(post(5), post(4, digest=b"2"), post(3)), known(3, 4))
+    assert [e.identity for e in found.new] == ["id:5"]
+    assert [e.identity for e in found.changed] == ["id:4"]
+    assert found.gap is None
+
+
+def test_what_was_forgotten_by_age_is_neither_new_nor_changed():
+    found = look(document(post(5)), {"id:5": Known(None, b"")})
+    assert (found.new, found.changed) == ((), ())
+
+
+def test_policies_see_known_entries_first_and_times_in_order():
+    found = look(document(post(239.9), post(238), post(3)), known(3), previous=NOW - 3 * HOUR_S)
+    assert found.times.tolist() == [MONDAY + 3 * HOUR_S, MONDAY + 238 * HOUR_S, MONDAY + 239.9 * HOUR_S]
+    assert found.fresh == 2
+
+
+def test_a_full_document_without_anything_known_is_suspicious():
+    full = document(post(20), post(19))
+    assert suspicious(full, {}, 2, delta=False)
+    assert not suspicious(full, {}, 0, delta=False)  # the feed's first document
+    assert not suspicious(full, {}, 3, delta=False)  # the feed has shown more: nothing was pushed out
+    assert not suspicious(full, known(19), 2, delta=False)
+    assert not suspicious(full, {}, 2, delta=True)  # 226: known entries are left out on purpose
+
+
+def test_a_gap_is_estimated_from_the_rate_on_both_sides():
+    found = look(document(post(230), post(229), post(228)), {}, [stored(208), stored(207), stored(206)], NOW - DAY_S)
+    assert found.gap is not None
+    assert (found.gap.from_at, found.gap.until_at) == (MONDAY + 208 * HOUR_S, MONDAY + 228 * HOUR_S)
+    assert found.gap.lost == pytest.approx(20)  # hourly before and after, 20 hours between
+
+
+def test_ids_that_change_at_every_fetch_are_no_gap_and_bring_nothing_twice():
+    again = document(post(9), post(8, id="x8"), post(7, id="x7"), post(6, id="x6"))
+    found = look(again, {}, [stored(8), stored(7), stored(6), stored(5)])
+    assert [e.identity for e in found.new] == ["id:9"]
+    assert found.gap is None
+
+
+def test_a_window_is_a_guess_until_a_full_document_drops_entries():
+    times = MONDAY + HOUR_S * np.arange(30.0)
+    young = Window().after(times[:3])
+    assert young.size == 10
+    full = young.after(times[1:4])
+    assert full.size == 3
+    assert Window().after(times[:20]).size == 20
+
+
+def test_a_feed_that_drops_entries_by_age_cannot_overflow():
+    times = MONDAY + HOUR_S * np.arange(50.0)
+    window = Window().after(times[:12])
+    for day, count in enumerate((8, 5, 9), start=1):
+        window = window.after(times[12 * day : 12 * day + count])
+    assert window.size == ENDLESS_WINDOW
+
+
+def test_a_document_that_is_replaced_within_the_hour_is_in_danger():
+    assert overflow_s(MONDAY + 60.0 * np.arange(10), 10) == pytest.approx(600)
+    assert overflow_s(MONDAY + 60.0 * np.arange(5), 10) == np.inf
+    assert overflow_s(np.empty(0), 0) == np.inf

@@ -1,0 +1,233 @@
+"""What publishers may expect of the whole aggregator, by the clock and by hand; rows of docs/politeness.md."""
+
+from email.utils import formatdate
+
+import numpy as np
+import pytest
+
+from tests.live.village import story
+from tests.worlds import MONDAY
+from tidings.aggregator.explain import explain
+from tidings.config import Budget
+from tidings.model import DAY_S, HOUR_S
+from tidings.store.rows import Pause, PollOutcome
+
+RICH = Budget(200.0, True)
+
+
+@story(budget=RICH)
+async def test_a_feed_is_asked_at_most_hourly_where_it_does_not_say_otherwise(village):
+    village.feed("/a", posts=10).posts[:] = [(i, MONDAY - 9000 + 900 * i, "") for i in range(10)]
+    village.feeds["/a"].window = 50
+    await village.subscribe("/a")
+    await village.live(hours=12)
+    gaps = np.diff(village.asked_at("/a"))
+    assert len(gaps) >= 5
+    assert gaps.min() >= HOUR_S
+
+
+@story(budget=RICH, policy="fixed:interval_h=0.05")
+async def test_a_feed_that_says_a_shorter_time_or_would_overflow_is_asked_sooner(village):
+    village.feed("/ttl", posts=3).extra = "<ttl>10</ttl>"
+    village.feed("/fast", window=10)
+    village.write("/fast", 10, every_s=120)
+    await village.subscribe("/ttl", "/fast")
+    await village.live(hours=3)
+    assert 600 <= np.diff(village.asked_at("/ttl")).min() < HOUR_S
+    assert 600 <= np.diff(village.asked_at("/fast")).min() <= 1200
+
+
+@story()
+async def test_no_immediate_second_poll(village):
+    village.feed("/a", posts=3)
+    await village.subscribe("/a")
+    await village.poll(due=True)
+    await village.poll(due=True)
+    assert len(village.asked("/a")) == 1
+
+
+@story(asleep=True)
+async def test_what_was_learned_outlives_the_process(village):
+    village.feed("/a", posts=5)
+    async with village.awake():
+        await village.subscribe("/a")
+        await village.poll(due=True)
+        first = await village.explained("/a")
+    async with village.awake():
+        assert await village.explained("/a") == first
+        assert village.brain.started
+        assert not village.brain.unsettled
+        village.clock.now = first.state.next_poll_at
+        await village.poll(due=True)
+    assert [request.headers.get("If-None-Match") is not None for request in village.asked("/a")] == [False, True]
+
+
+@story(budget=Budget(4.0, True))
+async def test_the_rhythm_of_a_feed_is_followed(village):
+    for path, every_s in (("/busy", DAY_S / 4), ("/silent", 100 * DAY_S)):
+        village.feed(path, window=30)
+        village.write(path, 30, every_s=every_s, at=village.clock() - every_s)
+    await village.subscribe("/busy", "/silent")
+    for _ in range(12):
+        village.write("/busy")
+        await village.live(hours=6)
+    assert len(village.asked("/busy")) > 2 * len(village.asked("/silent"))
+
+
+@story()
+async def test_only_feeds_are_asked(village):
+    village.feed("/a", posts=3).extra = f"<link>{village.url('/home')}</link>"
+    village.write("/a", text="&lt;img src='/picture.png'&gt;")
+    await village.subscribe("/a")
+    await village.live(hours=24)
+    assert {request.path for _, request in village.requests} == {"/a"}
+    assert {request.method for _, request in village.requests} == {"GET"}
+
+
+@story()
+async def test_polling_by_hand_is_conditional_too(village):
+    village.feed("/a", posts=3)
+    await village.subscribe("/a")
+    for _ in range(3):
+        await village.poll()
+    assert [request.headers.get("If-None-Match") is not None for request in village.asked("/a")] == [False, True, True]
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+@pytest.mark.parametrize("status", [429, 503])
+def test_retry_after_holds_also_by_hand(tmp_path, status, form):
+    @story()
+    async def tell(village):
+        feed = village.feed("/a", posts=3)
+        feed.status = status
+        feed.headers = {"Retry-After": "86400" if form == "seconds" else formatdate(village.clock() + DAY_S, usegmt=True)}
+        feed.headers["Date"] = formatdate(village.clock(), usegmt=True)
+        await village.subscribe("/a")
+        assert (await village.poll()).failed == 1
+        village.clock.now += DAY_S / 2
+        again = await village.poll()
+        assert "asked not to be asked for another 12 h" in again.skipped[0].why
+        assert len(village.asked("/a")) == 1
+        feed.status = 200
+        village.clock.now += DAY_S / 2 + 1
+        assert (await village.poll()).new == 3
+
+    tell(tmp_path)
+
+
+@story()
+async def test_freshness_and_ttl_hold_also_by_hand(village):
+    village.feed("/fresh", posts=3).headers = {"Cache-Control": "max-age=7200"}
+    village.feed("/ttl", posts=3).extra = "<ttl>120</ttl>"
+    village.feed("/closed", posts=3).extra = "<skipDays><day>Tuesday</day></skipDays>"
+    await village.subscribe("/fresh", "/ttl", "/closed")
+    await village.poll()
+    village.clock.now += HOUR_S
+    assert len((await village.poll()).skipped) == 2
+    village.clock.now += HOUR_S
+    assert (await village.poll()).asked == 3
+    village.clock.now = MONDAY + 1.5 * DAY_S
+    assert [skipped.why for skipped in (await village.poll()).skipped] == [
+        "it asks not to be polled at this hour (skipHours, skipDays)"
+    ]
+
+
+@story()
+async def test_our_own_patience_gives_way_by_hand(village):
+    village.feed("/a", posts=3).status = 404
+    await village.subscribe("/a")
+    assert (await village.poll()).failed == 1
+    village.clock.now += 60
+    assert (await village.poll(due=True)).asked == 0
+    assert (await village.poll()).failed == 1
+
+
+@story()
+async def test_410_ends_the_asking_also_by_hand(village):
+    village.feed("/a", posts=3).status = 410
+    (feed_id,) = await village.subscribe("/a")
+    await village.poll()
+    village.clock.now += 100 * DAY_S
+    polled = await village.poll(feed_id)
+    assert polled.asked == 0
+    assert "gone for good (410)" in polled.skipped[0].why
+    assert len(village.asked("/a")) == 1
+
+
+@story(asleep=True)
+async def test_a_paused_host_is_left_alone_by_the_next_process_too(village):
+    village.feed("/a", posts=3)
+    async with village.awake():
+        (feed_id,) = await village.subscribe("/a")
+        host = village.url("")
+        pause = Pause(host, village.clock() + HOUR_S, "the server answered 429")
+        await village.store.record([PollOutcome(feed_id=feed_id, at=village.clock(), host=host, status=429, pause=pause)])
+    async with village.awake():
+        polled = await village.poll()
+        assert "asked to be left alone for another 60 min" in polled.skipped[0].why
+        assert village.requests == []
+        feed = await village.explained("/a")
+        assert feed.state.next_poll_at >= village.clock() + HOUR_S
+        await village.live(hours=1.5)
+        assert len(village.asked("/a")) == 1
+
+
+@story(budget=RICH)
+async def test_a_move_for_good_is_adopted_and_told(village):
+    moved = village.feed("/old")
+    moved.status, moved.headers = 301, {"Location": "/new"}
+    village.feed("/new", posts=3)
+    (feed_id,) = await village.subscribe("/old")
+    await village.poll()
+    feed = await village.store.feed(feed_id)
+    assert any("has moved to" in words for words in (await explain(village.store, feed, village.clock())).troubles)
+    for _ in range(2):
+        village.clock.now += 0.6 * DAY_S
+        await village.poll()
+    feed = await village.store.feed(feed_id)
+    assert feed.url == village.url("/new")
+    assert feed.state.reason.startswith(f"it lives at {village.url('/new')} now")
+    assert (await village.store.feed(village.url("/old"))).id == feed_id
+    village.clock.now += DAY_S
+    await village.poll()
+    assert len(village.asked("/old")) == 3
+
+
+@story()
+async def test_a_passing_move_is_told_and_not_adopted(village):
+    moved = village.feed("/old")
+    moved.status, moved.headers = 302, {"Location": "/new"}
+    village.feed("/new", posts=3)
+    (feed_id,) = await village.subscribe("/old")
+    for _ in range(4):
+        await village.poll()
+        village.clock.now += DAY_S
+    feed = await village.store.feed(feed_id)
+    assert feed.url == village.url("/old")
+    assert any("for the time being" in words for words in (await explain(village.store, feed, village.clock())).troubles)
+
+
+@story()
+async def test_feeds_that_move_to_one_address_become_one(village):
+    moved = village.feed("/old")
+    moved.status, moved.headers = 308, {"Location": "/new"}
+    village.feed("/new", posts=3)
+    old, new = await village.subscribe("/old", "/new")
+    for _ in range(3):
+        await village.poll()
+        village.clock.now += 0.6 * DAY_S
+    assert (await village.store.feed(village.url("/old"))).id == new
+    assert (await village.store.feed(old)).retired_at is not None
+    assert [listed.feed.id for listed in await village.store.feeds()] == [new]
+
+
+@story(budget=Budget(10.0, False))
+async def test_the_budget_is_never_overrun(village):
+    paths = [f"/{i}" for i in range(30)]
+    for path in paths:
+        village.feed(path, posts=3)
+    await village.subscribe(*paths)
+    await village.live(hours=1)
+    assert len(village.requests) == 10
+    await village.live(hours=47)
+    assert len(village.requests) <= 30
