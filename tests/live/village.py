@@ -50,11 +50,12 @@ class Feed:
         self.status = 200
         self.extra = ""
         self.conditional = True
+        self.renamed = ""  # before every id: feeds that change their ids
         self.archives = {}  # path -> (posts, extra)
 
     def document(self, posts=None, extra=None):
         items = "".join(
-            f"<item><guid>{number}</guid><title>Post {number}</title><link>http://blog.example/{number}</link>"
+            f"<item><guid>{self.renamed}{number}</guid><title>Post {number}</title><link>http://blog.example/{number}</link>"
             + (f"<pubDate>{formatdate(at)}</pubDate>" if at is not None else "")
             + f"<description>{text}</description></item>"
             for number, at, text in reversed(self.posts[-self.window :] if posts is None else posts)
@@ -69,6 +70,7 @@ class Village:
     def __init__(self, clock, path):
         self.clock, self.path = clock, path
         self.feeds, self.requests = {}, []
+        self.pages = {}
 
     # publishers
 
@@ -91,6 +93,8 @@ class Village:
             if request.path in feed.archives:
                 posts, extra = feed.archives[request.path]
                 return web.Response(text=feed.document(posts, extra), content_type="application/rss+xml")
+        if request.path in self.pages:
+            return web.Response(text=self.pages[request.path], content_type="text/html")
         feed = self.feeds.get(request.path)
         if feed is None:
             return web.Response(status=404, text="nothing here")

@@ -127,7 +127,12 @@ class Brain:
         size = self.policy.row_dtype.itemsize
         estimated = np.array([len(saved.get(int(i), b"")) == size for i in members["feed_id"]], dtype=np.bool_)
         own = _own(shared.get("brain", b""))
-        self._set_bucket(own, len(timings), now, 0 if own is None else await store.polls_since(own.saved_at))
+        # What a process that was killed has spent stands in the log of polls.
+        spent_since = now - DAY_S if own is None else own.saved_at
+        spent = await store.polls_since(spent_since)
+        self.bucket = Bucket(self.budget.per_day(len(timings)), 0.0, spent_since)
+        self.bucket.tokens = self.bucket.per_day if own is None else own.tokens
+        self.bucket.take(spent, now)
         if not len(members):
             return
         if self.policy.extends and "policy" in shared and estimated.mean() > 0.5:
@@ -139,7 +144,7 @@ class Brain:
                 self._unlearned = True
             else:
                 self.next_tick = now + self.policy.tick_s if own is None else own.next_tick
-                self._spent = 0 if own is None else await store.polls_since(own.saved_at)
+                self._spent = 0 if own is None else spent
         elif not self.policy.extends and estimated.any():
             await self._begin(store, members, forbidden, now)
             for feed_id in members["feed_id"][estimated].tolist():
@@ -153,12 +158,6 @@ class Brain:
         if self.started and self.policy.extends:
             values["policy"] = self.policy.save_shared()
         await store.share(values)
-
-    def _set_bucket(self, own: _Saved | None, feeds: int, now: float, since: int) -> None:
-        self.bucket = Bucket.full(self.budget.per_day(feeds), now)
-        if own is not None:
-            self.bucket.tokens, self.bucket.at = own.tokens, own.saved_at
-            self.bucket.take(since, now)
 
     async def _begin(self, store: Store, members: np.ndarray, forbidden: dict[int, bytes], now: float) -> None:
         """Start the policy with all that the store knows."""

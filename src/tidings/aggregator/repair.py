@@ -65,7 +65,9 @@ class Repairer:
             known = await self._store.known(feed.id, [entry.identity for entry in document.entries])
             missing = [e for e in document.entries if e.identity not in known and _within(e, gap)]
             found += await self._keep(feed, gap, missing, "archive", "partly", status=result.status, size=result.wire_bytes)
-            if known or any((at := told(entry)) is not None and at < gap.from_at for entry in document.entries):
+            # Entries from behind the gap do not count: an archive may overlap with the feed itself.
+            times = [k.published_at for k in known.values()] + [at for e in document.entries if (at := told(e)) is not None]
+            if any(at is None or at <= gap.from_at for at in times):
                 return "repaired", requests
             url = document.links.prev_archive if links.prev_archive else document.links.next_page
         return "partly" if found else "lost", requests
