@@ -35,6 +35,9 @@ NOTICE_S = 2.0
 if TYPE_CHECKING:
     from tidings.web.comparison import Comparisons
 
+#: Changes in the store whenever a process that is not the service has polled.
+VISIT = "visit"
+
 log = logs.Log("tidings.service")
 Clock = Callable[[], float]
 
@@ -61,6 +64,10 @@ def check_policy(settings: Mapping[str, Setting]) -> Policy:
         raise ConfigError(setting.origin, str(error)) from None
 
 
+def make_brain(settings: Mapping[str, Setting]) -> Brain:
+    return Brain(check_policy(settings), config_of(settings).budget)
+
+
 def fetch_settings(config: Config) -> FetchSettings:
     return FetchSettings(
         contact_url=config.fetch_contact_url,
@@ -78,15 +85,15 @@ async def open_polling(
 ) -> AsyncIterator[Aggregator]:
     """All parts that polling needs; with ``serving``, as the only one that serves this store."""
     config = config_of(settings)
-    brain = Brain(check_policy(settings), config.budget)
-    async with (
-        CountedStore.open(store_path, clock=clock, serving=serving) as store,
-        Fetcher(fetch_settings(config), clock) as fetcher,
-        Aggregator(
-            store, fetcher, brain, clock, retain_days=config.store_retain_days, retain_entries=config.store_retain_entries
-        ) as aggregator,
-    ):
-        yield aggregator
+    days, entries = config.store_retain_days, config.store_retain_entries
+    async with CountedStore.open(store_path, clock=clock, serving=serving) as store:
+        async with (
+            Fetcher(fetch_settings(config), clock) as fetcher,
+            Aggregator(store, fetcher, make_brain(settings), clock, retain_days=days, retain_entries=entries) as aggregator,
+        ):
+            yield aggregator
+        if not serving:
+            await store.share({VISIT: str(clock()).encode()})
 
 
 def serve(settings: Mapping[str, Setting], store_path: Path, say: Callable[[str], object]) -> None:
@@ -140,7 +147,7 @@ async def attend(
             async with asyncio.TaskGroup() as tasks:
                 polling = tasks.create_task(aggregator.run(stop))
                 serving = tasks.create_task(pages.serve(sockets=[listening]))
-                beside = [tasks.create_task(work) for work in (_notice(aggregator), hubs.run())]
+                beside = [tasks.create_task(work) for work in (_notice(aggregator, settings), hubs.run())]
                 say(f"tidings is at {address(listening)} (Ctrl-C stops it)")
                 log.info("serving", address=address(listening), store=store_path)
                 await stop.wait()
@@ -162,12 +169,23 @@ async def _first_failure() -> AsyncIterator[None]:
         raise failures.exceptions[0] from failures
 
 
-async def _notice(aggregator: Aggregator) -> None:
-    """Feeds may be added, or made due, by other processes: `tidings import`, say."""
+async def _notice(aggregator: Aggregator, settings: Mapping[str, Setting]) -> None:
+    """Other processes add feeds, or make them due (`tidings import`), and some poll: what they learned is taken up."""
+    store = aggregator.store
+    visit = (await store.shared()).get(VISIT)
     while True:
         await asyncio.sleep(NOTICE_S)
-        due = await aggregator.store.next_due()
-        if due is not None and due <= time.time():
+        now = time.time()
+        if (last := (await store.shared()).get(VISIT)) != visit:
+            visit, brain = last, make_brain(settings)
+            await brain.start(store, now)
+            for pause in await store.paused():
+                aggregator.fetcher.gate.pause(pause.host, pause.until)
+            aggregator.brain = brain
+            log.info("another process has polled; what it learned is taken up")
+            aggregator.wake()
+        due = await store.next_due()
+        if due is not None and due <= now:
             aggregator.wake()
 
 

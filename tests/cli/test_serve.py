@@ -58,6 +58,18 @@ def test_what_is_imported_beside_it_is_polled_and_a_second_service_is_refused(tm
     assert len(home.json("entries", "--limit", 0)) == 80
 
 
+def test_what_a_command_learned_beside_it_is_taken_up(tmp_path, home, blogs):
+    with served(tmp_path / "data") as (process, address):
+        home.run("import", "-", input=f"{blogs.url(1)}\n{blogs.url(2)}\n")
+        home("poll", "--all")
+        assert any("what it learned is taken up" in line for line in process.stderr)
+        figures = dict(line.rsplit(" ", 1) for line in get(address, "/metrics")[1].splitlines())
+        assert float(figures["tidings_price"]) > 0
+        assert 40 <= float(figures["tidings_requests_available"]) <= 48  # 24 a day for each feed, less what was asked
+        process.terminate()
+        assert process.wait(timeout=60) == 0
+
+
 def test_a_port_in_use_says_what_to_do(installed, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
