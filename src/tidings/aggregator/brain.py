@@ -30,6 +30,8 @@ HISTORY_S = 180 * DAY_S
 LEAST_GAP_S = 1.0
 #: What its document showed in so long a time is a feed's window, even if it was never seen to drop an entry.
 WATCHED_S = 30 * DAY_S
+#: Feeds that were asked together, and would all be asked again as soon as is polite, are parted by up to this share.
+STRETCH = 0.2
 #: A budget for each feed grows with the feeds; the policy is told when it is off by so much.
 BUDGET_OFF = 0.05
 
@@ -223,7 +225,7 @@ class Brain:
         feeds.phase = self._phases(ids)
         # A failing feed waits for as long as was decided when it failed.
         feeds.earliest = np.where(members["errors"] > 0, members["next_poll_at"], members["earliest_at"])
-        feeds.earliest = np.maximum(feeds.earliest, members["last_poll_at"] + self.least_gap_s)
+        feeds.earliest = np.maximum(feeds.earliest, members["last_poll_at"] + self.least_gap_s * (1 + STRETCH * feeds.phase))
         feeds.longest_s[:] = self.longest_s
         for row, feed_id in enumerate(ids.tolist()):
             if feed_id in forbidden:
@@ -234,6 +236,9 @@ class Brain:
         """As `spread`, by feed: the same whenever it is asked for."""
         phases: Floats = np.mod(self._first_phase + GOLDEN * (ids - 1), 1.0)
         return phases
+
+    def _phase(self, feed_id: int) -> float:
+        return (self._first_phase + GOLDEN * (feed_id - 1)) % 1.0
 
     # --- after polls ---------------------------------------------------------------------------------------------------
 
@@ -298,7 +303,8 @@ class Brain:
         """The latest of what is wished and of what is polite where nothing is said."""
         gap_s = self.least_gap_s if look.asked_gap_s is None else min(look.asked_gap_s, self.least_gap_s)
         gap_s = min(gap_s, self._overflow_s.get(look.feed_id, np.inf) / 2)
-        polite = look.at + gap_s if look.ok and gap_s > 0 else -np.inf
+        stretched_s = gap_s * (1 + STRETCH * self._phase(look.feed_id))
+        polite = look.at + stretched_s if look.ok and gap_s > 0 else -np.inf
         if polite > look.earliest:
             return polite, f"it would be asked sooner, but {duration(gap_s)} between polls is the least"
         return look.earliest, look.why
@@ -346,7 +352,7 @@ class Brain:
             return Decision(float(np.ceil(max(earliest, look.at + LEAST_GAP_S))), why)
         feeds = len(self._row) + len(self._newcomers)
         even_s = min(max(DAY_S * feeds / max(self.budget_per_day, 1e-9), LEAST_GAP_S), DAY_S)
-        at = look.at + even_s * (0.5 + (self._first_phase + GOLDEN * (look.feed_id - 1)) % 1.0)
+        at = look.at + even_s * (0.5 + self._phase(look.feed_id))
         if at <= earliest:
             return Decision(float(np.ceil(earliest)), why)
         return Decision(float(np.ceil(at)), "new: how often it posts is not known yet")
