@@ -70,6 +70,12 @@ def test_the_guide_has_every_command(tidings):
     assert sorted(listed) == sorted(re.findall(r"^## (\w+):", GUIDE.read_text(), re.MULTILINE))
 
 
+def test_the_guide_for_users_names_every_command(tidings):
+    listed = re.findall(r"^  (\w+) ", tidings("--help").split("Commands:")[1], re.MULTILINE)
+    guide = (ROOT / "docs" / "guide.md").read_text()
+    assert [command for command in listed if not re.search(rf"(tidings |`){command}\b", guide)] == []
+
+
 def test_papers_are_asked_for_as_the_options_say(tidings, tmp_path, monkeypatch):
     asked = {}
 

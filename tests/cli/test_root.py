@@ -15,10 +15,16 @@ def test_installed_command_says_its_version(installed):
     assert installed("--version").stdout == f"tidings, version {__version__}\n"
 
 
-def test_help_loads_nothing_heavy():
-    check = (
-        "import sys, tidings.cli; print([m for m in ('numpy', 'pyarrow', 'matplotlib', 'rich', 'numba') if m in sys.modules])"
-    )
+@pytest.mark.parametrize("line", ["--help", "config --json", "feeds --help"])
+def test_light_commands_load_nothing_heavy(line):
+    check = f"""
+import sys, contextlib, io
+from tidings.cli import root
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
+    root({line.split()!r})
+heavy = "numpy pyarrow matplotlib rich numba aiohttp starlette uvicorn lxml msgspec"
+print([module for module in heavy.split() if module in sys.modules])
+"""
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

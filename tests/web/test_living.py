@@ -1,10 +1,18 @@
 """What the service says about itself while it looks after feeds."""
 
+import asyncio
+import time
+
 import pytest
 
 from tests.cli.blogs import Blogs
 from tests.cli.conftest import Tidings
 from tests.web.conftest import Serving
+from tidings import service
+from tidings.config import read
+from tidings.store.rows import Wanted
+from tidings.web.metrics import Counts
+from tidings.web.now import Live
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +65,24 @@ def test_health_and_readiness(living):
     assert (response.status, body) == (200, "ready\n")
 
 
+def test_a_service_that_leaves_due_feeds_alone_is_not_ready(tmp_path):
+    async def story():
+        async with service.open_polling(read(tmp_path, {}, {}), tmp_path / "tidings.db") as aggregator:
+            live = Live(aggregator, None, Counts(), time.time)
+            await aggregator.store.add([Wanted("http://example.org/", time.time() - 60)])
+            patient = await live.why_not_ready()
+            await aggregator.store.add([Wanted("http://example.com/", time.time() - 3600)])
+            return patient, await live.why_not_ready()
+
+    patient, impatient = asyncio.run(story())
+    assert patient == ""
+    assert impatient == "a feed has been due for 3600 s and nobody polls it"
+
+
 def test_nobody_can_call_back_who_was_not_asked(living):
     assert living.get("/push/unknown?hub.mode=subscribe&hub.topic=x&hub.challenge=y")[0].status == 404
     assert living.get("/push/unknown", "POST", "<feed/>")[0].status == 410
+    assert living.get("/push/unknown", "POST", "x" * 10_000_001)[0].status == 413
     assert living.get("/push/unknown", "PUT")[0].status == 405
 
 
