@@ -1,0 +1,54 @@
+"""Lines with steady keys, for people and for programs."""
+
+import io
+import json
+import logging
+
+import pytest
+
+from tidings import logs
+
+
+@pytest.fixture
+def lines():
+    """``lines("text")`` sets up logging and gives what is said from then on, a line at a time."""
+    logger = logging.getLogger("tidings")
+    before = logger.handlers[:], logger.level, logger.propagate
+
+    def set_up(form, level="info"):
+        stream = io.StringIO()
+        logs.set_up(level, form, stream)
+        return lambda: stream.getvalue().splitlines()
+
+    yield set_up
+    logger.handlers[:], logger.level, logger.propagate = before
+
+
+def test_fields_are_keys_and_values(lines):
+    said = lines("text")
+    logs.Log("tidings.test").info("polled", feed=12, next=1.5, reason="posts come at any hour", url="http://a/")
+    (line,) = said()
+    assert line.split(" ", 1)[1] == 'info polled feed=12 next=1.5 reason="posts come at any hour" url=http://a/'
+
+
+def test_or_an_object_on_each_line(lines):
+    said = lines("json")
+    logs.Log("tidings.test").warning("notice", says='a "word"')
+    told = json.loads(said()[0])
+    assert (told["level"], told["event"], told["says"]) == ("warning", "notice", 'a "word"')
+
+
+def test_what_is_below_the_level_is_not_said(lines):
+    said = lines("text", "warning")
+    logs.Log("tidings.test").info("polled")
+    assert said() == []
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_an_unexpected_error_has_its_traceback(lines, form):
+    said = lines(form)
+    try:
+        raise RuntimeError("why")
+    except RuntimeError:
+        logs.Log("tidings.test").exception("failed", feed=3)
+    assert "RuntimeError: why" in "\n".join(said())
