@@ -1,6 +1,12 @@
 """Feeds come in (`add`, `import`), are polled, and go out again (`export`)."""
 
+import signal
+import socket
+import subprocess
+
 import pytest
+
+from tests.cli.conftest import TIDINGS
 
 
 def entries_of(home, *arguments):
@@ -84,6 +90,19 @@ def test_a_file_that_is_no_list_is_refused(home, tmp_path):
 @pytest.mark.parametrize("command", [("feeds",), ("entries",), ("poll",), ("status",), ("export",), ("backup", "b.db")])
 def test_without_a_store_commands_say_how_to_begin(home, command):
     assert "begin with `tidings add URL`" in home.refuses(*command)
+
+
+def test_ctrl_c_ends_a_poll_at_once_and_quietly(home, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        home.run("import", "-", input=f"http://127.0.0.1:{silent.getsockname()[1]}/feed\n")
+        command = [TIDINGS, "--data-dir", tmp_path / "data", "--set", "fetch.allow_private=true", "poll"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            silent.settimeout(60)
+            connection, _ = silent.accept()  # it asks, and would wait for half a minute
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=20) == ("", "")
+            connection.close()
+    assert process.returncode == 130
 
 
 def test_an_unknown_feed_is_refused_by_its_name(home, blogs):
