@@ -37,7 +37,7 @@ WAITING = 2
 #: Feeds of one host under way at once; more would wait in line and keep others from being asked.
 MOST_PER_HOST = 20
 #: Finished polls that are recorded in one transaction.
-BATCH = 100
+BATCH = 25
 #: So long a finished poll waits for others to be recorded with.
 TOGETHER_S = 0.05
 #: New feeds are made known to the policy when nothing is due for so long, and every so often if that never happens.
@@ -240,14 +240,14 @@ class Aggregator:
                 for feed in await self.store.claim(len(chunk), lease_s=LEASE_S, feed_ids=chunk):
                     if feed.id not in self._polling:
                         task = self._begin(feed, feed.state.reason if due else "asked for by hand")
-                        task.add_done_callback(lambda task: done.put_nowait(task.result()))
+                        task.add_done_callback(lambda task: None if task.cancelled() else done.put_nowait(task.result()))
                         running += 1
                 continue
             tally = tally.plus(await done.get())
             running -= 1
             if progress is not None:
                 progress(tally.asked + len(tally.skipped), total)
-        if due and self.brain.unsettled:
+        if self.brain.unsettled:
             await self._settle(self._clock())
         return tally
 

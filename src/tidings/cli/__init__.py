@@ -7,6 +7,7 @@ function of a room below, and prints what came back (`output`). Heavy libraries 
 """
 
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from tidings.cli.reading import entries, export, feeds
 from tidings.cli.serve import serve
 from tidings.cli.telling import explain, status
 from tidings.errors import TidingsError, UsageError
+
+# numpy's matrices are small here: threads that wait for each other would cost several times the work. Before numpy is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 #: What a shell expects of a program that was stopped with Ctrl-C: 128 + SIGINT.
 INTERRUPTED = 130

@@ -28,6 +28,14 @@ EVEN = 0.2
 TIMETABLE_NEWS = 0.3
 
 
+def price_of(polls_per_day: float, prices: Floats, demand: Floats) -> float:
+    """The price at which a demand curve has so many polls; a root law beyond its ends."""
+    log_demand, log_price = np.log(np.maximum(demand, 1e-12))[::-1], np.log(prices)[::-1]
+    wanted = np.log(max(polls_per_day, 1e-12))
+    beyond = 2 * (wanted - np.clip(wanted, log_demand[0], log_demand[-1]))
+    return float(np.exp(np.interp(wanted, log_demand, log_price) - beyond))
+
+
 @dataclass(slots=True)
 class Controller:
     """Holds the price. Its whole state is a few dozen numbers: what the leader moves and all workers read."""
@@ -58,13 +66,6 @@ class Controller:
     def _curve(self) -> float:
         """Polls a day that the curve foretells at the present price."""
         return float(np.interp(np.log(self.price), np.log(self.prices), self.demand))
-
-    def _at(self, polls_per_day: float) -> float:
-        """The price at which the curve has this demand; a root law beyond its ends."""
-        log_demand, log_price = np.log(np.maximum(self.demand, 1e-12))[::-1], np.log(self.prices)[::-1]
-        wanted = np.log(max(polls_per_day, 1e-12))
-        beyond = 2 * (wanted - np.clip(wanted, log_demand[0], log_demand[-1]))
-        return float(np.exp(np.interp(wanted, log_demand, log_price) - beyond))
 
     def owed(self, now: float, spent: int) -> float:
         """Polls that the timetable has foreseen until ``now`` and that were not made.
@@ -98,7 +99,8 @@ class Controller:
         catch_up = self.mean_gap_days + CATCH_UP_DAYS + (FIRST_WEEK_DAYS if slots < SLOTS else 0.0)
         wanted = self.budget_per_day + self.owed(now, spent) / catch_up
         wanted = min(max(wanted, 0.5 * self.budget_per_day), 2.0 * self.budget_per_day)
-        self.price = float(np.clip(self._at(wanted / max(correction, 1e-3)), self.price / STEP, self.price * STEP))
+        price = price_of(wanted / max(correction, 1e-3), self.prices, self.demand)
+        self.price = float(np.clip(price, self.price / STEP, self.price * STEP))
 
     def _write_timetable(self) -> None:
         """Learn from each whole day when polls would be made at one price: from what was spent, and how the price moved."""

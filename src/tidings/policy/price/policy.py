@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tidings.errors import UsageError
-from tidings.model import DAY_S, HOUR_S, WEEK_S, Documents, Floats, Rows
+from tidings.model import DAY_S, HOUR_S, Documents, Floats, Rows
 from tidings.policy.base import Decisions, Feeds, Policy, hour_of_week, reason
-from tidings.policy.price.control import PER_DAY, SLOT_S, SLOTS, Controller
+from tidings.policy.price.control import PER_DAY, SLOT_S, SLOTS, Controller, price_of
 from tidings.policy.price.level import FIELDS, NEVER_D, Level
 from tidings.policy.price.lookahead import BIN_S, BINS, Outlook, look_ahead, steady
 from tidings.policy.price.saved import load_shared, save_shared
@@ -50,7 +50,9 @@ SAMPLE = 1000
 #: When the feeds are so many times as many as they were, the price is found anew.
 GROWN = 1.2
 #: The first price is found by rehearsing a week with so many feeds, so often.
-REHEARSED, REHEARSALS = 300, 4
+REHEARSED, REHEARSALS = 300, 2
+#: It lasts a week, or until a feed has been polled so often.
+REHEARSED_POLLS = 14
 CURVE = np.geomspace(1 / 64, 64, 25)
 #: A feed is decided anew before its time when the price has fallen by this factor since; feeds that are soon to be polled when
 #: it has moved by so much (in log), so that spending answers to the price within hours.
@@ -148,32 +150,38 @@ class Price(Policy):
         budget = max(self.budget_per_day / self.scale, 1e-9)
         wish = float(np.sqrt(self.feeds.weight * self.level.rate_per_day(self.state)).sum())
         price = max(wish**2 / (2 * budget**2), 1e-12)
+        price = price_of(budget, *self._demand(price))
         self._value(self._sample(REHEARSED), price)
         for _ in range(REHEARSALS):
             rehearsed = self._rehearse(price, now)
             self.control = Controller(budget, len(self.feeds) / budget, now, *self._demand(price), price, rehearsed)
-            price *= float(np.clip(self.control.rehearsed.mean() / budget, 0.25, 4.0)) ** 1.5
+            price *= float(np.clip(rehearsed.mean() / budget, 0.25, 4.0)) ** 1.5
         self._value(np.arange(len(self.feeds)), self.control.price)
         self._feeds_in_market = len(self.feeds)
         self._spent_before = 0
 
     def _rehearse(self, price: float, now: float) -> Floats:
-        """Polls a day in each slot of a week at one price, when nothing happens but what is expected."""
+        """Polls a day in each slot of a week at one price, when nothing happens but what is expected.
+
+        Where polls are many, a few days say enough; the others are taken to be like them.
+        """
         n = len(self.feeds)
         rows = self._sample(REHEARSED)
+        days = int(np.clip(np.ceil(REHEARSED_POLLS * n / max(self.budget_per_day, 1e-9)), 1, 7))
+        end = now + days * DAY_S
         kept = self.state[rows].copy()
-        polls = np.zeros(SLOTS)
+        polls = np.zeros(days * PER_DAY)
         begin = np.full(len(rows), now)
         due = self._choose(rows, begin, True, price).times
-        playing = np.flatnonzero(due < now + WEEK_S)
+        playing = np.flatnonzero(due < end)
         while len(playing):
             slot = ((due[playing] - now) / SLOT_S).astype(np.int64)
             np.add.at(polls, slot, 1.0)
             self.state["last"][rows[playing]] = due[playing]
             due[playing] = self._choose(rows[playing], due[playing], False, price).times
-            playing = playing[due[playing] < now + WEEK_S]
+            playing = playing[due[playing] < end]
         self.state[rows] = kept
-        return polls * PER_DAY * n / max(len(rows), 1)
+        return np.resize(polls, SLOTS) * PER_DAY * n / max(len(rows), 1)
 
     def _replay(self, who: Rows, rows: Rows, times: Floats, now: float) -> None:
         """The level of ``who``, as looks once a day through their history would have shown it."""
