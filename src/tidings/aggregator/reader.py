@@ -144,7 +144,7 @@ class Reader:
         hints = document.hints if document is not None else state.hints
         wish = wishes(hints, now, fresh_until=result.fresh_until, posted_in=_posted_in(document) if hints.skip_hours else ())
         move = seen_move(_move_of(state), result, now)
-        adopt = move.target if move is not None and move.settled(now) else ""
+        adopt = move.target if move is not None and move.settled else ""
         state = replace(
             _after_any(state, result, now),
             last_ok_at=now,

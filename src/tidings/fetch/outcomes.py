@@ -22,10 +22,9 @@ DEAD_AFTER_S = 30 * DAY_S
 UNDEAD_S = 30 * DAY_S
 #: Waits are stretched by up to this share, by the feed's own number: feeds that failed together do not come back together.
 JITTER = 0.1
-#: A move is adopted after so many sightings of the same target over so long: portals, hijacks and slips of a configuration
-#: also answer 301.
+#: A move is adopted after so many sightings of the same target in a row, which by our own timing takes hours: portals, hijacks and
+#: slips of a configuration also answer 301.
 MOVE_SIGHTINGS = 3
-MOVE_SPAN_S = DAY_S
 
 #: Hosts that answer 403 where others answer 429. The last labels of the name are compared.
 KNOWN_LIMITERS = frozenset({"reddit.com", "youtube.com", "medium.com", "substack.com", "vimeo.com", "deviantart.com"})
@@ -128,9 +127,10 @@ class Move(Struct, frozen=True):
     sightings: int
     since: float
 
-    def settled(self, now: float) -> bool:
-        """Whether the feed's address should be changed to the target now."""
-        return self.sightings >= MOVE_SIGHTINGS and now - self.since >= MOVE_SPAN_S
+    @property
+    def settled(self) -> bool:
+        """Whether the feed's address should be changed to the target."""
+        return self.sightings >= MOVE_SIGHTINGS
 
 
 def seen_move(move: Move | None, result: FetchResult, now: float) -> Move | None:
