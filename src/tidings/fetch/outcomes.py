@@ -22,7 +22,7 @@ DEAD_AFTER_S = 30 * DAY_S
 UNDEAD_S = 30 * DAY_S
 #: Waits are stretched by up to this share, by the feed's own number: feeds that failed together do not come back together.
 JITTER = 0.1
-#: A move is adopted after so many sightings of the same target in a row, which by our own timing takes hours: portals, hijacks and
+#: A move is adopted after so many sightings of the same target in a row, which by our timing takes hours: portals, hijacks and
 #: slips of a configuration also answer 301.
 MOVE_SIGHTINGS = 3
 
