@@ -36,8 +36,9 @@ LEASE_S = 900.0
 WAITING = 2
 #: Feeds of one host under way at once; more would wait in line and keep others from being asked.
 MOST_PER_HOST = 20
-#: Finished polls that are recorded in one transaction.
-BATCH = 25
+#: Finished polls, and the new entries of those, that are recorded in one transaction.
+BATCH = 100
+BATCH_ENTRIES = 500
 #: So long a finished poll waits for others to be recorded with.
 TOGETHER_S = 0.05
 #: New feeds are made known to the policy when nothing is due for so long, and every so often if that never happens.
@@ -347,21 +348,20 @@ class Aggregator:
             return self.brain.decide([one.look for one in seen])
 
     def _flush_soon(self) -> None:
-        """Record what has finished: at once if nothing else is about to finish, else together with that."""
+        """See to it that what has finished is recorded."""
         if self._recording is None or self._recording.done():
-            wait_s = 0.0 if not self._looking or len(self._finished) >= BATCH else TOGETHER_S
-            self._recording = asyncio.create_task(self._record(wait_s))
-        elif not self._looking or len(self._finished) >= BATCH:
+            self._recording = asyncio.create_task(self._record())
+        if not self._looking or len(self._finished) >= BATCH:
             self._enough.set()
 
-    async def _record(self, wait_s: float) -> None:
-        """Record what has finished, and what finishes meanwhile."""
-        if wait_s:
-            self._enough.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._enough.wait(), wait_s)
+    async def _record(self) -> None:
+        """Record what has finished and what finishes meanwhile, in batches: at once if nothing else is about to finish."""
         while self._finished:
-            batch, self._finished = self._finished[:BATCH], self._finished[BATCH:]
+            if self._looking and len(self._finished) < BATCH:
+                self._enough.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._enough.wait(), TOGETHER_S)
+            batch = self._next_batch()
             try:
                 decisions = await self._decide([seen for seen, _ in batch])
                 outcomes = [_complete(seen, decision) for (seen, _), decision in zip(batch, decisions, strict=True)]
@@ -373,6 +373,15 @@ class Aggregator:
             for (seen, finished), outcome, what in zip(batch, outcomes, recorded, strict=True):
                 self._tell(seen, outcome, what)
                 finished.set_result(Brought(new=len(what.new), changed=what.changed, failed=bool(outcome.error_kind)))
+
+    def _next_batch(self) -> "list[tuple[Seen, asyncio.Future[Brought]]]":
+        """Many polls that brought nothing, or few that brought much: a transaction holds up readers and takes memory."""
+        entries = size = 0
+        while size < min(len(self._finished), BATCH) and entries < BATCH_ENTRIES:
+            entries += len(self._finished[size][0].outcome.new)
+            size += 1
+        batch, self._finished = self._finished[:size], self._finished[size:]
+        return batch
 
     def _tell(self, seen: Seen, outcome: PollOutcome, what: Recorded) -> None:
         if outcome.retire:

@@ -237,7 +237,9 @@ def entry_text(entry: Entry, dated: Dated) -> EntryText:
 def _new(findings: Findings) -> tuple[EntryText, ...]:
     """Oldest first, so that ids have the order of publication; documents begin with the newest."""
     texts = [entry_text(entry, dated) for entry, dated in zip(findings.new, findings.dates, strict=True)]
-    return tuple(sorted(texts[::-1], key=lambda text: text.published_at))
+    texts.reverse()
+    texts.sort(key=lambda text: text.published_at)
+    return tuple(texts)
 
 
 def _changed(findings: Findings, now: float) -> tuple[EntryText, ...]:
