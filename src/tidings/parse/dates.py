@@ -43,8 +43,9 @@ _CLOCK = re.compile(
 )
 _OFFSET = re.compile(r"(?:gmt|utc|ut|etc/gmt|z)?\s*([+-])\s*(\d{1,2}):?(\d\d)?", re.IGNORECASE)
 _WEEKDAY = re.compile(r"^[^\d\s,]+?(?:,|\.,|\.?\s)\s*(?=\S)")
-#: Nine dates in ten, read four times as fast.
+#: Nine dates in ten, read four times as fast and more.
 _COMMON = re.compile(r"[A-Z][a-z]{2}, (\d\d?) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) (?:GMT|[+-]0000)")
+_COMMON_ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 _UNIX = re.compile(r"\d{9,10}(?:\.\d+)?|\d{12,13}")
 
 
@@ -59,6 +60,9 @@ def read_date(text: str) -> When | None:
             date = (int(year), _MONTHS[month.lower()], int(day), int(hour), int(minute), int(second))
             with suppress(ValueError):
                 return When(datetime(*date, tzinfo=UTC).timestamp())
+    if _COMMON_ISO.fullmatch(text):
+        with suppress(ValueError):
+            return When(datetime.fromisoformat(text).timestamp())
     if _UNIX.fullmatch(text):
         number = float(text)
         return When(number / 1000 if number > 1e11 else number)

@@ -57,8 +57,7 @@ _IMAGE = re.compile(r'<img(?: [a-z-]+="[^"]*")*>')
 # Words need no parser: what is left over is text, and text is escaped wherever it is shown. No pattern reads on over a second
 # tag or comes back, so that a million of them are read once. An end of block is an end of word.
 _HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|title|template|svg)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
-_BLOCK_TAG = re.compile(rf"</?(?:{'|'.join(_BLOCKS)})(?![a-z0-9])[^<>]*>", re.IGNORECASE)
-_OTHER_TAG = re.compile(r"</?[a-z!?][^<>]*>", re.IGNORECASE)
+_ANY_TAG = re.compile(r"</?(?=[a-z!?])([a-z0-9]*)[^<>]*>", re.IGNORECASE)
 
 #: An address that may be relative: it does not begin like an absolute one. Looks for "=" first, which is quick to find.
 _RELATIVE = re.compile(r"""=(?i:(?<=href=)|(?<=src=)|(?<=poster=)|(?<=\s=))\s*+["']?+\s*+(?i:(?!https?://|mailto:|["'>]))""")
@@ -93,7 +92,7 @@ def clean_html(html: str, base_url: str) -> str:
         clean = _cleaner(base_url).clean(html)
     except ValueError:  # a base that is no URL
         clean = _cleaner("").clean(html)
-    if _PIXEL_SIZE.search(clean):
+    if "width=" in clean and _PIXEL_SIZE.search(clean):
         clean = _IMAGE.sub(_without_pixels, clean)
     return clean.strip()
 
@@ -101,7 +100,9 @@ def clean_html(html: str, base_url: str) -> str:
 def plain_text(html: str) -> str:
     """The words of a fragment on one line: for titles, summaries and the search index."""
     if "<" in html:
-        html = _OTHER_TAG.sub("", _BLOCK_TAG.sub(" ", _HIDDEN.sub(" ", html)))
+        pieces = _ANY_TAG.split(_HIDDEN.sub(" ", html))
+        pieces[1::2] = [" " if name.lower() in _BLOCKS else "" for name in pieces[1::2]]
+        html = "".join(pieces)
     if "&" in html:
         html = entities.unescape(html)
     return " ".join(html.split())
@@ -116,6 +117,8 @@ def _explodes(html: str) -> bool:
     cannot be told from a real one here; real posts cost a few times their length.
     """
     allowed = 200_000 + 50 * len(html)
+    if html.count("<") * len(html) < allowed:  # as if everything stood open at every tag
+        return False
     open_names: list[str] = []
     open_sizes: list[int] = []
     standing = cost = 0
