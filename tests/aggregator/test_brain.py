@@ -121,6 +121,22 @@ def test_feeds_that_come_later_are_taken_in_beside_the_others(head):
     assert all("not known yet" not in head.look(feed).reason for feed in old + new)
 
 
+def test_many_more_feeds_share_the_budget_from_then_on(tmp_path):
+    head = Head(tmp_path, budget=Budget(40.0, False))
+    feeds = head.follow(4)
+    for _ in range(30):
+        head.now += HOUR_S
+        for feed in feeds:
+            head.look(feed)
+    head.follow(6)
+    price = head.brain.policy.control.price
+    for _ in range(3):
+        head.now = head.brain.next_tick
+        head.wait(head.brain.tick(head.now))
+    assert head.brain.policy.control.price < 1.01 * price  # what was spent before is not held against them
+    head.close()
+
+
 @pytest.mark.parametrize("policy", ["price", "moving-average", "min-delay"])
 def test_a_killed_process_leaves_all_that_was_learned(tmp_path, policy):
     head = Head(tmp_path, policy=policy)
