@@ -84,6 +84,7 @@ class Price(Policy):
         weekly: bool = True,
         shrink: bool = True,
         minutes: bool = True,
+        bursts: bool = True,
         lookahead: bool = True,
         loss: bool = True,
         scale: float = 1.0,
@@ -95,7 +96,7 @@ class Price(Policy):
             raise UsageError(f"price: loss_days must be 0 or more, not {loss_days}")
         self.loss_days = loss_days
         self.weekly, self.shrink, self.minutes = weekly, shrink, minutes
-        self.lookahead, self.loss = lookahead, loss
+        self.bursts, self.lookahead, self.loss = bursts, lookahead, loss
         self.level = Level() if forget else Level(half_lives_d=NEVER_D)
         self.shared: Shapes
         self.control: Controller
@@ -246,7 +247,9 @@ class Price(Policy):
 
     def _evidence(self, rows: Rows) -> Evidence:
         state = self.state[rows]
-        return Evidence.of(state["hours"].astype(np.float64), state["events"], state["post_days"])
+        hours = state["hours"].astype(np.float64)
+        events = state["events"] if self.bursts else hours.sum(axis=1)
+        return Evidence.of(hours, events, state["post_days"])
 
     def _hold(self, rows: Rows) -> None:
         """How strongly the layers of these feeds' patterns hold, after new posts."""
@@ -356,6 +359,8 @@ class Price(Policy):
         """What losses depend on: window, scatter of counts, posts that come at once."""
         state = self.state[rows]
         window = self.feeds.window[rows].astype(np.float64) if self.loss else np.full(len(rows), np.inf)
+        if not self.bursts:
+            return window, np.ones(len(rows)), np.ones(len(rows))
         posts = state["hours"].sum(axis=1, dtype=np.float64)
         return window, self.level.fano(state), np.maximum(posts / np.maximum(state["batches"], 1.0), 1.0)
 
