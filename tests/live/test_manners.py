@@ -229,5 +229,9 @@ async def test_the_budget_is_never_overrun(village):
     await village.subscribe(*paths)
     await village.live(hours=1)
     assert len(village.requests) == 10
+    waiting = [feed for path in paths if not village.asked(path) and (feed := await village.explained(path))]
+    assert {feed.state.reason for feed in waiting} == {"the budget is spent for now; new feed, never asked before"}
+    assert len({feed.state.next_poll_at for feed in waiting}) == 20
     await village.live(hours=47)
     assert len(village.requests) <= 30
+    assert (await village.store.status()).entries > 60  # it goes on, as fast as it may

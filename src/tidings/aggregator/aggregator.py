@@ -44,6 +44,8 @@ TOGETHER_S = 0.05
 #: New feeds are made known to the policy when nothing is due for so long, and every so often if that never happens.
 QUIET_S = 30.0
 SETTLE_S = 600.0
+#: Before the reason of a feed that is due and has to wait.
+SPENT = "the budget is spent for now; "
 #: Old entries are forgotten so often.
 RETENTION_S = DAY_S
 
@@ -170,10 +172,13 @@ class Aggregator:
 
     async def _begin_due(self, now: float) -> int:
         """Claim what is due and can be begun; returns how many."""
-        free = min(self._most - len(self._polling), self.brain.bucket.available(now))
+        free = self._most - len(self._polling)
         if free <= 0:
             return 0
-        claimed = await self.store.claim(min(free, BATCH), lease_s=LEASE_S)
+        allowed = self.brain.bucket.available(now)
+        if not allowed:
+            return await self._wait_for_budget(now)
+        claimed = await self.store.claim(min(free, allowed, BATCH), lease_s=LEASE_S)
         put_off = []
         for feed in claimed:
             if feed.id in self._polling:
@@ -197,11 +202,23 @@ class Aggregator:
 
     async def _next_at(self, now: float) -> float:
         """When there is something to do."""
-        ready_at = self.brain.bucket.ready_at(now)
         due = await self.store.next_due()
-        if due is not None and due <= now < ready_at:
-            log.info("waiting for the budget", seconds=ready_at - now, budget_per_day=self.brain.budget_per_day)
-        return min(self.brain.next_tick, max(due, ready_at) if due is not None else self.brain.next_tick)
+        return min(self.brain.next_tick, now + DAY_S if due is None else due)
+
+    async def _wait_for_budget(self, now: float) -> int:
+        """All that may be spent is spent: what is due takes its place in line, and says so. Returns 0 if nothing is due."""
+        self.brain.follows(len(await self.store.timings()), now)  # some may have been added since
+        if self.brain.bucket.available(now):
+            return 1
+        claimed = await self.store.claim(BATCH, lease_s=LEASE_S)
+        waits = []
+        for place, feed in enumerate(claimed):
+            at = self.brain.bucket.ready_at(now, place)
+            waits.append(Schedule(feed.id, at, SPENT + feed.state.reason.removeprefix(SPENT)))
+        if waits:
+            await self.store.reschedule(waits)
+            log.info("budget spent", waiting=len(waits), until=waits[-1].next_poll_at, budget_per_day=self.brain.budget_per_day)
+        return len(claimed)
 
     async def _rest(self, until: float, stop: asyncio.Event) -> None:
         """Until then, or until something happens."""

@@ -104,6 +104,7 @@ class Brain:
         self._newcomers: dict[int, _Newcomer] = {}
         self._unlearned = False  # the store knows feeds that the policy does not
         self._spent = 0
+        self._followed = 0
         self._settled_for = 0  # feeds that the policy had when it was last told its budget
 
     @property
@@ -118,7 +119,12 @@ class Brain:
 
     @property
     def budget_per_day(self) -> float:
-        return self.budget.per_day(len(self._row) + len(self._newcomers))
+        return self.budget.per_day(max(self._followed, len(self._row) + len(self._newcomers)))
+
+    def follows(self, feeds: int, now: float) -> None:
+        """There are so many feeds, with those that were never asked; a budget for each grows with them."""
+        self._followed = feeds
+        self.bucket.set_budget(self.budget_per_day, now)
 
     # --- beginning and end ---------------------------------------------------------------------------------------------
 
@@ -135,6 +141,7 @@ class Brain:
         # What a process that was killed has spent stands in the log of polls.
         spent_since = now - DAY_S if own is None else own.saved_at
         spent = await store.polls_since(spent_since)
+        self._followed = len(timings)
         self.bucket = Bucket(self.budget.per_day(len(timings)), 0.0, spent_since)
         self.bucket.tokens = self.bucket.per_day if own is None else own.tokens
         self.bucket.take(spent, now)

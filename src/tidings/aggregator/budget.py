@@ -33,10 +33,10 @@ class Bucket(Struct):
         self._fill(now)
         self.tokens = max(self.tokens - requests, -self.capacity)
 
-    def ready_at(self, now: float) -> float:
-        """When there is one again."""
+    def ready_at(self, now: float, place: int = 0) -> float:
+        """When there is one again, for whoever stands at this place in line."""
         self._fill(now)
-        return now if self.tokens >= 1 else now + (1 - self.tokens) * DAY_S / self.per_day
+        return now + max(place + 1 - self.tokens, 0.0) * DAY_S / self.per_day
 
     def set_budget(self, per_day: float, now: float) -> None:
         """A larger budget may be used at once."""
