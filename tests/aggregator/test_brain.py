@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.worlds import MONDAY
-from tidings.aggregator.brain import Brain, Look
+from tidings.aggregator.brain import Brain
+from tidings.aggregator.looks import Look
 from tidings.config import Budget
 from tidings.model import DAY_S, HOUR_S
 from tidings.policy import make_policy

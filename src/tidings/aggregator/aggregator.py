@@ -14,7 +14,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tidings.aggregator.brain import Brain, Decision
+from tidings.aggregator.brain import Brain
+from tidings.aggregator.looks import Decision
 from tidings.aggregator.reader import Reader, Seen, host_of
 from tidings.aggregator.repair import Recoverer, Repairer
 from tidings.document import Links

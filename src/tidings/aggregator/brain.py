@@ -13,19 +13,18 @@ import numpy as np
 from msgspec import Struct
 
 from tidings.aggregator.budget import Bucket
+from tidings.aggregator.looks import HISTORY_S, NO_TIMES, Decision, Look, documents_of, forbid, history_of
 from tidings.aggregator.monitor import Window, overflow_s
 from tidings.config import Budget
 from tidings.errors import UsageError
 from tidings.logs import Log
-from tidings.model import DAY_S, HOUR_S, WEEK_S, Documents, Floats, Rows
+from tidings.model import DAY_S, HOUR_S, WEEK_S, Floats, Rows
 from tidings.policy import Feeds, Policy
-from tidings.policy.base import GOLDEN, HOURS_OF_WEEK, spread
+from tidings.policy.base import GOLDEN, spread
 from tidings.store import Store
 from tidings.store.rows import Estimate, Schedule
 from tidings.words import duration
 
-#: Older posts say nothing about a feed's habits of today.
-HISTORY_S = 180 * DAY_S
 #: Two polls of one feed are at least this far apart, as in the simulator; polls happen at whole seconds.
 LEAST_GAP_S = 1.0
 #: What its document showed in so long a time is a feed's window, even if it was never seen to drop an entry.
@@ -38,34 +37,6 @@ BUDGET_OFF = 0.05
 GROWN = 1.15
 
 log = Log("tidings.brain")
-_times_of_none: Floats = np.empty(0)
-
-
-class Look(Struct, frozen=True):
-    """What one poll (or push) means to the brain."""
-
-    feed_id: int
-    at: float
-    weight: float = 1.0
-    added_at: float = 0.0
-    ok: bool = True  #: it was answered with a document, or that there is no new one
-    times: Floats | None = None  #: of the document's entries, known ones first; None where there was none to read
-    fresh: int = 0  #: so many of these are new
-    gap: bool = False
-    window: int = 0  #: most entries seen
-    earliest: float = -np.inf  #: the server's wish, or our patience after a failure
-    why: str = ""  #: of `earliest`
-    asked_gap_s: float | None = None  #: what the feed itself calls a good time between polls, if it does
-    forbidden: bytes = b""  #: hours of the week, as in `FeedState`
-    count: bool = True  #: whether it was a request, and to be paid for
-
-
-class Decision(Struct, frozen=True):
-    """The next poll."""
-
-    at: float
-    reason: str
-    estimate: Estimate | None = None
 
 
 class _Newcomer(Struct, frozen=True):
@@ -173,7 +144,7 @@ class Brain:
 
     async def _begin(self, store: Store, members: np.ndarray, forbidden: dict[int, bytes], now: float) -> None:
         """Start the policy with all that the store knows."""
-        history, since = await _history(store, members, now)
+        history, since = await history_of(store, members, now)
         for (feed_id, window, added_at), posts in zip(
             members[["feed_id", "window", "added_at"]].tolist(), history.count.tolist(), strict=True
         ):
@@ -211,7 +182,7 @@ class Brain:
         self.policy.restore(table, [saved[i] for i in ids], shared, self._useful_budget(), now)
         others = members[~estimated]
         if len(others):
-            history, _ = await _history(store, others, now)
+            history, _ = await history_of(store, others, now)
             for i, timing in enumerate(others):
                 times = history.times[history.first[i] : history.end[i]]
                 look = Look(
@@ -241,7 +212,7 @@ class Brain:
         feeds.longest_s[:] = self.longest_s
         for row, feed_id in enumerate(ids.tolist()):
             if feed_id in forbidden:
-                _forbid(feeds, row, forbidden[feed_id])
+                forbid(feeds, row, forbidden[feed_id])
         return feeds
 
     def _phases(self, ids: np.ndarray) -> Floats:
@@ -309,7 +280,7 @@ class Brain:
         else:
             self._why.pop(feed_id, None)
         if look.forbidden or feeds.forbidden is not None:
-            _forbid(feeds, row, look.forbidden)
+            forbid(feeds, row, look.forbidden)
 
     def _earliest(self, look: Look) -> tuple[float, str]:
         """The latest of what is wished and of what is polite where nothing is said."""
@@ -327,12 +298,12 @@ class Brain:
         rows = np.array([self._row[look.feed_id] for look in looks])
         shown = [self._shown(look) for look in looks]
         fresh = [look.fresh if look.times is not None else 0 for look in looks]
-        seen = _documents(shown, fresh, [look.gap for look in looks])
+        seen = documents_of(shown, fresh, [look.gap for look in looks])
         self.policy.observe(rows, np.array([look.at for look in looks]), seen)
 
     def _shown(self, look: Look) -> Floats:
         """The times of the document, also where it was not sent again."""
-        return look.times if look.times is not None else self._documents.get(look.feed_id, _times_of_none)
+        return look.times if look.times is not None else self._documents.get(look.feed_id, NO_TIMES)
 
     def _schedules(self, rows: Rows, asked: Floats, now: float | None = None, *, first: bool = False) -> list[Schedule]:
         """Decide for these rows, after their polls of ``asked`` (or, between polls, after ``now``)."""
@@ -418,10 +389,10 @@ class Brain:
             if why:
                 self._why[look.feed_id] = why
             if look.forbidden:
-                _forbid(more, i, look.forbidden)
+                forbid(more, i, look.forbidden)
             since[i] = max(min([look.added_at, *recent[:1].tolist()]), now - HISTORY_S)
             times.append(recent)
-        history = _documents(times, [len(t) for t in times], [False] * len(times))
+        history = documents_of(times, [len(t) for t in times], [False] * len(times))
         rows = await asyncio.to_thread(self.policy.extend, more, history, since, now)
         for feed_id, row in zip(ids, rows.tolist(), strict=True):
             self._ids.append(feed_id)
@@ -464,29 +435,3 @@ def _own(saved: bytes) -> _Saved | None:
         return msgspec.json.decode(saved, type=_Saved) if saved else None
     except msgspec.DecodeError:
         return None
-
-
-async def _history(store: Store, members: np.ndarray, now: float) -> tuple[Documents, Floats]:
-    """What these feeds posted, and since when that is complete."""
-    posts = await store.posting_times(now - HISTORY_S, members["feed_id"].tolist())
-    posts = posts[posts["at"] <= now]
-    first = np.searchsorted(posts["feed_id"], members["feed_id"], side="left")
-    end = np.searchsorted(posts["feed_id"], members["feed_id"], side="right")
-    oldest = np.where(end > first, np.append(posts["at"], np.inf)[first], np.inf)
-    since = np.maximum(np.minimum(members["added_at"], oldest), now - HISTORY_S)
-    return Documents(posts["at"].copy(), first, first, end, np.zeros(len(first), dtype=np.bool_)), since
-
-
-def _documents(times: Sequence[Floats], fresh: Sequence[int], gap: Sequence[bool]) -> Documents:
-    """One batch for `Policy.observe`: the last ``fresh`` of each row's times are new."""
-    end = np.cumsum([len(t) for t in times])
-    first = end - [len(t) for t in times]
-    flat = np.concatenate(times) if len(times) else _times_of_none
-    return Documents(flat, first, end - np.array(fresh, dtype=np.int64), end, np.array(gap, dtype=np.bool_))
-
-
-def _forbid(feeds: Feeds, row: int, hours: bytes) -> None:
-    if feeds.forbidden is None:
-        feeds.forbidden = np.zeros((len(feeds), HOURS_OF_WEEK), dtype=np.bool_)
-    packed = np.frombuffer(hours, dtype=np.uint8) if hours else np.zeros(HOURS_OF_WEEK // 8, dtype=np.uint8)
-    feeds.forbidden[row] = np.unpackbits(packed).astype(np.bool_)

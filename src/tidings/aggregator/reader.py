@@ -12,8 +12,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tidings.aggregator.brain import Look
 from tidings.aggregator.dating import Dated, told
+from tidings.aggregator.looks import Look
 from tidings.aggregator.monitor import Findings, examine, suspicious
 from tidings.document import Document, Entry, Hints, Links
 from tidings.fetch import Fetcher, FetchProblem, FetchRequest, FetchResult, Problem
