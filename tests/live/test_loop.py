@@ -7,11 +7,13 @@ from aiohttp import web
 
 from tests.live.village import story
 from tests.worlds import MONDAY
+from tidings.aggregator.aggregator import LEASE_S
 from tidings.aggregator.explain import explain, overview
 from tidings.aggregator.reader import Reader
 from tidings.config import Budget
 from tidings.model import DAY_S, HOUR_S
 from tidings.parse import ParseError
+from tidings.store import Store, StoreError
 
 
 @story()
@@ -51,6 +53,38 @@ async def test_a_fault_of_ours_is_a_failed_poll_with_backoff(village):
     assert (await village.store.feed(good)).state.errors == 0
     village.clock.now += 2 * HOUR_S
     assert (await village.poll(bad)).new == 3
+
+
+@story()
+async def test_a_poll_that_cannot_be_recorded_is_made_again_when_its_lease_ends(village):
+    village.feed("/a", posts=3)
+    (feed_id,) = await village.subscribe("/a")
+
+    async def full(self, outcomes):
+        raise StoreError("the disk is full")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "record", full)
+        assert (await village.poll()).failed == 1
+    assert (await village.store.feed(feed_id)).state.next_poll_at == village.clock() + LEASE_S
+    await village.live(seconds=LEASE_S + 1)
+    assert (await village.store.status()).entries == 3
+
+
+@story(asleep=True)
+async def test_ending_in_the_midst_of_polls_leaves_them_to_the_next_process(village):
+    for path in ("/a", "/b"):
+        village.feed(path, posts=3)
+    async with village.awake():
+        await village.subscribe("/a", "/b")
+        polling = asyncio.create_task(village.poll())
+        while not village.aggregator.under_way:
+            await asyncio.sleep(0)
+        polling.cancel()
+    village.clock.now += LEASE_S
+    async with village.awake():
+        await village.live(seconds=10)
+        assert (await village.store.status()).entries == 6
 
 
 @story()

@@ -7,7 +7,6 @@ was recorded, or all.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tidings.aggregator.brain import Brain
-from tidings.aggregator.looks import Decision
 from tidings.aggregator.reader import Reader, Seen, host_of
+from tidings.aggregator.recorder import BATCH, Recorder
 from tidings.aggregator.repair import Recoverer, Repairer
 from tidings.document import Links
 from tidings.fetch import Fetcher, FetchResult
@@ -37,11 +36,6 @@ LEASE_S = 900.0
 WAITING = 2
 #: Feeds of one host under way at once; more would wait in line and keep others from being asked.
 MOST_PER_HOST = 20
-#: Finished polls, and the new entries of those, that are recorded in one transaction.
-BATCH = 100
-BATCH_ENTRIES = 500
-#: So long a finished poll waits for others to be recorded with.
-TOGETHER_S = 0.05
 #: New feeds are made known to the policy when nothing is due for so long, and every so often if that never happens.
 QUIET_S = 30.0
 SETTLE_S = 600.0
@@ -102,17 +96,13 @@ class Aggregator:
     ) -> None:
         self.store, self.fetcher, self.brain = store, fetcher, brain
         self.reader = Reader(store, fetcher, clock)
+        self._recorder = Recorder(store, brain)
         self._repairer = Repairer(store, fetcher, clock, recoverers)
         self._clock, self._sleep = clock, sleep
         self._retain_days, self._retain_entries = retain_days, retain_entries
         self._most = WAITING * fetcher.settings.concurrency
         self._polling: dict[int, asyncio.Task[Brought]] = {}
         self._per_host: dict[str, int] = {}
-        self._finished: list[tuple[Seen, asyncio.Future[Brought]]] = []
-        self._recording: asyncio.Task[None] | None = None
-        self._looking = 0  # polls that are asking or reading
-        self._enough = asyncio.Event()
-        self._thinking = asyncio.Lock()  # the brain's slow work is done in a thread; nobody may ask it meanwhile
         self._wake = asyncio.Event()
         self.resting = False  #: nothing is due, and nothing under way
         self._with_gaps: set[int] = set()
@@ -130,8 +120,7 @@ class Aggregator:
         for task in self._polling.values():
             task.cancel()
         await asyncio.gather(*self._polling.values(), return_exceptions=True)
-        if self._recording is not None:
-            await self._recording
+        await self._recorder.close()
         await self.brain.save(self.store, self._clock())
 
     @property
@@ -153,7 +142,7 @@ class Aggregator:
                 self._wake.clear()
                 now = self._clock()
                 if now >= self.brain.next_tick:
-                    async with self._thinking:
+                    async with self._recorder.thinking:
                         await self._reschedule(await self.brain.tick(now))
                         await self.brain.save(self.store, now)
                 if now >= next_retention:
@@ -235,7 +224,7 @@ class Aggregator:
         await asyncio.gather(*waits, return_exceptions=True)
 
     async def _settle(self, now: float) -> None:
-        async with self._thinking:
+        async with self._recorder.thinking:
             await self._reschedule(await self.brain.settle(self.store, now))
 
     async def _reschedule(self, schedules: Sequence[Schedule]) -> None:
@@ -329,26 +318,24 @@ class Aggregator:
     async def _finish(self, feed: Feed, look: Coroutine[object, object, Seen]) -> Brought:
         host = host_of(feed.url)
         self._per_host[host] = self._per_host.get(host, 0) + 1
-        self._looking += 1
+        self._recorder.looking += 1
         looking = True
         try:
             seen = await look
             if not seen.asked:
                 return await self._put_off(seen)
-            finished: asyncio.Future[Brought] = asyncio.get_running_loop().create_future()
-            self._finished.append((seen, finished))
             looking = False
-            self._looking -= 1
-            self._flush_soon()
-            brought = await finished
+            self._recorder.looking -= 1
+            outcome, what = await self._recorder.record(seen)
+            self._tell(seen, outcome, what)
             if seen.links is not None:
                 await self._after_document(seen, seen.links)
-            return brought
+            return Brought(new=len(what.new), changed=what.changed, failed=bool(outcome.error_kind))
         except Exception:
-            log.exception("a poll could not be recorded; its feed is due again when the lease ends", feed=feed.id, url=feed.url)
+            log.exception("a poll was not finished; if it was not recorded, it is due again", feed=feed.id, url=feed.url)
             return Brought(failed=True)
         finally:
-            self._looking -= looking
+            self._recorder.looking -= looking
             del self._polling[feed.id]
             self._per_host[host] -= 1
             if not self._per_host[host]:
@@ -357,49 +344,9 @@ class Aggregator:
 
     async def _put_off(self, seen: Seen) -> Brought:
         """Its host has asked to be left alone: nothing was asked, nothing is recorded but the new time."""
-        (decision,) = await self._decide([seen])
+        (decision,) = await self._recorder.decide([seen])
         await self.store.reschedule([Schedule(seen.feed.id, decision.at, decision.reason)])
         return Brought(skipped=Skipped(seen.feed.id, seen.look.why))
-
-    async def _decide(self, seen: Sequence[Seen]) -> list[Decision]:
-        async with self._thinking:
-            return self.brain.decide([one.look for one in seen])
-
-    def _flush_soon(self) -> None:
-        """See to it that what has finished is recorded."""
-        if self._recording is None or self._recording.done():
-            self._recording = asyncio.create_task(self._record())
-        if not self._looking or len(self._finished) >= BATCH:
-            self._enough.set()
-
-    async def _record(self) -> None:
-        """Record what has finished and what finishes meanwhile, in batches: at once if nothing else is about to finish."""
-        while self._finished:
-            if self._looking and len(self._finished) < BATCH:
-                self._enough.clear()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._enough.wait(), TOGETHER_S)
-            batch = self._next_batch()
-            try:
-                decisions = await self._decide([seen for seen, _ in batch])
-                outcomes = [_complete(seen, decision) for (seen, _), decision in zip(batch, decisions, strict=True)]
-                recorded = await self.store.record(outcomes)
-            except Exception as error:
-                for _, finished in batch:
-                    finished.set_exception(error)
-                continue
-            for (seen, finished), outcome, what in zip(batch, outcomes, recorded, strict=True):
-                self._tell(seen, outcome, what)
-                finished.set_result(Brought(new=len(what.new), changed=what.changed, failed=bool(outcome.error_kind)))
-
-    def _next_batch(self) -> "list[tuple[Seen, asyncio.Future[Brought]]]":
-        """Many polls that brought nothing, or few that brought much: a transaction holds up readers and takes memory."""
-        entries = size = 0
-        while size < min(len(self._finished), BATCH) and entries < BATCH_ENTRIES:
-            entries += len(self._finished[size][0].outcome.new)
-            size += 1
-        batch, self._finished = self._finished[:size], self._finished[size:]
-        return batch
 
     def _tell(self, seen: Seen, outcome: PollOutcome, what: Recorded) -> None:
         if outcome.retire:
@@ -432,15 +379,6 @@ class Aggregator:
             found = [entry.published_at for entry in seen.outcome.new if entry.delay_s is not None]
             await self.hubs.consider(replace(feed, state=seen.outcome.state), found)
             self.brain.pushed(feed.id, self.hubs.share(feed.id))
-
-
-def _complete(seen: Seen, decision: Decision) -> PollOutcome:
-    """A poll's effects, with its next time."""
-    outcome = seen.outcome
-    assert outcome.state is not None
-    reason = f"it lives at {outcome.adopt_url} now; {decision.reason}" if outcome.adopt_url else decision.reason
-    state = replace(outcome.state, next_poll_at=decision.at, reason=reason)
-    return replace(outcome, state=state, estimate=decision.estimate)
 
 
 def _closed(forbidden: bytes, now: float) -> bool:

@@ -230,19 +230,18 @@ class Brain:
         for look in looks:
             self._note(look)
         known = [look for look in looks if look.feed_id in self._row]
-        decided: dict[int, Decision] = {}
         if known:
             self._observe([look for look in known if look.ok])
-            rows = np.array([self._row[look.feed_id] for look in known])
-            now = np.array([look.at for look in known])
-            decided = {d.feed_id: Decision(d.next_poll_at or now[0], d.reason) for d in self._schedules(rows, now)}
-        name = self.policy.name
-        return [
-            Decision(d.at, d.reason, Estimate(name, self.policy.save_row(self._row[look.feed_id])))
-            if (d := decided.get(look.feed_id))
-            else self._provisional(look)
-            for look in looks
-        ]
+        rows = np.array([self._row[look.feed_id] for look in known], dtype=np.intp)
+        schedules = self._schedules(rows, np.array([look.at for look in known])) if known else []
+        decided = {schedule.feed_id: schedule for schedule in schedules}
+        return [self._decision(look, decided.get(look.feed_id)) for look in looks]
+
+    def _decision(self, look: Look, schedule: Schedule | None) -> Decision:
+        if schedule is None or schedule.next_poll_at is None:
+            return self._provisional(look)
+        estimate = Estimate(self.policy.name, self.policy.save_row(self._row[look.feed_id]))
+        return Decision(schedule.next_poll_at, schedule.reason, estimate)
 
     def _note(self, look: Look) -> None:
         """Keep what the poll says about the feed beside its posts."""

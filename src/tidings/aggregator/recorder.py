@@ -1,0 +1,94 @@
+"""Polls that finish about the same time are decided on and recorded together: one transaction, one call of the policy.
+
+A poll that finishes alone is recorded at once. Where others are about to finish it waits for them, for a moment.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from tidings.aggregator.brain import Brain
+from tidings.aggregator.looks import Decision
+from tidings.aggregator.reader import Seen
+from tidings.store import Store
+from tidings.store.rows import PollOutcome, Recorded
+
+#: Finished polls, and the new entries of those, that are recorded in one transaction.
+BATCH = 100
+BATCH_ENTRIES = 500
+#: So long a finished poll waits for others to be recorded with.
+TOGETHER_S = 0.05
+
+Finished: TypeAlias = "asyncio.Future[tuple[PollOutcome, Recorded]]"
+
+
+class Recorder:
+    """Between those who poll and the store."""
+
+    def __init__(self, store: Store, brain: Brain) -> None:
+        self._store, self._brain = store, brain
+        self.looking = 0  #: polls that are asking or reading, and will finish
+        self.thinking = asyncio.Lock()  #: the brain's slow work is done in a thread; nobody may ask it meanwhile
+        self._finished: list[tuple[Seen, Finished]] = []
+        self._enough = asyncio.Event()
+        self._work: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """Record what is left."""
+        if self._work is not None:
+            await self._work
+
+    async def decide(self, seen: Sequence[Seen]) -> list[Decision]:
+        async with self.thinking:
+            return self._brain.decide([one.look for one in seen])
+
+    async def record(self, seen: Seen) -> tuple[PollOutcome, Recorded]:
+        """Give the feed its next poll and store all of it; returns what was stored, and what of that was new."""
+        finished: Finished = asyncio.get_running_loop().create_future()
+        self._finished.append((seen, finished))
+        if self._work is None or self._work.done():
+            self._work = asyncio.create_task(self._record_all())
+        if not self.looking or len(self._finished) >= BATCH:
+            self._enough.set()
+        return await finished
+
+    async def _record_all(self) -> None:
+        while self._finished:
+            if self.looking and len(self._finished) < BATCH:
+                self._enough.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._enough.wait(), TOGETHER_S)
+            batch = self._next_batch()
+            try:
+                decisions = await self.decide([seen for seen, _ in batch])
+                outcomes = [_complete(seen, decision) for (seen, _), decision in zip(batch, decisions, strict=True)]
+                recorded = await self._store.record(outcomes)
+            except Exception as error:
+                for _, finished in batch:
+                    if not finished.done():
+                        finished.set_exception(error)
+                continue
+            for (_, finished), outcome, what in zip(batch, outcomes, recorded, strict=True):
+                if not finished.done():  # whoever waited for it may have been cancelled
+                    finished.set_result((outcome, what))
+
+    def _next_batch(self) -> list[tuple[Seen, Finished]]:
+        """Many polls that brought nothing, or few that brought much: a transaction holds up others and takes memory."""
+        entries = size = 0
+        while size < min(len(self._finished), BATCH) and entries < BATCH_ENTRIES:
+            entries += len(self._finished[size][0].outcome.new)
+            size += 1
+        batch, self._finished = self._finished[:size], self._finished[size:]
+        return batch
+
+
+def _complete(seen: Seen, decision: Decision) -> PollOutcome:
+    """A poll's effects, with its next time."""
+    outcome = seen.outcome
+    assert outcome.state is not None
+    reason = f"it lives at {outcome.adopt_url} now; {decision.reason}" if outcome.adopt_url else decision.reason
+    state = replace(outcome.state, next_poll_at=decision.at, reason=reason)
+    return replace(outcome, state=state, estimate=decision.estimate)
