@@ -221,6 +221,19 @@ async def test_feeds_that_move_to_one_address_become_one(village):
     assert [listed.feed.id for listed in await village.store.feeds()] == [new]
 
 
+@story(budget=Budget(2.0, True))
+async def test_a_server_that_says_304_for_ever_is_found_out(village):
+    feed = village.feed("/a", window=10)
+    feed.etag = '"always"'
+    village.write("/a", 10, every_s=DAY_S)
+    await village.subscribe("/a")
+    await village.live(hours=24)
+    village.write("/a", 3, every_s=60)
+    await village.live(hours=24 * 10)
+    assert (await village.store.status()).entries == 13
+    assert sum(request.headers.get("If-None-Match") is None for request in village.asked("/a")) == 2
+
+
 @story(budget=Budget(10.0, False))
 async def test_the_budget_is_never_overrun(village):
     paths = [f"/{i}" for i in range(30)]

@@ -50,6 +50,7 @@ class Feed:
         self.status = 200
         self.extra = ""
         self.conditional = True
+        self.etag = ""  # that never changes, whatever is posted
         self.renamed = ""  # before every id: feeds that change their ids
         self.archives = {}  # path -> (posts, extra)
 
@@ -101,7 +102,7 @@ class Village:
         if feed.status != 200:
             return web.Response(status=feed.status, headers=feed.headers, text="no")
         body = feed.document()
-        etag = f'"{hash(body)}"'
+        etag = feed.etag or f'"{hash(body)}"'
         if feed.conditional and request.headers.get("If-None-Match") == etag:
             return web.Response(status=304, headers={"ETag": etag, **feed.headers})
         headers = {"ETag": etag, **feed.headers} if feed.conditional else feed.headers

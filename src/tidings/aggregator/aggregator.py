@@ -309,7 +309,7 @@ class Aggregator:
 
     def _begin(self, feed: Feed, why: str) -> "asyncio.Task[Brought]":
         self.brain.bucket.take(1, self._clock())
-        return self._start(feed, self.reader.look(feed, why))
+        return self._start(feed, self.reader.look(feed, why, usual_gap_s=self.brain.usual_gap_s(feed.id)))
 
     def _start(self, feed: Feed, look: Coroutine[object, object, Seen]) -> "asyncio.Task[Brought]":
         task = self._polling[feed.id] = asyncio.create_task(self._finish(feed, look))

@@ -71,6 +71,7 @@ class Brain:
         self._windows: dict[int, Window] = {}
         self._documents: dict[int, Floats] = {}  # only for policies that look at more than what is new
         self._overflow_s: dict[int, float] = {}  # where it is less than twice the least gap
+        self._usual_gap_s: dict[int, float] = {}  # between posts, where a document has told
         self._why: dict[int, str] = {}  # of `earliest`, where there is one
         self._newcomers: dict[int, _Newcomer] = {}
         self._unlearned = False  # the store knows feeds that the policy does not
@@ -91,6 +92,10 @@ class Brain:
     @property
     def budget_per_day(self) -> float:
         return self.budget.per_day(max(self._followed, len(self._row) + len(self._newcomers)))
+
+    def usual_gap_s(self, feed_id: int) -> float | None:
+        """Between posts of a feed, where that is known."""
+        return self._usual_gap_s.get(feed_id)
 
     def follows(self, feeds: int, now: float) -> None:
         """There are so many feeds, with those that were never asked; a budget for each grows with them."""
@@ -252,6 +257,8 @@ class Brain:
         if look.times is not None:
             window = (window or Window(most=look.window)).after(look.times)
             self._windows[feed_id] = window
+            if len(look.times) > 1:
+                self._usual_gap_s[feed_id] = float(look.times[-1] - look.times[0]) / (len(look.times) - 1)
             self._documents[feed_id] = look.times
             if self.policy.extends:
                 del self._documents[feed_id]

@@ -52,9 +52,9 @@ class Reader:
     def __init__(self, store: Store, fetcher: Fetcher, clock: Callable[[], float]) -> None:
         self._store, self._fetcher, self._clock = store, fetcher, clock
 
-    async def look(self, feed: Feed, why: str, result: FetchResult | None = None) -> Seen:
+    async def look(self, feed: Feed, why: str, result: FetchResult | None = None, *, usual_gap_s: float | None = None) -> Seen:
         """Poll it, unless there is a result already. Never raises for what one feed can do."""
-        request = request_for(feed)
+        request = request_for(feed, usual_gap_s)
         try:
             return await self._take_in(feed, request, result or await self._fetcher.fetch(request), why)
         except Exception as error:
@@ -203,12 +203,12 @@ class Reader:
         return Pause(host, until, result.error.words if result.error else "") if until is not None else None
 
 
-def request_for(feed: Feed) -> FetchRequest:
+def request_for(feed: Feed, usual_gap_s: float | None) -> FetchRequest:
     state = feed.state
     validators = Validators(
         state.etag or None, state.last_modified or None, state.validators_url, state.validators_since or 0.0
     )
-    return FetchRequest(feed.url, validators, state.body_digest)
+    return FetchRequest(feed.url, validators, state.body_digest, usual_gap_s=usual_gap_s)
 
 
 def entry_text(entry: Entry, dated: Dated) -> EntryText:
