@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SHELL := /bin/bash
 
-.PHONY: run setup test test-slow lint bench clean lock
+.PHONY: run setup test test-slow lint bench bench-refresh clean lock
 
 run: setup
 	$(BIN)/tidings --data-dir data serve
@@ -34,6 +34,10 @@ test-slow: setup
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
+
+# Beside other programs; READER=PYTHON names a Python that has lemon24/reader.
+bench-refresh: setup
+	$(BIN)/python -m benchmarks.refresh --reader "$(READER)"
 
 # Versions and hashes, no addresses: what `make setup` installs everywhere.
 lock: setup

@@ -127,7 +127,7 @@ class Reader(Program):
 
 
 class Newsboat(Program):
-    """It does not keep the validators of the first answer: the second refresh downloads all again, the third is the first with 304."""
+    """Its second refresh downloads all again; the third is the first that is answered with 304."""
 
     name, install, warm_ups = "newsboat", "apt-get install newsboat", 1
 

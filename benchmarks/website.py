@@ -33,6 +33,7 @@ http {{
   keepalive_requests 100000;
   server {{
     listen 127.0.0.1:{port} backlog=1024; root {folder}/site;
+    location /same/ {{ return 304; }}
     location /packed/ {{ gzip off; add_header Content-Encoding gzip; }}
   }}
 }}

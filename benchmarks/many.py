@@ -1,0 +1,169 @@
+"""A hundred thousand feeds in one store: ``make STORE BASE FEEDS`` makes it, ``work STORE BEGUN`` puts it to work for an hour.
+
+The hour is simulated: the clock is handed in and moves on when nothing is left to do. The requests are real, to the nginx
+at BASE. Nineteen feeds in twenty have nothing new; every twentieth has a document of 20 entries. Prints its figures as JSON.
+BEGUN is when the process was started, by the monotonic clock, since imports are part of a start.
+"""
+
+import asyncio
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tidings.aggregator.aggregator import Aggregator
+from tidings.aggregator.brain import Brain
+from tidings.config import Budget
+from tidings.fetch import Fetcher, FetchSettings
+from tidings.model import DAY_S, HOUR_S, Documents
+from tidings.policy import Feeds, make_policy
+from tidings.store import Store
+from tidings.store.rows import Estimate, FeedState, PollOutcome, Wanted
+
+NOW = 1_790_000_000.0  # the store's present; nothing here asks for the real one
+BUDGET = Budget(2.0, each=True)
+#: Feeds whose learned state is given to all, and their posts.
+LEARNED, POSTS = 2_000, 20
+AT_ONCE = 2_000
+STEP_S = 20.0  #: of simulated time; what is due meanwhile is polled together
+
+
+def address(base: str, feed: int) -> str:
+    return f"{base}/{feed % 100}.{'rss' if feed % 5 < 3 else 'atom'}?{feed}" if feed % 20 == 0 else f"{base}/same/{feed}"
+
+
+async def make(path: Path, base: str, feeds: int) -> None:
+    """All feeds known since a month, asked within the last twelve hours, the policy's estimates beside them."""
+    dice = np.random.default_rng(0)
+    async with Store.open(path, clock=lambda: NOW - 30 * DAY_S) as store:
+        for begin in range(0, feeds, AT_ONCE):
+            await store.add([Wanted(address(base, f), first_poll_at=NOW) for f in range(begin, min(begin + AT_ONCE, feeds))])
+        policy = make_policy("price")
+        paces = dice.lognormal(0.0, 1.2, LEARNED)
+        times = [np.sort(NOW - DAY_S / 2 - dice.random(POSTS) * POSTS * DAY_S / pace) for pace in paces]
+        first = np.arange(LEARNED) * POSTS
+        history = Documents(np.concatenate(times), first, first, first + POSTS, np.zeros(LEARNED, dtype=np.bool_))
+        since = np.array([each[0] for each in times])
+        policy.start(Feeds.of(np.full(LEARNED, POSTS)), history, since, NOW, BUDGET.per_day(LEARNED))
+        tile = np.resize(np.arange(LEARNED), feeds)
+        policy.state, policy.feeds = policy.state[tile], Feeds.of(np.full(feeds, POSTS))
+        policy.state["last"] = NOW - dice.random(feeds) * DAY_S / 2
+        policy.set_budget(BUDGET.per_day(feeds), NOW)
+        for begin in range(0, feeds, AT_ONCE):
+            rows = np.arange(begin, min(begin + AT_ONCE, feeds))
+            times_due = policy.decide(rows, np.full(len(rows), NOW), first=True).times
+            estimates = [Estimate("price", policy.save_row(row)) for row in rows.tolist()]
+            await store.record(
+                [
+                    PollOutcome(
+                        feed_id=row + 1,
+                        at=float(policy.state["last"][row]),
+                        status=304,
+                        state=FeedState(
+                            title=f"Feed {row}",
+                            window=POSTS,
+                            last_poll_at=float(policy.state["last"][row]),
+                            last_ok_at=float(policy.state["last"][row]),
+                            etag='"made"',
+                            validators_url=address(base, row),
+                            validators_since=NOW - DAY_S,
+                            next_poll_at=float(due),
+                        ),
+                        estimate=estimate,
+                    )
+                    for row, due, estimate in zip(rows.tolist(), times_due, estimates, strict=True)
+                ]
+            )
+        brain = Brain(policy, BUDGET)
+        brain._number(list(range(1, feeds + 1)))
+        await brain.save(store, NOW)
+
+
+class Hour:
+    """The clock, and what is noted while it runs."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.aggregator: Aggregator
+        self.stop = asyncio.Event()
+        self.mb: list[float] = []
+        self.took: dict[str, list[float]] = {"claim": [], "next_due": []}
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        """Time passes when no poll is under way; until then, whoever sleeps is woken by what happens."""
+        if self.aggregator.under_way:
+            await asyncio.Event().wait()
+        self.now += max(seconds, STEP_S)
+        if self.now >= NOW + len(self.mb) * 600.0:
+            self.mb.append(resident_mb())
+        if self.now >= NOW + HOUR_S:
+            self.stop.set()
+
+    def watch(self, store: Store, name: str) -> None:
+        inner: Callable[..., Any] = getattr(store, name)
+
+        async def watched(*arguments: Any, **options: Any) -> Any:
+            begun = time.perf_counter()
+            answer = await inner(*arguments, **options)
+            self.took[name].append(1e3 * (time.perf_counter() - begun))
+            return answer
+
+        setattr(store, name, watched)
+
+
+async def work(path: Path, started: float) -> dict[str, Any]:
+    """Start as the service does, then an hour."""
+    hour = Hour()
+    async with AsyncExitStack() as parts:
+        store = await parts.enter_async_context(Store.open(path, clock=hour.clock, serving=True))
+        fetcher = await parts.enter_async_context(Fetcher(FetchSettings(allow_private=True), hour.clock))
+        brain = Brain(make_policy("price"), BUDGET)
+        hour.aggregator = Aggregator(store, fetcher, brain, hour.clock, sleep=hour.sleep)
+        await parts.enter_async_context(hour.aggregator)
+        start_s = time.monotonic() - started
+        if brain.unsettled or not brain.started:
+            raise SystemExit("the estimates were not taken up")
+        hour.mb.append(resident_mb())
+        for name in hour.took:
+            hour.watch(store, name)
+        before, begun = await store.polls_since(NOW), time.process_time()
+        await hour.aggregator.run(hour.stop)
+        status = await store.status()
+        return {
+            "start_s": start_s,
+            "mb": hour.mb,
+            "polls": await store.polls_since(NOW) - before,
+            "new": status.hour.new,
+            "cpu_s": time.process_time() - begun,
+            **{f"{name}_ms": statistics.median(took) for name, took in hour.took.items()},
+            **{f"{name}_worst_ms": max(took) for name, took in hour.took.items()},
+        }
+
+
+def resident_mb() -> float:
+    """Not the peak: that could not tell whether memory is flat."""
+    with open("/proc/self/statm") as status:
+        return int(status.read().split()[1]) * 4096 / 2**20
+
+
+def main() -> None:
+    match sys.argv[1:]:
+        case ["make", path, base, feeds]:
+            asyncio.run(make(Path(path), base, int(feeds)))
+        case ["work", path, begun]:
+            print(json.dumps(asyncio.run(work(Path(path), float(begun)))))
+        case _:
+            raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    main()
