@@ -18,6 +18,7 @@ from tidings.lab.traces import Trace, read_trace
 from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.policy.base import hour_of_week
 from tidings.policy.price import Price
+from tidings.policy.price.shape import responsibilities
 from tidings.words import duration
 
 TRAIN_DAYS = 28.0
@@ -88,7 +89,9 @@ def pattern(trace: Trace, policy: Watched) -> Any:
     posts = np.diff(trace.offsets)
     feed = int(np.argsort(posts)[int(0.6 * len(posts))])  # neither the busiest nor a silent one
     counts = policy.state["hours"][feed].astype(np.float64)
-    shape, _, cluster = policy._shape(np.array([feed]))
+    row = np.array([feed])
+    shape = policy._shape(row)
+    cluster = np.argmax(responsibilities(policy._evidence(row).hours, policy.shared), axis=1)
     centre = policy.shared.centres[int(cluster[0])] * len(counts)
     hours = np.arange(len(counts))
     fig, ax = plots.figure(7.2, 3.4)
