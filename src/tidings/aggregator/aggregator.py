@@ -6,7 +6,8 @@ was recorded, or all.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -283,19 +284,21 @@ class Aggregator:
 
     async def take_in(self, feed_id: int, result: FetchResult) -> Brought:
         """Record an answer that was had by other means: the request by which a new feed was found."""
-        for feed in await self.store.claim(1, lease_s=LEASE_S, feed_ids=[feed_id]):
-            if feed.id not in self._polling:
-                return await self._start(feed, self.reader.look(feed, "added by hand", result))
-        return Brought()
+        if feed_id in self._polling:
+            return Brought()
+        claimed = await self.store.claim(1, lease_s=LEASE_S, feed_ids=[feed_id])
+        return await self._start(claimed[0], partial(self.reader.look, claimed[0], "added by hand", result))
 
     async def take_push(self, feed_id: int, body: bytes, content_type: str) -> int:
         """Record what a hub has sent; returns how many entries were new. `ParseError` if it is no feed."""
         if feed_id in self._polling:
             await asyncio.wait([self._polling[feed_id]])
-        for feed in await self.store.claim(1, lease_s=LEASE_S, feed_ids=[feed_id]):
-            document = await self.reader.parse(body, content_type, feed.state.self_url or feed.url)
-            return (await self._start(feed, self.reader.take_push(feed, document))).new
-        return 0
+        feed = await self.store.feed(feed_id)
+        if feed is None or feed.retired_at is not None:
+            return 0
+        document = await self.reader.parse(body, content_type, feed.state.self_url or feed.url)
+        claimed = await self.store.claim(1, lease_s=LEASE_S, feed_ids=[feed_id])
+        return (await self._start(claimed[0], partial(self.reader.take_push, claimed[0], document))).new
 
     async def take_ping(self, feed_id: int) -> None:
         """A hub says that there is news: the feed is due as soon as its server's wishes allow."""
@@ -309,19 +312,19 @@ class Aggregator:
 
     def _begin(self, feed: Feed, why: str) -> "asyncio.Task[Brought]":
         self.brain.bucket.take(1, self._clock())
-        return self._start(feed, self.reader.look(feed, why, usual_gap_s=self.brain.usual_gap_s(feed.id)))
+        return self._start(feed, partial(self.reader.look, feed, why, usual_gap_s=self.brain.usual_gap_s(feed.id)))
 
-    def _start(self, feed: Feed, look: Coroutine[object, object, Seen]) -> "asyncio.Task[Brought]":
+    def _start(self, feed: Feed, look: Callable[[], Awaitable[Seen]]) -> "asyncio.Task[Brought]":
         task = self._polling[feed.id] = asyncio.create_task(self._finish(feed, look))
         return task
 
-    async def _finish(self, feed: Feed, look: Coroutine[object, object, Seen]) -> Brought:
+    async def _finish(self, feed: Feed, look: Callable[[], Awaitable[Seen]]) -> Brought:
         host = host_of(feed.url)
         self._per_host[host] = self._per_host.get(host, 0) + 1
         self._recorder.looking += 1
         looking = True
         try:
-            seen = await look
+            seen = await look()
             if not seen.asked:
                 return await self._put_off(seen)
             looking = False
