@@ -107,6 +107,7 @@ class Aggregator:
         self._wake = asyncio.Event()
         self.resting = False  #: nothing is due, and nothing under way
         self._with_gaps: set[int] = set()
+        self._pinged: set[int] = set()  # a hub has said that there is news
         self.hubs: Subscriber | None = None  # set by who has one: it is told of hubs, and tells what they are worth
 
     async def __aenter__(self) -> "Aggregator":
@@ -229,8 +230,8 @@ class Aggregator:
             await self._reschedule(await self.brain.settle(self.store, now))
 
     async def _reschedule(self, schedules: Sequence[Schedule]) -> None:
-        """Not those that are being polled: they will have a time of their own."""
-        await self.store.reschedule([s for s in schedules if s.feed_id not in self._polling])
+        """Not those that are being polled, which will have a time of their own, nor those that have news."""
+        await self.store.reschedule([s for s in schedules if s.feed_id not in self._polling and s.feed_id not in self._pinged])
 
     # --- by hand -------------------------------------------------------------------------------------------------------
 
@@ -304,6 +305,7 @@ class Aggregator:
         """A hub says that there is news: the feed is due as soon as its server's wishes allow."""
         feed = await self.store.feed(feed_id)
         if feed is not None and feed.retired_at is None and feed_id not in self._polling:
+            self._pinged.add(feed_id)
             at = max(self._clock(), feed.state.earliest_at or 0.0)
             await self.store.reschedule([Schedule(feed_id, at, "its hub says that there is news")])
             self.wake()
@@ -321,6 +323,7 @@ class Aggregator:
     async def _finish(self, feed: Feed, look: Callable[[], Awaitable[Seen]]) -> Brought:
         host = host_of(feed.url)
         self._per_host[host] = self._per_host.get(host, 0) + 1
+        self._pinged.discard(feed.id)
         self._recorder.looking += 1
         looking = True
         try:
