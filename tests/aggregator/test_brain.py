@@ -129,6 +129,8 @@ def test_many_more_feeds_share_the_budget_from_then_on(tmp_path):
         head.now += HOUR_S
         for feed in feeds:
             head.look(feed)
+        if head.now >= head.brain.next_tick:
+            head.wait(head.brain.tick(head.now))
     head.follow(6)
     price = head.brain.policy.control.price
     for _ in range(3):

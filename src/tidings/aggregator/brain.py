@@ -33,8 +33,6 @@ WATCHED_S = 30 * DAY_S
 STRETCH = 0.2
 #: A budget for each feed grows with the feeds; the policy is told when it is off by so much.
 BUDGET_OFF = 0.05
-#: So it is when there are so many times as many feeds, which have to share it.
-GROWN = 1.15
 
 log = Log("tidings.brain")
 
@@ -77,7 +75,6 @@ class Brain:
         self._unlearned = False  # the store knows feeds that the policy does not
         self._spent = 0
         self._followed = 0
-        self._settled_for = 0  # feeds that the policy had when it was last told its budget
 
     @property
     def started(self) -> bool:
@@ -158,7 +155,6 @@ class Brain:
         table = self._table(members, forbidden)
         await asyncio.to_thread(self.policy.start, table, history, since, now, self._useful_budget())
         self._unlearned, self._spent, self.next_tick = False, 0, now + self.policy.tick_s
-        self._settled_for = len(members)
         if not self.policy.extends:
             ends = history.end.tolist()
             for feed_id, window, end, first in zip(
@@ -183,7 +179,6 @@ class Brain:
             self._windows[feed_id] = Window(most=window, dropped=now - added_at > WATCHED_S)
         table = self._table(here, forbidden)
         self._number(ids)
-        self._settled_for = len(ids)
         self.policy.restore(table, [saved[i] for i in ids], shared, self._useful_budget(), now)
         others = members[~estimated]
         if len(others):
@@ -425,10 +420,8 @@ class Brain:
     async def _adjust_budget(self, now: float) -> None:
         self.bucket.set_budget(self.budget_per_day, now)
         budget = self._useful_budget()
-        off = abs(budget / self.policy.budget_per_day - 1) > BUDGET_OFF or len(self._row) > GROWN * self._settled_for
-        if self.policy.extends and off:
+        if self.policy.extends and abs(budget / self.policy.budget_per_day - 1) > BUDGET_OFF:
             await asyncio.to_thread(self.policy.set_budget, budget, now)
-            self._settled_for, self._spent = len(self._row), 0  # the policy counts from here
 
     def _useful_budget(self) -> float:
         """What the policy may spend: no more than the least gap lets it, or it would plan for what cannot be."""

@@ -47,6 +47,8 @@ HORIZONS_H = (48, 120, 336)
 CHUNK = 1000
 #: Feeds from which the demand curve is foretold, and its prices around the present one.
 SAMPLE = 1000
+#: Feeds from which the shared shapes are learned, at most.
+SHARING = 20_000
 #: When the feeds are so many times as many as they were, the price is found anew.
 GROWN = 1.2
 #: The first price is found by rehearsing a week with so many feeds, so often.
@@ -101,7 +103,7 @@ class Price(Policy):
         self.shared: Shapes
         self.control: Controller
         self._feeds_in_market = 0
-        self._spent_before = 0
+        self._told_spent, self._spent_before = 0, 0  # by the last tick; what the controller counts beyond that
 
     @property
     def row_dtype(self) -> np.dtype[np.void]:
@@ -159,7 +161,7 @@ class Price(Policy):
             price *= float(np.clip(rehearsed.mean() / budget, 0.25, 4.0)) ** 1.5
         self._value(np.arange(len(self.feeds)), self.control.price)
         self._feeds_in_market = len(self.feeds)
-        self._spent_before = 0
+        self._spent_before = -self._told_spent
 
     def _rehearse(self, price: float, now: float) -> Floats:
         """Polls a day in each slot of a week at one price, when nothing happens but what is expected.
@@ -196,8 +198,9 @@ class Price(Policy):
             at = min(begin + (d + 1) * DAY_S, now)
             posts = np.bincount(rows[order[edges[d] : edges[d + 1]]], minlength=n).astype(np.float64)
             born = who[self.state["last"][who] < at]
-            begin_of_day = self.state["last"][born]
-            self._take_in(born, np.full(len(born), at), posts[born], begin_of_day, begin_of_day)
+            for part in (born[i : i + CHUNK] for i in range(0, len(born), CHUNK)):
+                begin_of_day = self.state["last"][part]
+                self._take_in(part, np.full(len(part), at), posts[part], begin_of_day, begin_of_day)
 
     def observe(self, rows: Rows, now: Floats, seen: Documents) -> None:
         state = self.state
@@ -253,12 +256,11 @@ class Price(Policy):
 
     def _hold(self, rows: Rows) -> None:
         """How strongly the layers of these feeds' patterns hold, after new posts."""
-        if self.shrink:
-            evidence = self._evidence(rows)
+        for begin in range(0, len(rows), CHUNK):
+            part = rows[begin : begin + CHUNK]
+            evidence = self._evidence(part)
             z = responsibilities(evidence.hours, self.shared)
-            self.state["strengths"][rows] = own_strengths(evidence, z, self.shared)[0]
-        else:
-            self.state["strengths"][rows] = 1.0
+            self.state["strengths"][part] = own_strengths(evidence, z, self.shared)[0] if self.shrink else 1.0
 
     def _shape(self, rows: Rows) -> Floats:
         """Weekly shape of each row."""
@@ -269,10 +271,9 @@ class Price(Policy):
 
     def _share(self) -> None:
         """What feeds learn from each other: cluster shapes, and how strongly they hold."""
-        everyone = np.arange(len(self.feeds))
-        evidence = self._evidence(everyone)
+        evidence = self._evidence(self._sample(SHARING))
         self.shared = fit_preferred(evidence, fit_shapes(evidence.hours, seed=self.seed))
-        self._hold(everyone)
+        self._hold(np.arange(len(self.feeds)))
 
     def _value(self, rows: Rows, price: float) -> None:
         """The value of time of these feeds at a price."""
@@ -331,6 +332,7 @@ class Price(Policy):
             self.level.fit_prior(self.state)
             self._share()
             self._value(np.arange(len(self.feeds)), self.control.price)
+        self._told_spent = spent
         self.control.tick(now, self._spent_before + spent)
         was, price = self.state["price"], self.control.price
         soon = self.state["next"] < now + 1.5 * SLOT_S

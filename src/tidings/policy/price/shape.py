@@ -31,6 +31,8 @@ OFFERED = (
     np.array([40.0, 200.0, 1000.0, 5000.0]),
 )
 LAYERS = len(OFFERED)
+#: The kernel around the clock, as a matrix: (24, 24).
+AROUND: Floats = np.sum([weight * np.roll(np.eye(24), k - 2, axis=1) for k, weight in enumerate(KERNEL)], axis=0)
 #: The population's word on strengths is worth this many feeds that think nothing.
 EVEN_FEEDS = 5.0
 
@@ -49,7 +51,7 @@ class Shapes:
     preferred: tuple[Floats, ...] = field(default_factory=_even)
 
 
-def fit_shapes(hours: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 25, most: int = 20_000) -> Shapes:
+def fit_shapes(hours: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 25) -> Shapes:
     """EM for a mixture of k multinomials over the hours of the week: feeds weigh by their evidence, sparse ones hardly.
 
     ``hours`` (n, 168) are counts, already tempered for bursts.
@@ -59,8 +61,6 @@ def fit_shapes(hours: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 25
     population /= population.sum()
     rng = np.random.default_rng(seed)
     rich = np.flatnonzero(totals >= 20)
-    if len(rich) > most:
-        rich = rng.choice(rich, most, replace=False)
     k = min(k, len(rich))
     if k < 2:
         return Shapes(population[None, :], np.ones(1))
@@ -107,7 +107,7 @@ def responsibilities(hours: Floats, shared: Shapes) -> Floats:
 
 def _around_the_clock(of_day: Floats) -> Floats:
     """Hours of the day (n, 24) smoothed with the kernel, the day being a circle."""
-    smoothed: Floats = sum(KERNEL[k] * np.roll(of_day, k - 2, axis=-1) for k in range(len(KERNEL)))
+    smoothed: Floats = of_day @ AROUND
     return smoothed
 
 
@@ -186,10 +186,7 @@ def own_strengths(e: Evidence, z: Floats, shared: Shapes) -> tuple[Floats, tuple
     def choose(layer: int, counts: Floats, foretold: Callable[[Floats], Floats]) -> Floats:
         """Settle the strength of a layer; returns what is foretold with it."""
         offered = OFFERED[layer]
-        options = [foretold(np.full((n, 1), strength)) for strength in offered]
-        score = np.stack([(counts * np.log(option)).sum(axis=1) for option in options], axis=1) + np.log(
-            shared.preferred[layer]
-        )
+        score = np.einsum("nb,knb->nk", counts, np.log(foretold(offered[:, None, None]))) + np.log(shared.preferred[layer])
         best = np.argmax(score, axis=1)
         chosen[:, layer] = offered[best]
         score = np.exp(score - score.max(axis=1, keepdims=True))
