@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidings import logs
+from tidings import logs, loops
 from tidings.aggregator.aggregator import Aggregator
 from tidings.aggregator.brain import Brain
 from tidings.config import Config, ConfigError, Setting, config_of
@@ -111,8 +111,8 @@ def serve(settings: Mapping[str, Setting], store_path: Path, say: Callable[[str]
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await attend(settings, store_path, listening, stop, say)
 
-    with listen(config.serve_host, config.serve_port) as listening, asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(until_told())
+    with listen(config.serve_host, config.serve_port) as listening:
+        loops.run(until_told())
 
 
 async def attend(
@@ -187,14 +187,6 @@ async def _notice(aggregator: Aggregator, settings: Mapping[str, Setting]) -> No
         due = await store.next_due()
         if due is not None and due <= now:
             aggregator.wake()
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:  # Windows has none
-        return None
-    return uvloop.new_event_loop
 
 
 def listen(host: str, port: int) -> socket.socket:

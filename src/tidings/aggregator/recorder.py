@@ -19,8 +19,8 @@ from tidings.store.rows import PollOutcome, Recorded
 #: Finished polls, and the new entries of those, that are recorded in one transaction.
 BATCH = 100
 BATCH_ENTRIES = 500
-#: So long a finished poll waits for others to be recorded with.
-TOGETHER_S = 0.05
+#: So long a finished poll waits for others to be recorded with: a batch costs the policy what forty feeds in it do.
+TOGETHER_S = 0.2
 
 Finished: TypeAlias = "asyncio.Future[tuple[PollOutcome, Recorded]]"
 

@@ -79,9 +79,9 @@ def with_home(
 
     @wraps(command)
     def run(*args: P.args, **options: P.kwargs) -> None:
-        import asyncio
+        from tidings import loops
 
-        asyncio.run(command(click.get_current_context().ensure_object(Home), *args, **options))
+        loops.run(command(click.get_current_context().ensure_object(Home), *args, **options))
 
     return run
 
