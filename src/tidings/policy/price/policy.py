@@ -49,6 +49,8 @@ CHUNK = 1000
 SAMPLE = 1000
 #: Feeds from which the shared shapes are learned, at most.
 SHARING = 20_000
+#: A budget that is off by less is not worth finding the price anew when all is restored.
+BUDGET_OFF = 0.05
 #: When the feeds are so many times as many as they were, the price is found anew.
 GROWN = 1.2
 #: The first price is found by rehearsing a week with so many feeds, so often.
@@ -319,7 +321,7 @@ class Price(Policy):
         self.control, self.shared, self.level.prior, self._feeds_in_market = load_shared(shared)
         self._spent_before = self.control.spent
         self.budget_per_day = self.control.budget_per_day * self.scale
-        if abs(budget_per_day / self.budget_per_day - 1) > 1e-9:
+        if abs(budget_per_day / self.budget_per_day - 1) > BUDGET_OFF:
             self.set_budget(budget_per_day, now)
 
     # --- the price -----------------------------------------------------------------------------------------------------
