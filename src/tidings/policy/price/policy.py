@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidings.errors import UsageError
-from tidings.model import DAY_S, HOUR_S, Documents, Floats, Rows
+from tidings.model import DAY_S, HOUR_S, WEEK_S, Documents, Floats, Rows
 from tidings.policy.base import Decisions, Feeds, Policy, hour_of_week, reason
 from tidings.policy.price.control import PER_DAY, SLOT_S, SLOTS, Controller, price_of
 from tidings.policy.price.level import FIELDS, NEVER_D, Level
@@ -63,6 +63,8 @@ CURVE = np.geomspace(1 / 64, 64, 25)
 REPLAN = 1.25
 REPLAN_SOON = 0.02
 SHARE_DAYS = 7
+#: History is replayed in days since then, and in weeks before.
+DAILY_S = 28 * DAY_S
 #: Values are kept in so many steps; and solved for so many feeds at a time, none of them slower than a post in years.
 VALUE_STEPS = 255
 VALUED_TOGETHER = 10_000
@@ -189,20 +191,20 @@ class Price(Policy):
         return np.resize(polls, SLOTS) * PER_DAY * n / max(len(rows), 1)
 
     def _replay(self, who: Rows, rows: Rows, times: Floats, now: float) -> None:
-        """The level of ``who``, as looks once a day through their history would have shown it."""
+        """The level of ``who``, as looks through their history would have shown it: once a day, and long ago once a week."""
         n = len(self.feeds)
         begin = float(self.state["since"][who].min()) if len(who) else now
-        day = ((times - begin) // DAY_S).astype(np.int64)
-        order = np.argsort(day, kind="stable")
-        steps = int(np.ceil((now - begin) / DAY_S))
-        edges = np.searchsorted(day[order], np.arange(steps + 1))
-        for d in range(steps):
-            at = min(begin + (d + 1) * DAY_S, now)
-            posts = np.bincount(rows[order[edges[d] : edges[d + 1]]], minlength=n).astype(np.float64)
+        weeks = int(max(now - begin - DAILY_S, 0.0) // WEEK_S)
+        days = begin + weeks * WEEK_S + DAY_S * np.arange(1, np.ceil((now - begin - weeks * WEEK_S) / DAY_S) + 1)
+        looks = np.minimum(np.append(begin + WEEK_S * np.arange(1, weeks + 1), days), now)
+        order = np.argsort(times, kind="stable")
+        edges = np.searchsorted(times[order], np.append(begin, looks))
+        for k, at in enumerate(looks.tolist()):
+            posts = np.bincount(rows[order[edges[k] : edges[k + 1]]], minlength=n).astype(np.float64)
             born = who[self.state["last"][who] < at]
             for part in (born[i : i + CHUNK] for i in range(0, len(born), CHUNK)):
-                begin_of_day = self.state["last"][part]
-                self._take_in(part, np.full(len(part), at), posts[part], begin_of_day, begin_of_day)
+                since = self.state["last"][part]
+                self._take_in(part, np.full(len(part), at), posts[part], since, since)
 
     def observe(self, rows: Rows, now: Floats, seen: Documents) -> None:
         state = self.state
