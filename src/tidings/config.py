@@ -77,7 +77,7 @@ class Config:
     policy_budget: str = option(
         "24/feed",
         "a number above 0, alone or followed by /day, /hour or /feed",
-        lambda value: bool(BUDGET.fullmatch(value)) and float(BUDGET.fullmatch(value)["requests"]) > 0,  # type: ignore[index]
+        lambda value: (match := BUDGET.fullmatch(value)) is not None and float(match["requests"]) > 0,
         "Requests that may be spent: in a day (2400), in an hour (100/hour), or in a day for each feed there is (24/feed).",
     )
     store_retain_days: float = option(

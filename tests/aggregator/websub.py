@@ -7,21 +7,17 @@ A test is a story: ``await w.poll("/feed")`` finds a hub, ``await w.attend()`` a
 import asyncio
 import functools
 import hmac
-import shutil
-import ssl
-import subprocess
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import aiohttp
-import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
+from tests.certificates import self_signed
 from tests.fetch.origin import Clock
 from tidings.aggregator.push import Subscriber
 from tidings.aggregator.reader import Reader
@@ -191,7 +187,7 @@ class World:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         try:
-            plain, secure = web.TCPSite(runner, "127.0.0.1", 0), web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certificate())
+            plain, secure = web.TCPSite(runner, "127.0.0.1", 0), web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self_signed())
             await plain.start()
             await secure.start()
             ports = [address[1] for address in runner.addresses]
@@ -208,18 +204,6 @@ class World:
         async with self.pushes:
             yield
         self.pushes = old
-
-
-@functools.cache
-def certificate() -> ssl.SSLContext:
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl to make a certificate")
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout key -out cert -subj /CN=x"
-    with TemporaryDirectory() as folder:
-        subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(f"{folder}/cert", f"{folder}/key")
-    return context
 
 
 def story(allow_private: bool = True, **options: Any) -> Callable[[Callable[[World], Coroutine[Any, Any, None]]], Any]:

@@ -2,17 +2,14 @@
 
 import asyncio
 import gzip
-import shutil
-import ssl
-import subprocess
 import tracemalloc
 import zlib
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import brotli
 import pytest
 
+from tests.certificates import self_signed
 from tests.fetch.origin import RSS, Answer, Clock, Origin, World, story
 from tidings.fetch import Fetcher, FetchRequest, FetchSettings, Problem
 from tidings.fetch.bodies import TooLarge, Undecodable, unpack, zstd
@@ -265,22 +262,12 @@ def test_redirect_to_what_cannot_be_asked(location: str) -> None:
     tell()
 
 
-@pytest.fixture
-def self_signed(tmp_path: Path) -> ssl.SSLContext:
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl to make a certificate")
-    command = (
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout key -out cert -days 1 -subj /CN=x"
-    )
-    subprocess.run(command.split(), cwd=tmp_path, check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
-    return context
-
-
-def test_a_certificate_that_nobody_signed(self_signed: ssl.SSLContext) -> None:
+def test_a_certificate_that_nobody_signed() -> None:
     async def tell() -> None:
-        async with Origin().running(ssl=self_signed) as origin, Fetcher(FetchSettings(allow_private=True), Clock()) as fetcher:
+        async with (
+            Origin().running(ssl=self_signed()) as origin,
+            Fetcher(FetchSettings(allow_private=True), Clock()) as fetcher,
+        ):
             result = await fetcher.fetch(FetchRequest(f"https://127.0.0.1:{origin.port}/feed"))
         assert result.error is not None
         assert result.error.kind is Problem.TLS
@@ -289,12 +276,12 @@ def test_a_certificate_that_nobody_signed(self_signed: ssl.SSLContext) -> None:
     asyncio.run(tell())
 
 
-def test_a_move_away_from_encryption_is_followed_and_not_adopted(self_signed: ssl.SSLContext) -> None:
+def test_a_move_away_from_encryption_is_followed_and_not_adopted() -> None:
     @story()
     async def tell(w: World) -> None:
         w.serve("/plain")
         w.fetcher._session.connector._ssl = False  # type: ignore[union-attr]  # this once, any certificate will do
-        async with Origin().running(ssl=self_signed) as secure:
+        async with Origin().running(ssl=self_signed()) as secure:
             secure.scripts["/feed"] = lambda asked: Answer(301, headers={"Location": w.url("/plain")})
             result = await w.poll(f"https://127.0.0.1:{secure.port}/feed")
         assert (result.body, result.moved_to) == (RSS, None)

@@ -40,7 +40,7 @@ class Serving:
             await service.attend(
                 self.settings, self.store_path, self._listening, stop, self._say, Comparisons(self._make_trace)
             )
-        except Exception as error:
+        except Exception as error:  # raised again in the test's own thread
             self._failed.set_result(error)
             if not self._began.done():
                 self._began.set_exception(error)

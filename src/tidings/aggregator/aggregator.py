@@ -337,7 +337,7 @@ class Aggregator:
             if seen.links is not None:
                 await self._after_document(seen, seen.links)
             return Brought(new=len(what.new), changed=what.changed, failed=bool(outcome.error_kind))
-        except Exception:
+        except Exception:  # whatever it was, one feed's trouble must not end the loop for all
             log.exception("a poll was not finished; if it was not recorded, it is due again", feed=feed.id, url=feed.url)
             return Brought(failed=True)
         finally:

@@ -230,7 +230,7 @@ class Subscriber:
         while True:
             try:
                 await self.attend()
-            except Exception:
+            except Exception:  # the next round may do better; without rounds all leases would run out
                 log.exception("push round failed")
             await self._sleep(ROUND_S)
 
@@ -344,7 +344,7 @@ class Subscriber:
             delivery = await self._waiting.get()
             try:
                 await self._read(delivery)
-            except Exception:
+            except Exception:  # strangers send this: one delivery must not keep the others from being read
                 log.exception("push failed", feed=delivery.feed_id)
             finally:
                 self._waiting.task_done()

@@ -57,7 +57,7 @@ class Reader:
         request = request_for(feed, usual_gap_s)
         try:
             return await self._take_in(feed, request, result or await self._fetcher.fetch(request), why)
-        except Exception as error:
+        except Exception as error:  # an error of ours in one document is that feed's failure, with backoff, not everybody's
             log.exception("poll failed unexpectedly", feed=feed.id, url=feed.url)
             problem = FetchProblem(Problem.BROKEN, f"reading it failed ({type(error).__name__}: {error}); please report this")
             failed = FetchResult(feed.url, validators=request.validators, digest=request.body_digest, error=problem, requests=1)
@@ -287,7 +287,7 @@ def _look(feed: Feed, state: FeedState, now: float, **fields: object) -> Look:
         window=state.window,
         asked_gap_s=_asked_gap_s(state.hints),
         forbidden=state.forbidden,
-        **fields,  # type: ignore[arg-type]
+        **fields,  # type: ignore[arg-type]  # fields of `Look`, by name
     )
 
 

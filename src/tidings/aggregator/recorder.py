@@ -66,7 +66,7 @@ class Recorder:
                 decisions = await self.decide([seen for seen, _ in batch])
                 outcomes = [_complete(seen, decision) for (seen, _), decision in zip(batch, decisions, strict=True)]
                 recorded = await self._store.record(outcomes)
-            except Exception as error:
+            except Exception as error:  # not lost: handed to each poll that waits for this batch
                 for _, finished in batch:
                     if not finished.done():
                         finished.set_exception(error)

@@ -67,4 +67,4 @@ def _found(result: FetchResult) -> FoundFeed:
     """A feed by its own address: the one for good, where it has one."""
     body = (result.body or b"")[:2000]
     kind = "json" if body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") else "atom" if b"<feed" in body else "rss"
-    return FoundFeed(result.moved_to or result.url, "", kind)  # type: ignore[arg-type]
+    return FoundFeed(result.moved_to or result.url, "", kind)  # type: ignore[arg-type]  # one of its three words

@@ -114,7 +114,7 @@ def color_of(policy: str, index: int = 0) -> str:
 
 def grid(ax: "Axes", axis: str = "y") -> None:
     """Faint lines behind the data, for reading values off."""
-    ax.grid(True, axis=axis, color=FAINT, linewidth=0.6)  # type: ignore[arg-type]
+    ax.grid(True, axis=axis, color=FAINT, linewidth=0.6)  # type: ignore[arg-type]  # "x" or "y"
     ax.set_axisbelow(True)
 
 

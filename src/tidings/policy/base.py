@@ -159,21 +159,26 @@ class Policy(ABC):
     def explain(self, code: int, numbers: npt.NDArray[np.float32]) -> str:
         """A reason in plain words."""
 
+    # The next four are for policies that say `extends`; whoever calls them has asked.
+
+    def _starts_anew(self) -> NotImplementedError:
+        return NotImplementedError(f"{self.name} plans for all feeds at once: start it anew")
+
     def extend(self, feeds: Feeds, history: Documents, since: Floats, now: float) -> Rows:
         """Take in more feeds, with one document each: everything they posted since ``since``. Returns their rows."""
-        raise NotImplementedError(f"{self.name} plans for all feeds at once: start it anew")
+        raise self._starts_anew()
 
     def set_budget(self, budget_per_day: float, now: float) -> None:
         """Go on with another budget."""
-        raise NotImplementedError(f"{self.name} plans for all feeds at once: start it anew")
+        raise self._starts_anew()
 
     def save_shared(self) -> bytes:
         """What the policy knows beyond single feeds."""
-        raise NotImplementedError(f"{self.name} plans for all feeds at once: start it anew")
+        raise self._starts_anew()
 
     def restore(self, feeds: Feeds, rows: Sequence[bytes], shared: bytes, budget_per_day: float, now: float) -> None:
         """Go on where `save_row` and `save_shared` left off; `UsageError` if that was another policy or version."""
-        raise NotImplementedError(f"{self.name} plans for all feeds at once: start it anew")
+        raise self._starts_anew()
 
     def save_row(self, row: int) -> bytes:
         """Everything the policy remembers of one feed."""

@@ -146,7 +146,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             tell(done.set_result, work())
-        except Exception as error:
+        except Exception as error:  # raised again where it is awaited
             tell(done.set_exception, error)
 
     threading.Thread(target=run, daemon=True).start()
