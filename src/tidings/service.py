@@ -23,8 +23,8 @@ from tidings.fetch import Fetcher, FetchSettings
 from tidings.policy import Policy
 from tidings.policy.registry import make_policy
 from tidings.store import Store
+from tidings.store.connection import Database
 from tidings.store.rows import PollOutcome, Recorded
-from tidings.store.sqlite import Database
 from tidings.web.metrics import Counts
 
 #: Polls under way when the service is told to stop have this long; what is not done then is due again after its lease.

@@ -111,7 +111,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(opened, tmp_path, monk
         store.subscribe()
     broken = (*MIGRATIONS, "ALTER TABLE feeds ADD COLUMN colour TEXT;\nALTER TABLE nowhere ADD COLUMN x TEXT;\n")
     with monkeypatch.context() as patch:
-        patch.setattr("tidings.store.sqlite.MIGRATIONS", broken)
+        patch.setattr("tidings.store.file.MIGRATIONS", broken)
         with pytest.raises(StoreError, match="nowhere"), opened():
             pass
     with opened() as store:
@@ -121,7 +121,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(opened, tmp_path, monk
 def test_a_migration_is_made_once(opened, monkeypatch):
     with opened() as store:
         store.subscribe()
-    monkeypatch.setattr("tidings.store.sqlite.MIGRATIONS", (*MIGRATIONS, "ALTER TABLE feeds ADD COLUMN colour TEXT;\n"))
+    monkeypatch.setattr("tidings.store.file.MIGRATIONS", (*MIGRATIONS, "ALTER TABLE feeds ADD COLUMN colour TEXT;\n"))
     for _ in range(2):
         with opened() as store:
             assert len(store.feeds()) == 1

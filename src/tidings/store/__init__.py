@@ -3,8 +3,8 @@
 `Store` is all that other rooms need, with the values of `tidings.store.rows`; `restore` puts a backup in a store's place.
 """
 
-from tidings.store.sqlite import StoreError
+from tidings.store.connection import StoreError
+from tidings.store.file import restore
 from tidings.store.store import Store
-from tidings.store.upkeep import restore
 
 __all__ = ["Store", "StoreError", "restore"]

@@ -1,6 +1,5 @@
 """Entries, and what the log says about the polls that brought them: everything that readers and policies ask for."""
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidings.document import Enclosure
+from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.rows import Entry, Gap, Poll, Version
 from tidings.store.search import terms
 
@@ -21,7 +21,6 @@ _POLL = ", ".join(Poll.__struct_fields__)
 _GAP = ", ".join(Gap.__struct_fields__)
 _tags = msgspec.json.Decoder(tuple[str, ...])
 _enclosures = msgspec.json.Decoder(tuple[Enclosure, ...])
-_json = msgspec.json.Encoder()
 
 
 def _entry_of(row: Sequence[Any]) -> Entry:
@@ -29,7 +28,7 @@ def _entry_of(row: Sequence[Any]) -> Entry:
 
 
 def listing(
-    db: sqlite3.Connection,
+    db: Connection,
     *,
     feed_id: int | None,
     since: float | None,
@@ -71,27 +70,27 @@ def listing(
     return [_entry_of(row) for row in rows]
 
 
-def get(db: sqlite3.Connection, entry_id: int) -> Entry | None:
+def get(db: Connection, entry_id: int) -> Entry | None:
     row = db.execute(f"SELECT {_ENTRY} FROM entries WHERE id = ?", (entry_id,)).fetchone()
     return _entry_of(row) if row else None
 
 
-def versions(db: sqlite3.Connection, entry_id: int) -> list[Version]:
+def versions(db: Connection, entry_id: int) -> list[Version]:
     """What it said before, newest first."""
     rows = db.execute(f"SELECT {_VERSION} FROM entry_versions WHERE entry_id = ? ORDER BY replaced_at DESC", (entry_id,))
     return [Version(*row) for row in rows]
 
 
-def posting_times(db: sqlite3.Connection, feed_ids: Sequence[int] | None, since: float) -> npt.NDArray[np.void]:
+def posting_times(db: Connection, feed_ids: Sequence[int] | None, since: float) -> npt.NDArray[np.void]:
     """Times of publication from ``since`` on, by feed and time, as one array of `POSTING`."""
     query, values = "SELECT feed_id, published_at FROM entries WHERE published_at >= ?", list[Any]([since])
     if feed_ids is not None:
-        query += " AND feed_id IN (SELECT value FROM json_each(?))"
-        values.append(_json.encode(feed_ids).decode())
+        query += f" AND feed_id {IN_MANY}"
+        values.append(Many(feed_ids))
     return np.fromiter(db.execute(f"{query} ORDER BY feed_id, published_at", values), dtype=POSTING)
 
 
-def polls(db: sqlite3.Connection, feed_id: int, limit: int) -> list[Poll]:
+def polls(db: Connection, feed_id: int, limit: int) -> list[Poll]:
     """The last polls of a feed, newest first."""
     return [
         Poll(*row)
@@ -99,11 +98,11 @@ def polls(db: sqlite3.Connection, feed_id: int, limit: int) -> list[Poll]:
     ]
 
 
-def polls_since(db: sqlite3.Connection, since: float) -> int:
+def polls_since(db: Connection, since: float) -> int:
     return int(db.execute("SELECT count(*) FROM polls WHERE at >= ? AND source <> 'push'", (since,)).fetchone()[0])
 
 
-def gaps(db: sqlite3.Connection, feed_id: int | None, state: str | None, limit: int) -> list[Gap]:
+def gaps(db: Connection, feed_id: int | None, state: str | None, limit: int) -> list[Gap]:
     """Newest first; of one feed or all, in one state or any."""
     rows = db.execute(
         f"SELECT {_GAP} FROM gaps WHERE feed_id = coalesce(?, feed_id) AND state = coalesce(?, state) "

@@ -1,6 +1,5 @@
 """Feeds: who wants them, which are due, and what is known of them before they are asked again."""
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidings.document import Hints
+from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.rows import Added, Estimate, Feed, FeedState, Listed, Pause, Push, Schedule, Wanted
 
 _TIMES = ("added_at", "last_poll_at", "next_poll_at", "earliest_at")
@@ -42,25 +42,25 @@ def feed_of(row: Sequence[Any]) -> Feed:
     return Feed(*(*row[:_BEFORE_STATE], state))
 
 
-def write_state(db: sqlite3.Connection, feed_id: int, state: FeedState) -> None:
+def write_state(db: Connection, feed_id: int, state: FeedState) -> None:
     """All that polls have taught; a feed that was retired meanwhile stays as it is."""
     db.execute(_UPDATE, (*state_row(state), feed_id))
 
 
-def id_of(db: sqlite3.Connection, url: str) -> int | None:
+def id_of(db: Connection, url: str) -> int | None:
     """A feed by its address. Former addresses come first: a feed that was merged into another is found as that other."""
     row = db.execute("SELECT feed_id FROM aliases WHERE url = ?", (url,)).fetchone()
     row = row or db.execute("SELECT id FROM feeds WHERE url = ?", (url,)).fetchone()
     return int(row[0]) if row else None
 
 
-def find(db: sqlite3.Connection, feed: int | str) -> Feed | None:
+def find(db: Connection, feed: int | str) -> Feed | None:
     feed_id = id_of(db, feed) if isinstance(feed, str) else feed
     row = db.execute(f"SELECT {_FEED} FROM feeds WHERE id = ?", (feed_id,)).fetchone()
     return feed_of(row) if row else None
 
 
-def add(db: sqlite3.Connection, wanted: Sequence[Wanted], user_id: int, now: float) -> list[Added]:
+def add(db: Connection, wanted: Sequence[Wanted], user_id: int, now: float) -> list[Added]:
     """Subscribe to all of them. A retired feed that somebody wants again is asked again."""
     added = []
     for want in wanted:
@@ -84,14 +84,14 @@ def add(db: sqlite3.Connection, wanted: Sequence[Wanted], user_id: int, now: flo
     return added
 
 
-def _folder(db: sqlite3.Connection, user_id: int, name: str) -> int | None:
+def _folder(db: Connection, user_id: int, name: str) -> int | None:
     if not name:
         return None
     db.execute("INSERT INTO folders (user_id, name) VALUES (?, ?) ON CONFLICT (user_id, name) DO NOTHING", (user_id, name))
     return int(db.execute("SELECT id FROM folders WHERE user_id = ? AND name = ?", (user_id, name)).fetchone()[0])
 
 
-def listing(db: sqlite3.Connection, user_id: int, after: int, limit: int) -> list[Listed]:
+def listing(db: Connection, user_id: int, after: int, limit: int) -> list[Listed]:
     """A user's feeds by id, from the first above ``after``."""
     rows = db.execute(
         f"SELECT {_FEED}, coalesce(nullif(s.title, ''), nullif(feeds.title, ''), feeds.url), coalesce(folders.name, ''), "
@@ -104,7 +104,7 @@ def listing(db: sqlite3.Connection, user_id: int, after: int, limit: int) -> lis
     return [Listed(feed_of(row), *row[_WIDTH:]) for row in rows]
 
 
-def claim(db: sqlite3.Connection, now: float, limit: int, lease_s: float, feed_ids: Sequence[int] | None) -> list[Feed]:
+def claim(db: Connection, now: float, limit: int, lease_s: float, feed_ids: Sequence[int] | None) -> list[Feed]:
     """Due feeds, longest due first, or these feeds whether due or not.
 
     What is handed out becomes due again after the lease: if nothing is recorded until then, another will have it.
@@ -113,32 +113,31 @@ def claim(db: sqlite3.Connection, now: float, limit: int, lease_s: float, feed_i
         rows = db.execute(f"SELECT {_FEED} FROM feeds WHERE next_poll_at <= ? ORDER BY next_poll_at LIMIT ?", (now, limit))
     else:
         rows = db.execute(
-            f"SELECT {_FEED} FROM feeds WHERE id IN (SELECT value FROM json_each(?)) AND retired_at IS NULL "
-            "ORDER BY next_poll_at LIMIT ?",
-            (_json.encode(feed_ids).decode(), limit),
+            f"SELECT {_FEED} FROM feeds WHERE id {IN_MANY} AND retired_at IS NULL ORDER BY next_poll_at LIMIT ?",
+            (Many(feed_ids), limit),
         )
     claimed = [feed_of(row) for row in rows]
     db.executemany("UPDATE feeds SET next_poll_at = ? WHERE id = ?", [(now + lease_s, feed.id) for feed in claimed])
     return claimed
 
 
-def next_due(db: sqlite3.Connection) -> float | None:
+def next_due(db: Connection) -> float | None:
     at: float | None = db.execute("SELECT min(next_poll_at) FROM feeds").fetchone()[0]
     return at
 
 
-def reschedule(db: sqlite3.Connection, schedules: Sequence[Schedule]) -> None:
+def reschedule(db: Connection, schedules: Sequence[Schedule]) -> None:
     db.executemany(_RESCHEDULE, [(s.next_poll_at, s.reason, s.feed_id) for s in schedules])
 
 
-def retire(db: sqlite3.Connection, feed_id: int, why: str, now: float) -> None:
+def retire(db: Connection, feed_id: int, why: str, now: float) -> None:
     db.execute(
         "UPDATE feeds SET retired_at = ?, retired_why = ?, next_poll_at = NULL, reason = ? WHERE id = ? AND retired_at IS NULL",
         (now, why, f"retired: {why}", feed_id),
     )
 
 
-def adopt(db: sqlite3.Connection, feed_id: int, url: str, now: float) -> None:
+def adopt(db: Connection, feed_id: int, url: str, now: float) -> None:
     """The feed lives at ``url`` from now on. If another feed is there already, it inherits the subscribers."""
     other = id_of(db, url)
     old = db.execute("SELECT url FROM feeds WHERE id = ?", (feed_id,)).fetchone()[0]
@@ -164,7 +163,7 @@ def adopt(db: sqlite3.Connection, feed_id: int, url: str, now: float) -> None:
     )
 
 
-def timings(db: sqlite3.Connection) -> npt.NDArray[np.void]:
+def timings(db: Connection) -> npt.NDArray[np.void]:
     """Every feed that may be asked, by id, as one array of `TIMING`."""
     rows = db.execute(
         'SELECT id, weight, "window", errors, added_at, coalesce(last_poll_at, -9e999), coalesce(next_poll_at, 9e999), '
@@ -173,15 +172,15 @@ def timings(db: sqlite3.Connection) -> npt.NDArray[np.void]:
     return np.fromiter(rows, dtype=TIMING)
 
 
-def forbidden_hours(db: sqlite3.Connection) -> dict[int, bytes]:
+def forbidden_hours(db: Connection) -> dict[int, bytes]:
     return dict(db.execute("SELECT id, forbidden FROM feeds WHERE forbidden <> x'' AND retired_at IS NULL").fetchall())
 
 
-def estimates(db: sqlite3.Connection, policy: str) -> dict[int, bytes]:
+def estimates(db: Connection, policy: str) -> dict[int, bytes]:
     return dict(db.execute("SELECT feed_id, state FROM estimates WHERE policy = ?", (policy,)).fetchall())
 
 
-def save_estimates(db: sqlite3.Connection, saved: dict[int, Estimate], now: float) -> None:
+def save_estimates(db: Connection, saved: dict[int, Estimate], now: float) -> None:
     db.executemany(
         "INSERT INTO estimates (feed_id, policy, state, updated_at) VALUES (?, ?, ?, ?) "
         "ON CONFLICT (feed_id, policy) DO UPDATE SET state = excluded.state, updated_at = excluded.updated_at",
@@ -189,11 +188,11 @@ def save_estimates(db: sqlite3.Connection, saved: dict[int, Estimate], now: floa
     )
 
 
-def shared(db: sqlite3.Connection) -> dict[str, bytes]:
+def shared(db: Connection) -> dict[str, bytes]:
     return dict(db.execute("SELECT key, value FROM shared").fetchall())
 
 
-def share(db: sqlite3.Connection, values: dict[str, bytes], now: float) -> None:
+def share(db: Connection, values: dict[str, bytes], now: float) -> None:
     db.executemany(
         "INSERT INTO shared (key, value, updated_at) VALUES (?, ?, ?) "
         "ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
@@ -201,19 +200,19 @@ def share(db: sqlite3.Connection, values: dict[str, bytes], now: float) -> None:
     )
 
 
-def paused(db: sqlite3.Connection, now: float) -> tuple[Pause, ...]:
+def paused(db: Connection, now: float) -> tuple[Pause, ...]:
     rows = db.execute("SELECT host, paused_until, why FROM hosts WHERE paused_until > ? ORDER BY paused_until", (now,))
     return tuple(Pause(*row) for row in rows)
 
 
-def hosts_asked(db: sqlite3.Connection, since: float) -> dict[str, float]:
+def hosts_asked(db: Connection, since: float) -> dict[str, float]:
     return dict(db.execute("SELECT host, last_request_at FROM hosts WHERE last_request_at >= ?", (since,)).fetchall())
 
 
 _PUSH = ", ".join(Push.__struct_fields__)
 
 
-def save_push(db: sqlite3.Connection, push: Push) -> None:
+def save_push(db: Connection, push: Push) -> None:
     fields = Push.__struct_fields__
     db.execute(
         f"INSERT INTO pushes ({_PUSH}) VALUES (?{', ?' * (len(fields) - 1)}) "
@@ -222,16 +221,16 @@ def save_push(db: sqlite3.Connection, push: Push) -> None:
     )
 
 
-def push_of(db: sqlite3.Connection, feed_id: int) -> Push | None:
+def push_of(db: Connection, feed_id: int) -> Push | None:
     row = db.execute(f"SELECT {_PUSH} FROM pushes WHERE feed_id = ?", (feed_id,)).fetchone()
     return Push(*row) if row else None
 
 
-def push_by_token(db: sqlite3.Connection, token: str) -> Push | None:
+def push_by_token(db: Connection, token: str) -> Push | None:
     row = db.execute(f"SELECT {_PUSH} FROM pushes WHERE token = ?", (token,)).fetchone()
     return Push(*row) if row else None
 
 
-def pushes_ending(db: sqlite3.Connection, before: float) -> list[Push]:
+def pushes_ending(db: Connection, before: float) -> list[Push]:
     rows = db.execute(f"SELECT {_PUSH} FROM pushes WHERE lease_until < ? ORDER BY lease_until", (before,))
     return [Push(*row) for row in rows]

@@ -1,11 +1,11 @@
 """Which entries a feed has had, also those that are gone."""
 
-import sqlite3
 from collections.abc import Sequence
 from hashlib import blake2b
 
 import msgspec
 
+from tidings.store.connection import Connection
 from tidings.store.rows import Known
 
 #: Bytes of an identity's mark. Marks are compared within one feed, where eight make a mistake unthinkable.
@@ -19,7 +19,7 @@ def mark(identity: str) -> bytes:
     return blake2b(identity.encode("utf-8", "replace"), digest_size=MARK).digest()
 
 
-def known(db: sqlite3.Connection, feed_id: int, identities: Sequence[str]) -> dict[str, Known]:
+def known(db: Connection, feed_id: int, identities: Sequence[str]) -> dict[str, Known]:
     """Which of these have been seen before, also long ago."""
     wanted = _json.encode(identities).decode()
     rows = db.execute(

@@ -6,11 +6,11 @@ dies before the commit leaves a feed whose lease runs out, and the same document
 it has lost nothing. Every row has a natural key, so the same outcome stored twice is stored once.
 """
 
-import sqlite3
 from collections.abc import Collection, Sequence
 
 import msgspec
 
+from tidings.store.connection import Connection
 from tidings.store.feeds import adopt, retire, save_estimates, write_state
 from tidings.store.identities import known, mark
 from tidings.store.rows import EntryText, PollOutcome, Recorded
@@ -47,12 +47,12 @@ _HOST_ASKED = """
 _json = msgspec.json.Encoder()
 
 
-def record(db: sqlite3.Connection, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
+def record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
     """Store all outcomes, in one transaction; returns what each one brought."""
     return [_record(db, outcome) for outcome in outcomes]
 
 
-def _record(db: sqlite3.Connection, outcome: PollOutcome) -> Recorded:
+def _record(db: Connection, outcome: PollOutcome) -> Recorded:
     new = _insert(db, outcome)
     changed = sum(_change(db, outcome, entry) for entry in outcome.changed)
     _log(db, outcome, new.values(), changed)
@@ -86,7 +86,7 @@ def _record(db: sqlite3.Connection, outcome: PollOutcome) -> Recorded:
     return Recorded(tuple(new), changed)
 
 
-def _insert(db: sqlite3.Connection, outcome: PollOutcome) -> dict[int, EntryText]:
+def _insert(db: Connection, outcome: PollOutcome) -> dict[int, EntryText]:
     """Ids are given here and not by SQLite: one statement for a whole document takes half the time of one for each entry."""
     offered = {e.identity: e for e in outcome.new}
     seen = known(db, outcome.feed_id, list(offered)) if offered else {}
@@ -101,7 +101,7 @@ def _insert(db: sqlite3.Connection, outcome: PollOutcome) -> dict[int, EntryText
     return new
 
 
-def _change(db: sqlite3.Connection, outcome: PollOutcome, e: EntryText) -> bool:
+def _change(db: Connection, outcome: PollOutcome, e: EntryText) -> bool:
     found = db.execute(
         "SELECT id, digest FROM entries WHERE feed_id = ? AND identity = ?", (outcome.feed_id, e.identity)
     ).fetchone()
@@ -124,7 +124,7 @@ def _changeable(e: EntryText) -> tuple[object, ...]:
     )
 
 
-def _log(db: sqlite3.Connection, o: PollOutcome, new: Collection[EntryText], changed: int) -> None:
+def _log(db: Connection, o: PollOutcome, new: Collection[EntryText], changed: int) -> None:
     delays = [e.delay_s for e in new if e.delay_s is not None]
     mean, most = (sum(delays) / len(delays), max(delays)) if delays else (None, None)
     lost = o.gap.lost if o.gap else None

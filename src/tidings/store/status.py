@@ -1,15 +1,15 @@
 """The whole store in figures."""
 
 import math
-import sqlite3
 
+from tidings.store.connection import Connection
 from tidings.store.feeds import next_due, paused
 from tidings.store.rows import Period, Status
 
 HOUR_S, DAY_S, WEEK_S = 3600.0, 86400.0, 604800.0
 
 
-def status(db: sqlite3.Connection, now: float) -> Status:
+def status(db: Connection, now: float) -> Status:
     feeds, retired, failing, due = db.execute(
         "SELECT count(*), count(retired_at), coalesce(sum(errors > 0 AND retired_at IS NULL), 0), "
         "coalesce(sum(next_poll_at <= ?), 0) FROM feeds",
@@ -33,7 +33,7 @@ def status(db: sqlite3.Connection, now: float) -> Status:
     )
 
 
-def _since(db: sqlite3.Connection, since: float) -> Period:
+def _since(db: Connection, since: float) -> Period:
     polls, size = db.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM polls WHERE at >= ?", (since,)).fetchone()
     new, told = db.execute("SELECT count(*), count(delay_s) FROM entries WHERE first_seen_at >= ?", (since,)).fetchone()
     lost, recovered = db.execute(
@@ -50,7 +50,7 @@ def _since(db: sqlite3.Connection, since: float) -> Period:
     )
 
 
-def _quantile(db: sqlite3.Connection, since: float, count: int, share: float) -> float | None:
+def _quantile(db: Connection, since: float, count: int, share: float) -> float | None:
     """The smallest delay that at least this share of the entries does not exceed."""
     if not count:
         return None

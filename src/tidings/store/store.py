@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tidings.store import entries, feeds, upkeep
 from tidings.store import status as figures
+from tidings.store.connection import Database, Progress
 from tidings.store.identities import known
 from tidings.store.record import record
 from tidings.store.rows import (
@@ -34,7 +35,7 @@ from tidings.store.rows import (
     Version,
     Wanted,
 )
-from tidings.store.sqlite import Database
+from tidings.store.sqlite import SqliteDatabase
 
 
 class Store:
@@ -47,7 +48,7 @@ class Store:
     @classmethod
     def open(cls, path: Path, *, clock: Callable[[], float], serving: bool = False) -> "Store":
         """Open the file, or make it. Any number of processes may, but only one of them ``serving``."""
-        return cls(Database(path, serving=serving), clock)
+        return cls(SqliteDatabase(path, serving=serving), clock)
 
     async def __aenter__(self) -> "Store":
         return self
@@ -201,14 +202,13 @@ class Store:
             gone += await self._db.write(upkeep.forget_entries, old[i : i + upkeep.FEEDS_AT_ONCE], before, least)
         while deleted := await self._db.write(upkeep.thin_polls, now, before):
             polls += deleted
-        while await self._db.write(upkeep.merge_index):
-            pass
+        await self._db.tidy()
         return Retained(gone, polls)
 
-    async def backup(self, to: Path, progress: upkeep.Progress | None = None) -> None:
+    async def backup(self, to: Path, progress: Progress | None = None) -> None:
         """Copy one moment of the store to a file of its own; ``progress(pages, of_pages)`` is called from another thread."""
-        await self._db.read(upkeep.backup, self._db.path, to, progress)
+        await self._db.backup(to, progress)
 
     async def check(self) -> list[str]:
         """All that is wrong with the file, in words."""
-        return await self._db.read(upkeep.check)
+        return await self._db.check()
