@@ -19,7 +19,7 @@ from tidings.errors import UsageError
 from tidings.lab.compare import Comparison, Result, compare, paired_bootstrap
 from tidings.lab.simulate import budget_polls
 from tidings.lab.traces import read_trace
-from tidings.policy import POLICIES, make_policy
+from tidings.policy import make_policy, policy_class
 
 #: The policies of the papers; those without a budget knob are scaled to the budget by one factor.
 PAPERS = (
@@ -120,9 +120,7 @@ def _overall(cells: Sequence[Figures]) -> Figures:
 
 def parts_of(policy: str = OURS) -> list[str]:
     """What can be switched off in a policy: its parameters that are true unless said otherwise."""
-    if policy not in POLICIES:
-        raise UsageError(f"unknown policy {policy!r}; choose from {', '.join(POLICIES)}")
-    parameters = inspect.signature(POLICIES[policy].__init__).parameters
+    parameters = inspect.signature(policy_class(policy).__init__).parameters
     return [name for name, parameter in parameters.items() if parameter.default is True]
 
 

@@ -5,6 +5,6 @@
 """
 
 from tidings.policy.base import Decisions, Feeds, Policy
-from tidings.policy.registry import POLICIES, make_policy
+from tidings.policy.registry import POLICIES, make_policy, policy_class
 
-__all__ = ["POLICIES", "Decisions", "Feeds", "Policy", "make_policy"]
+__all__ = ["POLICIES", "Decisions", "Feeds", "Policy", "make_policy", "policy_class"]

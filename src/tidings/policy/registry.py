@@ -1,8 +1,14 @@
-"""Policies by name. A specification may carry parameters: ``fixed:interval_h=24``, ``min-delay:refit_days=1``."""
+"""Policies by name. A specification may carry parameters: ``fixed:interval_h=24``, ``min-delay:refit_days=1``.
+
+Other packages may bring policies: classes under the entry point group ``tidings.policies`` (docs/plugins.md). They are looked
+for when a name is asked for that is not one of ours.
+"""
 
 import inspect
+from functools import cache
+from importlib.metadata import entry_points
 
-from tidings.errors import UsageError
+from tidings.errors import TidingsError, UsageError
 from tidings.policy import adaptive, planned
 from tidings.policy.base import Policy
 from tidings.policy.price import Price
@@ -29,13 +35,35 @@ POLICIES: dict[str, type[Policy]] = {
     )
 }
 
+PLUG_INS = "tidings.policies"
+
+
+@cache
+def load_plug_ins() -> None:
+    """Add the policies of other packages to `POLICIES`; ours keep their names."""
+    for point in entry_points(group=PLUG_INS):
+        try:
+            found = point.load()
+        except Exception as error:  # whatever a stranger's package does, it must be told which one it was
+            raise TidingsError(f"the policy plug-in {point.value} cannot be loaded ({error}); repair or remove it") from error
+        if not (isinstance(found, type) and issubclass(found, Policy)):
+            raise TidingsError(f"the policy plug-in {point.value} is not a subclass of tidings.policy.Policy; ask its author")
+        POLICIES.setdefault(found.name, found)
+
+
+def policy_class(name: str) -> type[Policy]:
+    """A policy by its name, or a refusal that lists all there are."""
+    if name not in POLICIES:
+        load_plug_ins()
+    if name not in POLICIES:
+        raise UsageError(f"unknown policy {name!r}; choose from {', '.join(POLICIES)}")
+    return POLICIES[name]
+
 
 def make_policy(spec: str, **overrides: object) -> Policy:
     """Build a policy from ``name[:parameter=value...]``."""
     name, *settings = spec.split(":")
-    if name not in POLICIES:
-        raise UsageError(f"unknown policy {name!r}; choose from {', '.join(POLICIES)}")
-    policy = POLICIES[name]
+    policy = policy_class(name)
     allowed = inspect.signature(policy.__init__).parameters
     values: dict[str, object] = {}
     for setting in settings:
