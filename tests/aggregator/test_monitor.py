@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from tests.worlds import MONDAY
-from tidings.aggregator.monitor import ENDLESS_WINDOW, Window, examine, overflow_s, suspicious
+from tidings.aggregator.monitor import ENDLESS_WINDOW, Window, examine, suspicious
 from tidings.document import Document, Entry
 from tidings.model import DAY_S, HOUR_S
 from tidings.store.rows import Entry as StoredEntry
-from tidings.store.rows import Known
+from tidings.store.rows import FeedState, Known
 
 NOW = MONDAY + 10 * DAY_S
 
@@ -81,22 +81,29 @@ def test_ids_that_change_at_every_fetch_are_no_gap_and_bring_nothing_twice():
 
 def test_a_window_is_a_guess_until_a_full_document_drops_entries():
     times = MONDAY + HOUR_S * np.arange(30.0)
-    young = Window().after(times[:3])
+    young = Window().after(3, times[:3])
     assert young.size == 10
-    full = young.after(times[1:4])
+    full = young.after(3, times[1:4])
     assert full.size == 3
-    assert Window().after(times[:20]).size == 20
+    assert Window().after(20, times[:20]).size == 20
 
 
 def test_a_feed_that_drops_entries_by_age_cannot_overflow():
     times = MONDAY + HOUR_S * np.arange(50.0)
-    window = Window().after(times[:12])
+    window = Window().after(12, times[:12])
     for day, count in enumerate((8, 5, 9), start=1):
-        window = window.after(times[12 * day : 12 * day + count])
+        window = window.after(count, times[12 * day : 12 * day + count])
     assert window.size == ENDLESS_WINDOW
 
 
 def test_a_document_that_is_replaced_within_the_hour_is_in_danger():
-    assert overflow_s(MONDAY + 60.0 * np.arange(10), 10) == pytest.approx(600)
-    assert overflow_s(MONDAY + 60.0 * np.arange(5), 10) == np.inf
-    assert overflow_s(np.empty(0), 0) == np.inf
+    full = Window().after(10, MONDAY + 60.0 * np.arange(10))
+    assert full.overflow_s == pytest.approx(600)
+    assert full.after(5, MONDAY + 60.0 * np.arange(5)).overflow_s == np.inf
+    assert Window().after(0, np.empty(0)).overflow_s == np.inf
+
+
+def test_a_window_is_kept_in_the_state_of_its_feed():
+    window = Window().after(10, MONDAY + 60.0 * np.arange(10)).after(10, MONDAY + 60.0 * np.arange(5, 15))
+    assert window.dropped
+    assert Window.of(window.put(FeedState())) == window

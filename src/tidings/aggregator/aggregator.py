@@ -314,7 +314,7 @@ class Aggregator:
 
     def _begin(self, feed: Feed, why: str) -> "asyncio.Task[Brought]":
         self.brain.bucket.take(1, self._clock())
-        return self._start(feed, partial(self.reader.look, feed, why, usual_gap_s=self.brain.usual_gap_s(feed.id)))
+        return self._start(feed, partial(self.reader.look, feed, why))
 
     def _start(self, feed: Feed, look: Callable[[], Awaitable[Seen]]) -> "asyncio.Task[Brought]":
         task = self._polling[feed.id] = asyncio.create_task(self._finish(feed, look))

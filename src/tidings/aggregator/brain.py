@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from tidings.aggregator.budget import Bucket
 from tidings.aggregator.looks import HISTORY_S, NO_TIMES, Decision, Look, documents_of, forbid, history_of
-from tidings.aggregator.monitor import Window, overflow_s
+from tidings.aggregator.monitor import window_sizes
 from tidings.config import Budget
 from tidings.errors import UsageError
 from tidings.logs import Log
-from tidings.model import DAY_S, HOUR_S, WEEK_S, Floats, Rows
+from tidings.model import DAY_S, HOUR_S, WEEK_S, Bools, Floats, Rows
 from tidings.policy import Feeds, Policy
 from tidings.policy.base import GOLDEN, spread
 from tidings.store import Store
@@ -66,10 +66,7 @@ class Brain:
         self._first_phase = float(spread(1, seed)[0])
         self._row: dict[int, int] = {}
         self._ids: list[int] = []
-        self._windows: dict[int, Window] = {}
         self._documents: dict[int, Floats] = {}  # only for policies that look at more than what is new
-        self._overflow_s: dict[int, float] = {}  # where it is less than twice the least gap
-        self._usual_gap_s: dict[int, float] = {}  # between posts, where a document has told
         self._why: dict[int, str] = {}  # of `earliest`, where there is one
         self._newcomers: dict[int, _Newcomer] = {}
         self._unlearned = False  # the store knows feeds that the policy does not
@@ -89,10 +86,6 @@ class Brain:
     @property
     def budget_per_day(self) -> float:
         return self.budget.per_day(max(self._followed, len(self._row) + len(self._newcomers)))
-
-    def usual_gap_s(self, feed_id: int) -> float | None:
-        """Between posts of a feed, where that is known."""
-        return self._usual_gap_s.get(feed_id)
 
     def follows(self, feeds: int, now: float) -> None:
         """There are so many feeds, with those that were never asked; a budget for each grows with them."""
@@ -147,12 +140,8 @@ class Brain:
     async def _begin(self, store: Store, members: np.ndarray, forbidden: dict[int, bytes], now: float) -> None:
         """Start the policy with all that the store knows."""
         history, since = await history_of(store, members, now)
-        for (feed_id, window, added_at), posts in zip(
-            members[["feed_id", "window", "added_at"]].tolist(), history.count.tolist(), strict=True
-        ):
-            self._windows.setdefault(feed_id, Window(most=window, dropped=posts > window or now - added_at > WATCHED_S))
         self._number(members["feed_id"].tolist())
-        table = self._table(members, forbidden)
+        table = self._table(members, forbidden, now, history.count > members["window"])
         await asyncio.to_thread(self.policy.start, table, history, since, now, self._useful_budget())
         self._unlearned, self._spent, self.next_tick = False, 0, now + self.policy.tick_s
         if not self.policy.extends:
@@ -175,9 +164,7 @@ class Brain:
         """Go on where the last process stopped; feeds that came since then are taken in when it is quiet."""
         here = members[estimated]
         ids = here["feed_id"].tolist()
-        for feed_id, window, added_at in here[["feed_id", "window", "added_at"]].tolist():
-            self._windows[feed_id] = Window(most=window, dropped=now - added_at > WATCHED_S)
-        table = self._table(here, forbidden)
+        table = self._table(here, forbidden, now)
         self._number(ids)
         self.policy.restore(table, [saved[i] for i in ids], shared, self._useful_budget(), now)
         others = members[~estimated]
@@ -190,7 +177,7 @@ class Brain:
                     now,
                     weight=float(timing["weight"]),
                     added_at=float(timing["added_at"]),
-                    window=int(timing["window"]),
+                    window=int(window_sizes(timing["window"], timing["dropped"], timing["by_age"])),
                     earliest=float(timing["next_poll_at"] if timing["errors"] else timing["earliest_at"]),
                     forbidden=forbidden.get(int(timing["feed_id"]), b""),
                 )
@@ -200,11 +187,11 @@ class Brain:
         self._ids = ids
         self._row = {feed_id: row for row, feed_id in enumerate(ids)}
 
-    def _table(self, members: np.ndarray, forbidden: dict[int, bytes]) -> Feeds:
-        """The policy's table from the store's."""
+    def _table(self, members: np.ndarray, forbidden: dict[int, bytes], now: float, full: Bools | bool = False) -> Feeds:
+        """The policy's table from the store's; ``full`` where more posts are known than a document holds."""
         ids = members["feed_id"]
-        windows = [self._windows[i].size for i in ids.tolist()]
-        feeds = Feeds.of(windows, members["weight"], self.seed)
+        dropped = (members["dropped"] > 0) | full | (now - members["added_at"] > WATCHED_S)
+        feeds = Feeds.of(window_sizes(members["window"], dropped, members["by_age"]), members["weight"], self.seed)
         feeds.phase = self._phases(ids)
         # A failing feed waits for as long as was decided when it failed.
         feeds.earliest = np.where(members["errors"] > 0, members["next_poll_at"], members["earliest_at"])
@@ -248,19 +235,8 @@ class Brain:
         feed_id = look.feed_id
         if look.count:
             self._spent += 1
-        window = self._windows.get(feed_id)
-        if look.times is not None:
-            window = (window or Window(most=look.window)).after(look.times)
-            self._windows[feed_id] = window
-            if len(look.times) > 1:
-                self._usual_gap_s[feed_id] = float(look.times[-1] - look.times[0]) / (len(look.times) - 1)
+        if look.times is not None and not self.policy.extends:
             self._documents[feed_id] = look.times
-            if self.policy.extends:
-                del self._documents[feed_id]
-            if (soon := overflow_s(look.times, window.most)) < 2 * self.least_gap_s and window.by_age == 0:
-                self._overflow_s[feed_id] = soon
-            else:
-                self._overflow_s.pop(feed_id, None)
         if feed_id in self._row:
             self._constrain(look)
         elif look.times is not None:
@@ -273,8 +249,8 @@ class Brain:
         if row is None:
             return
         feeds.weight[row] = look.weight
-        if (window := self._windows.get(feed_id)) is not None:
-            feeds.window[row] = window.size
+        if look.window:
+            feeds.window[row] = look.window
         feeds.earliest[row], why = self._earliest(look)
         if why:
             self._why[feed_id] = why
@@ -286,7 +262,7 @@ class Brain:
     def _earliest(self, look: Look) -> tuple[float, str]:
         """The latest of what is wished and of what is polite where nothing is said."""
         gap_s = self.least_gap_s if look.asked_gap_s is None else min(look.asked_gap_s, self.least_gap_s)
-        gap_s = min(gap_s, self._overflow_s.get(look.feed_id, np.inf) / 2)
+        gap_s = min(gap_s, look.overflow_s / 2)
         stretched_s = gap_s * (1 + STRETCH * self._phase(look.feed_id))
         polite = look.at + stretched_s if look.ok and gap_s > 0 else -np.inf
         if polite > look.earliest:
@@ -378,7 +354,7 @@ class Brain:
     async def _extend(self, newcomers: list[_Newcomer], now: float) -> Rows:
         looks = [newcomer.look for newcomer in newcomers]
         ids = [look.feed_id for look in looks]
-        more = Feeds.of([self._windows.get(i, Window(most=1)).size for i in ids], [look.weight for look in looks])
+        more = Feeds.of([max(look.window, 1) for look in looks], [look.weight for look in looks])
         more.phase = self._phases(np.array(ids))
         more.longest_s[:] = self.longest_s
         since = np.empty(len(looks))

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tidings.aggregator.dating import Dated, date_new, dates_alike, told
 from tidings.document import Document, Entry
-from tidings.model import DAY_S, Floats
+from tidings.model import DAY_S, Bools, Floats, Ints
 from tidings.store.rows import Entry as StoredEntry
-from tidings.store.rows import Known, Suspicion
+from tidings.store.rows import FeedState, Known, Suspicion
 
 #: Share of a document's entries that must be found again by address and title for its ids to count as changed.
 AGAIN = 0.5
@@ -91,30 +92,53 @@ class Window(Struct, frozen=True):
     """How many entries a feed's document holds, as far as documents have shown."""
 
     most: int = 0  #: entries seen in one document
-    oldest: float = -np.inf  #: entry of the last document
+    shown: int = 0  #: in the last one
+    oldest: float | None = None  #: of these
     dropped: bool = False  #: a full document was seen to drop entries, so `most` is what it holds
     by_age: int = 0  #: documents in a row that dropped entries without being full
+    usual_gap_s: float | None = None  #: between the posts of the last one
 
-    def after(self, times: Floats) -> "Window":
-        """With another document, whose entries have these times."""
+    @classmethod
+    def of(cls, state: FeedState) -> "Window":
+        return cls(state.window, state.shown, state.oldest_at, bool(state.dropped), state.by_age, state.usual_gap_s)
+
+    def put(self, state: FeedState) -> FeedState:
+        """The state of a feed with this window."""
+        return replace(
+            state,
+            window=self.most,
+            shown=self.shown,
+            oldest_at=self.oldest,
+            dropped=int(self.dropped),
+            by_age=self.by_age,
+            usual_gap_s=self.usual_gap_s,
+        )
+
+    def after(self, count: int, times: Floats) -> "Window":
+        """With another document of so many entries, which have these times, as far as they have any."""
         if not len(times):
-            return self
-        count, oldest = len(times), float(times.min())
-        gone = oldest > self.oldest > -np.inf
+            return replace(self, most=max(count, self.most), shown=count)
+        oldest = float(times.min())
+        gone = self.oldest is not None and oldest > self.oldest
         full = count >= self.most
         by_age = (0 if full else self.by_age + 1) if gone else self.by_age
-        return Window(max(count, self.most), oldest, self.dropped or (gone and full), by_age)
+        gap_s = (float(times.max()) - oldest) / (len(times) - 1) if len(times) > 1 else self.usual_gap_s
+        return Window(max(count, self.most), count, oldest, self.dropped or (gone and full), by_age, gap_s)
 
     @property
     def size(self) -> int:
         """For a policy, which fears that more posts than this are lost."""
-        if self.by_age >= SURE:
-            return ENDLESS_WINDOW
-        return self.most if self.dropped else max(self.most, LIKELY_WINDOW)
+        return int(window_sizes(np.array(self.most), np.array(self.dropped), np.array(self.by_age)))
+
+    @property
+    def overflow_s(self) -> float:
+        """How soon new entries would replace a full document, at the pace of those in it; inf where there is no danger."""
+        if self.by_age or self.usual_gap_s is None or self.shown < max(self.most, 2):
+            return float("inf")
+        return self.usual_gap_s * self.shown
 
 
-def overflow_s(times: Floats, window: int) -> float:
-    """How soon a full document would be replaced by new entries, at the pace of those in it; inf where there is no danger."""
-    if len(times) < max(window, 2):
-        return float("inf")
-    return float(times.max() - times.min()) * len(times) / (len(times) - 1)
+def window_sizes(most: Ints, dropped: Bools, by_age: Ints) -> Ints:
+    """As `Window.size`, of many feeds."""
+    sizes: Ints = np.where(by_age >= SURE, ENDLESS_WINDOW, np.where(dropped, most, np.maximum(most, LIKELY_WINDOW)))
+    return sizes

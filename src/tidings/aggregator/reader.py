@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tidings.aggregator.dating import Dated, told
 from tidings.aggregator.looks import Look
-from tidings.aggregator.monitor import Findings, examine, suspicious
+from tidings.aggregator.monitor import Findings, Window, examine, suspicious
 from tidings.document import Document, Entry, Hints, Links
 from tidings.fetch import Fetcher, FetchProblem, FetchRequest, FetchResult, Problem
 from tidings.fetch.addresses import host_name, parse_url
@@ -52,9 +52,9 @@ class Reader:
     def __init__(self, store: Store, fetcher: Fetcher, clock: Callable[[], float]) -> None:
         self._store, self._fetcher, self._clock = store, fetcher, clock
 
-    async def look(self, feed: Feed, why: str, result: FetchResult | None = None, *, usual_gap_s: float | None = None) -> Seen:
+    async def look(self, feed: Feed, why: str, result: FetchResult | None = None) -> Seen:
         """Poll it, unless there is a result already. Never raises for what one feed can do."""
-        request = request_for(feed, usual_gap_s)
+        request = request_for(feed)
         try:
             return await self._take_in(feed, request, result or await self._fetcher.fetch(request), why)
         except Exception as error:  # an error of ours in one document is that feed's failure, with backoff, not everybody's
@@ -161,6 +161,8 @@ class Reader:
         changed: tuple[EntryText, ...] = ()
         if document is not None and findings is not None:
             state = _after_document(state, result, document, wish)
+            if not result.delta:  # what a delta leaves out is not gone
+                state = Window.of(state).after(len(document.entries), findings.times).put(state)
             new, changed = _new(findings), _changed(findings, now)
         outcome = replace(
             self._outcome(feed, result, now, why, state),
@@ -203,12 +205,12 @@ class Reader:
         return Pause(host, until, result.error.words if result.error else "") if until is not None else None
 
 
-def request_for(feed: Feed, usual_gap_s: float | None) -> FetchRequest:
+def request_for(feed: Feed) -> FetchRequest:
     state = feed.state
     validators = Validators(
         state.etag or None, state.last_modified or None, state.validators_url, state.validators_since or 0.0
     )
-    return FetchRequest(feed.url, validators, state.body_digest, usual_gap_s=usual_gap_s)
+    return FetchRequest(feed.url, validators, state.body_digest, usual_gap_s=state.usual_gap_s)
 
 
 def entry_text(entry: Entry, dated: Dated) -> EntryText:
@@ -264,13 +266,11 @@ def _after_any(state: FeedState, result: FetchResult, now: float) -> FeedState:
 
 
 def _after_document(state: FeedState, result: FetchResult, document: Document, wish: Wish) -> FeedState:
-    count = len(document.entries)
     return replace(
         state,
         title=document.title or state.title,
         site_url=document.links.site or state.site_url,
         format=document.format,
-        window=state.window if result.delta else max(state.window, count),
         hubs=result.hubs or document.links.hubs,
         self_url=result.self_url or document.links.self_url,
         hints=document.hints,
@@ -279,12 +279,14 @@ def _after_document(state: FeedState, result: FetchResult, document: Document, w
 
 
 def _look(feed: Feed, state: FeedState, now: float, **fields: object) -> Look:
+    window = Window.of(state)
     return Look(
         feed.id,
         now,
         weight=feed.weight,
         added_at=feed.added_at,
-        window=state.window,
+        window=window.size,
+        overflow_s=window.overflow_s,
         asked_gap_s=_asked_gap_s(state.hints),
         forbidden=state.forbidden,
         **fields,  # type: ignore[arg-type]  # fields of `Look`, by name

@@ -12,8 +12,11 @@ from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.rows import Added, Estimate, Feed, FeedState, Listed, Pause, Push, Schedule, Wanted
 
 _TIMES = ("added_at", "last_poll_at", "next_poll_at", "earliest_at")
+_COUNTS = ("window", "dropped", "by_age", "errors")
 #: What a policy's table of feeds is made from; inf and -inf stand for "none".
-TIMING = np.dtype([("feed_id", "i8"), ("weight", "f8"), ("window", "i8"), ("errors", "i8"), *((name, "f8") for name in _TIMES)])
+TIMING = np.dtype(
+    [("feed_id", "i8"), ("weight", "f8"), *((name, "i8") for name in _COUNTS), *((name, "f8") for name in _TIMES)]
+)
 
 STATE_COLUMNS = FeedState.__struct_fields__
 _FEED = ", ".join(f'feeds."{name}"' for name in (*Feed.__struct_fields__[:-1], *STATE_COLUMNS))
@@ -166,8 +169,8 @@ def adopt(db: Connection, feed_id: int, url: str, now: float) -> None:
 def timings(db: Connection) -> npt.NDArray[np.void]:
     """Every feed that may be asked, by id, as one array of `TIMING`."""
     rows = db.execute(
-        'SELECT id, weight, "window", errors, added_at, coalesce(last_poll_at, -9e999), coalesce(next_poll_at, 9e999), '
-        "coalesce(earliest_at, -9e999) FROM feeds WHERE retired_at IS NULL ORDER BY id"
+        'SELECT id, weight, "window", dropped, by_age, errors, added_at, coalesce(last_poll_at, -9e999), '
+        "coalesce(next_poll_at, 9e999), coalesce(earliest_at, -9e999) FROM feeds WHERE retired_at IS NULL ORDER BY id"
     )
     return np.fromiter(rows, dtype=TIMING)
 
