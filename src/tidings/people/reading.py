@@ -1,0 +1,266 @@
+"""Everything that one user can do: subscribe, ask for streams, mark, tag, search, make rules.
+
+The pages and the three APIs are dialects of this class. Nothing is reachable by id that is not the user's: an entry of a feed
+that they are not subscribed to, and have never starred or tagged, is not there.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from tidings.aggregator.aggregator import Aggregator
+from tidings.aggregator.importer import Addition, Report, add_feed, import_feeds
+from tidings.errors import TidingsError, UsageError
+from tidings.parse.opml import Outline, write_opml
+from tidings.people.errors import NotFound, Taken
+from tidings.people.events import Event, Events
+from tidings.store import Store, folders, insights, marks, reading, wishes
+from tidings.store.people_rows import (
+    Folder,
+    Icon,
+    IdPage,
+    Item,
+    Page,
+    Priority,
+    Rule,
+    SavedSearch,
+    Statistics,
+    Stream,
+    Subscription,
+    Suggestion,
+    Tag,
+    User,
+)
+
+#: Statistics look back so far.
+DAYS = 30
+DAY_S = 86400.0
+
+
+class Reading:
+    """Bound to the user who acts: ``Reading(user, store, clock, events, aggregator)``. Cheap to make, for each request anew.
+
+    Without an aggregator everything works but `subscribe` to an address that is not known yet.
+    """
+
+    def __init__(
+        self,
+        user: User,
+        store: Store,
+        clock: Callable[[], float],
+        events: Events | None = None,
+        aggregator: Aggregator | None = None,
+    ) -> None:
+        self.user, self.store, self.aggregator = user, store, aggregator
+        self.events = events or Events()
+        self._clock = clock
+
+    # --- subscriptions -------------------------------------------------------------------------------------------------
+
+    async def subscriptions(self) -> list[Subscription]:
+        """All of them with their unread counts, by folder and title."""
+        return await self.store.read(folders.subscriptions, self.user.id, None)
+
+    async def subscription(self, feed_id: int) -> Subscription:
+        found = await self.store.read(folders.subscriptions, self.user.id, feed_id)
+        if not found:
+            raise NotFound(f"there is no feed {feed_id} among your subscriptions")
+        return found[0]
+
+    async def subscribe(self, url: str, *, title: str = "", folder: str = "") -> Addition:
+        """Follow the feed at an address, or the site's. ``choices`` is filled in place of ``added`` where it has several.
+
+        What the feed shows now is there, unread, when this returns. `AddError` says why there is none.
+        """
+        if self.aggregator is None:
+            raise TidingsError("feeds cannot be added here; use `tidings add` or the running service")
+        addition = await add_feed(self.aggregator, url, self._clock, title=title, folder=folder, user_id=self.user.id)
+        if addition.added is not None:
+            self._changed(addition.added.feed_id)
+        return addition
+
+    async def change(
+        self,
+        feed_id: int,
+        *,
+        title: str | None = None,
+        folder: str | None = None,
+        priority: Priority | None = None,
+        full_text: bool | None = None,
+    ) -> None:
+        """Rename (nothing: the feed's own title), move (to a folder by name, made if need be; nothing: the top), and so on."""
+        changes: dict[str, Any] = {"title": title, "folder": folder, "priority": priority, "full_text": full_text}
+        changes = {name: value for name, value in changes.items() if value is not None}
+        if not await self.store.write(folders.change, self.user.id, feed_id, changes):
+            raise NotFound(f"there is no feed {feed_id} among your subscriptions")
+        self._changed(feed_id)
+
+    async def unsubscribe(self, feed_id: int) -> None:
+        """What was starred or tagged stays. A feed that nobody is subscribed to any more is not polled any more."""
+        if not await self.store.write(folders.unsubscribe, self.user.id, feed_id, self._clock()):
+            raise NotFound(f"there is no feed {feed_id} among your subscriptions")
+        self._changed()
+
+    async def icon(self, feed_id: int) -> Icon | None:
+        return await self.store.read(folders.icon, self.user.id, feed_id)
+
+    async def folders(self) -> list[Folder]:
+        """By name; also those that are empty."""
+        return await self.store.read(folders.folders, self.user.id)
+
+    async def add_folder(self, name: str) -> Folder:
+        name = _tidy(name, "folder")
+        folder_id = await self.store.write(folders.add_folder, self.user.id, name)
+        if folder_id is None:
+            raise Taken(f"there is a folder {name} already")
+        self._changed()
+        return Folder(folder_id, name, 0, 0)
+
+    async def rename_folder(self, folder_id: int, name: str) -> None:
+        """`Taken` if there is another of that name."""
+        name = _tidy(name, "folder")
+        done = await self.store.write(folders.rename_folder, self.user.id, folder_id, name)
+        if done is None:
+            raise Taken(f"there is a folder {name} already")
+        if not done:
+            raise NotFound(f"there is no folder {folder_id}")
+        self._changed()
+
+    async def remove_folder(self, folder_id: int) -> None:
+        """Its subscriptions are at the top then."""
+        if not await self.store.write(folders.remove_folder, self.user.id, folder_id):
+            raise NotFound(f"there is no folder {folder_id}")
+        self._changed()
+
+    async def import_opml(self, body: bytes) -> Report:
+        """OPML, or one address on each line."""
+        report = await import_feeds(self.store, body, self._clock, user_id=self.user.id)
+        if self.aggregator is not None:
+            self.aggregator.wake()
+        self._changed()
+        return report
+
+    async def export_opml(self) -> bytes:
+        outlines = [Outline(s.feed.url, s.title, s.feed.state.site_url, s.folder) for s in await self.subscriptions()]
+        return write_opml(outlines, f"Subscriptions of {self.user.name}")
+
+    # --- streams -------------------------------------------------------------------------------------------------------
+
+    async def page(self, stream: Stream, *, limit: int = 50, after: str | None = None) -> Page:
+        """The next entries of a stream, after the ``next`` of the page before: no entry is skipped or shown twice, whatever
+        arrives or is marked in between."""
+        return await self.store.read(reading.page, self.user.id, stream, limit, after)
+
+    async def ids(self, stream: Stream, *, limit: int = 1000, after: str | None = None) -> IdPage:
+        """As `page`, but ids alone, which is much cheaper."""
+        return await self.store.read(reading.ids, self.user.id, stream, limit, after)
+
+    async def count(self, stream: Stream) -> int:
+        return await self.store.read(reading.count, self.user.id, stream)
+
+    async def items(self, entry_ids: Iterable[int]) -> list[Item]:
+        """These entries, in this order; those that are not the user's are left out."""
+        return await self.store.read(reading.items, self.user.id, list(entry_ids))
+
+    async def item(self, entry_id: int) -> Item:
+        found = await self.items([entry_id])
+        if not found:
+            raise NotFound(f"there is no entry {entry_id}")
+        return found[0]
+
+    # --- marks ---------------------------------------------------------------------------------------------------------
+
+    async def mark(
+        self,
+        entry_ids: Collection[int],
+        *,
+        unread: bool | None = None,
+        starred: bool | None = None,
+        rating: int | None = None,
+        add_tags: Collection[str] = (),
+        remove_tags: Collection[str] = (),
+    ) -> list[int]:
+        """Change what is given, of those entries that are the user's; returns their ids. Doing it twice changes nothing more."""
+        if rating is not None and not 0 <= rating <= 5:
+            raise UsageError("a rating is 1 to 5, or 0 for none")
+        tags = [_tidy(name, "tag") for name in add_tags]
+        wish = marks.Wish(unread, starred, rating, tuple(tags), tuple(remove_tags))
+        done = await self.store.write(marks.mark, self.user.id, list(entry_ids), wish, self._clock())
+        if done:
+            self.events.tell(Event("marked", self.user.id, entry_ids=tuple(done)))
+        return done
+
+    async def mark_all_read(self, stream: Stream, *, until: float | None = None) -> list[int]:
+        """All unread entries of the stream that had arrived at ``until`` (now, if not given); returns their ids, with which
+        `mark` undoes it."""
+        until = self._clock() if until is None else until
+        done = await self.store.write(marks.mark_all_read, self.user.id, stream, until)
+        if done:
+            self.events.tell(Event("marked", self.user.id, entry_ids=tuple(done)))
+        return done
+
+    async def tags(self) -> list[Tag]:
+        """The user's own, by name."""
+        return await self.store.read(marks.tags, self.user.id)
+
+    async def rename_tag(self, name: str, new: str) -> None:
+        """Entries that had either have the new one."""
+        if not await self.store.write(marks.rename_tag, self.user.id, name, _tidy(new, "tag")):
+            raise NotFound(f"there is no tag {name}")
+
+    async def remove_tag(self, name: str) -> None:
+        if not await self.store.write(marks.remove_tag, self.user.id, name):
+            raise NotFound(f"there is no tag {name}")
+
+    # --- saved searches and rules --------------------------------------------------------------------------------------
+
+    async def saved_searches(self) -> list[SavedSearch]:
+        return await self.store.read(wishes.saved_searches, self.user.id)
+
+    async def save_search(self, name: str, stream: Stream) -> SavedSearch:
+        """A search of the same name is replaced."""
+        return await self.store.write(wishes.save_search, self.user.id, _tidy(name, "search"), stream)
+
+    async def remove_search(self, search_id: int) -> None:
+        if not await self.store.write(wishes.remove_search, self.user.id, search_id):
+            raise NotFound(f"there is no saved search {search_id}")
+
+    async def rules(self) -> list[Rule]:
+        return await self.store.read(wishes.rules, self.user.id)
+
+    async def save_rule(self, rule: Rule) -> Rule:
+        """A new one where its id is 0. It holds for what arrives from now on."""
+        wishes.check(rule)
+        if rule.feed_id is not None:
+            await self.subscription(rule.feed_id)
+        saved = await self.store.write(wishes.save_rule, self.user.id, rule)
+        if saved is None:
+            raise NotFound(f"there is no rule {rule.id}")
+        return replace(rule, id=saved)
+
+    async def remove_rule(self, rule_id: int) -> None:
+        if not await self.store.write(wishes.remove_rule, self.user.id, rule_id):
+            raise NotFound(f"there is no rule {rule_id}")
+
+    # --- insights ------------------------------------------------------------------------------------------------------
+
+    async def statistics(self) -> Statistics:
+        """What was read, and how fast it came, in the last thirty days."""
+        return await self.store.read(insights.statistics, self.user.id, self._clock() - DAYS * DAY_S)
+
+    async def suggestions(self, limit: int = 12) -> list[Suggestion]:
+        """Feeds that many read here, that people with similar subscriptions read, and that starred entries link to."""
+        return await self.store.read(insights.suggestions, self.user.id, limit)
+
+    def _changed(self, feed_id: int | None = None) -> None:
+        self.events.tell(Event("subscriptions", self.user.id, feed_id))
+        if self.aggregator is not None:
+            self.aggregator.wake()  # weights, and with them the next polls, may have changed
+
+
+def _tidy(name: str, thing: str) -> str:
+    name = " ".join(name.split())
+    if not name or len(name) > 200:
+        raise UsageError(f"a {thing} needs a name, of at most 200 characters")
+    return name

@@ -1,0 +1,224 @@
+"""The values of those who read: users, their subscriptions, what they ask for (`Stream`), and what they get (`Item`)."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from tidings.store.rows import Entry, Feed
+
+Priority: TypeAlias = Literal["early", "normal", "late"]
+#: "Always early", "normal", "can wait": what one subscriber adds to a feed's weight in the policy.
+PRIORITY_WEIGHT: dict[Priority, float] = {"early": 4.0, "normal": 1.0, "late": 0.25}
+
+
+class User(Struct, frozen=True):
+    """Somebody who reads here."""
+
+    id: int
+    name: str
+    admin: bool
+    created_at: float | None  #: None: since the store was made
+    seen_at: float | None  #: when they last logged in
+
+
+class Settings(Struct, frozen=True, omit_defaults=True):
+    """What a user has chosen; stored as one JSON value, so that a new field needs no migration."""
+
+    theme: Literal["auto", "light", "dark"] = "auto"
+    order: Literal["arrival", "publication"] = "publication"
+    oldest_first: bool = False
+    page_size: int = 50
+    mark_on_scroll: bool = False
+    fold_duplicates: bool = True  #: a story that came by another feed before arrives as read
+    image_proxy: bool = False
+    timezone: str = "UTC"
+    alert_urls: tuple[str, ...] = ()  #: as Apprise writes them: ntfy://..., mailto://...
+    webhook_url: str = ""
+    webhook_secret: str = ""
+    quiet_from: int = 0  #: hours of the user's day in which nobody is alerted; the same twice means none
+    quiet_until: int = 0
+
+
+class Token(Struct, frozen=True):
+    """A secret that an app has in place of a password. The secret itself is not kept."""
+
+    id: int
+    label: str
+    created_at: float
+    used_at: float | None
+    expires_at: float | None
+
+
+class Folder(Struct, frozen=True):
+    """A place for subscriptions; the name may be a path such as "News/Science"."""
+
+    id: int
+    name: str
+    feeds: int
+    unread: int
+
+
+class Subscription(Struct, frozen=True):
+    """A feed as its subscriber sees it; what polls have taught (errors, site, next poll) is in ``feed.state``."""
+
+    feed: Feed
+    title: str  #: the subscriber's own, else the feed's, else its address
+    folder_id: int | None
+    folder: str  #: its name; nothing is the top
+    priority: Priority
+    full_text: bool  #: articles are fetched from the site
+    added_at: float
+    unread: int
+    newest_unread_at: float | None  #: when the newest unread entry arrived
+    has_icon: bool
+
+
+class Icon(Struct, frozen=True):
+    """A feed's little picture."""
+
+    type: str  #: such as image/png
+    data: bytes
+
+
+class Stream(Struct, frozen=True, kw_only=True):
+    """Which entries, and in which order: everything that a page or an API can ask for.
+
+    ``feeds`` and ``folders`` together name the sources (an entry of any of them; neither means all subscriptions), less
+    ``not_feeds`` and ``not_folders``. All other conditions must hold at once. Times are in seconds; ``_from`` is inclusive,
+    ``_until`` exclusive. Starred and tagged entries are also found when their feed is no longer subscribed to, as long as no
+    source is named.
+    """
+
+    feeds: tuple[int, ...] = ()
+    folders: tuple[int, ...] = ()  #: ids; 0 stands for the feeds that are in none
+    not_feeds: tuple[int, ...] = ()
+    not_folders: tuple[int, ...] = ()
+    tags: tuple[str, ...] = ()  #: all of these
+    not_tags: tuple[str, ...] = ()  #: none of these
+    unread: bool | None = None
+    starred: bool | None = None
+    search: str = ""  #: as typed: words, "a phrase", -word, pre*
+    seen_from: float | None = None  #: of arrival
+    seen_until: float | None = None
+    published_from: float | None = None
+    published_until: float | None = None
+    above_id: int | None = None  #: exclusive bounds on the entry's id
+    below_id: int | None = None
+    by: Literal["arrival", "publication"] = "arrival"
+    oldest_first: bool = False
+
+
+class Item(Struct, frozen=True):
+    """An entry with one user's marks."""
+
+    entry: Entry  #: ``content`` is the full text where that was wanted and could be had
+    unread: bool
+    starred_at: float | None
+    read_at: float | None  #: when this entry was marked read by itself, not with all others
+    rating: int  #: 1 to 5; 0 is none
+    tags: tuple[str, ...]
+    also: tuple[int, ...]  #: entries of other subscribed feeds that tell the same story
+
+    @property
+    def starred(self) -> bool:
+        return self.starred_at is not None
+
+
+class Page(Struct, frozen=True):
+    """A part of a stream. ``next`` is what the following part begins after; None: there is none."""
+
+    items: tuple[Item, ...]
+    next: str | None
+
+
+class IdPage(Struct, frozen=True):
+    """As `Page`, but the entries' ids alone."""
+
+    ids: tuple[int, ...]
+    next: str | None
+
+
+class Tag(Struct, frozen=True):
+    """A tag of a user's own, as opposed to those that publishers give."""
+
+    name: str
+    entries: int
+    unread: int
+
+
+class SavedSearch(Struct, frozen=True):
+    """A stream with a name."""
+
+    id: int
+    name: str
+    stream: Stream
+
+
+Action: TypeAlias = Literal["mute", "read", "star", "tag", "alert"]
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """What happens to entries when they arrive. All conditions that are given must hold; none given means every entry."""
+
+    id: int = 0
+    name: str = ""
+    action: Action
+    tag: str = ""  #: for the action "tag"
+    words: str = ""  #: any of these words or "phrases" stands in title or text; case does not matter
+    author: str = ""  #: a part of the author's name
+    feed_id: int | None = None
+    regex: str = ""  #: found in the title or the beginning of the text
+
+
+class DayRead(Struct, frozen=True):
+    """What was read on one day (UTC)."""
+
+    day: float  #: its beginning
+    read: int
+    starred: int
+
+
+class FeedUse(Struct, frozen=True):
+    """How one subscription is used."""
+
+    feed_id: int
+    came: int
+    read: int
+    starred: int
+    delay_p50_s: float | None  #: from publication to arrival
+
+
+class Statistics(Struct, frozen=True):
+    """What a user read, and how fast it reached them, in the last days."""
+
+    since: float
+    came: int
+    read: int
+    starred: int
+    delay_p50_s: float | None  #: from publication to arrival
+    delay_p90_s: float | None
+    waited_p50_s: float | None  #: from arrival until it was read
+    days: tuple[DayRead, ...]
+    feeds: tuple[FeedUse, ...]  #: the most read first
+
+
+class Suggestion(Struct, frozen=True):
+    """A feed, or only a site, that this user may like, and why in words."""
+
+    url: str
+    title: str
+    feed_id: int | None
+    why: str
+
+
+class Alert(Struct, frozen=True):
+    """Something that a user wants to be told, and has not been yet."""
+
+    id: int
+    user_id: int
+    entry_id: int
+    rule: str
+    at: float
+    feed: str
+    title: str
+    url: str
