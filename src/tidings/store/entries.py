@@ -15,7 +15,7 @@ from tidings.store.search import terms
 #: When each entry was published, by feed.
 POSTING = np.dtype([("feed_id", "i8"), ("at", "f8")])
 
-_ENTRY = ", ".join(f"entries.{name}" for name in Entry.__struct_fields__)
+ENTRY = ", ".join(f"entries.{name}" for name in Entry.__struct_fields__)
 _VERSION = ", ".join(Version.__struct_fields__)
 _POLL = ", ".join(Poll.__struct_fields__)
 _GAP = ", ".join(Gap.__struct_fields__)
@@ -23,7 +23,7 @@ _tags = msgspec.json.Decoder(tuple[str, ...])
 _enclosures = msgspec.json.Decoder(tuple[Enclosure, ...])
 
 
-def _entry_of(row: Sequence[Any]) -> Entry:
+def entry_of(row: Sequence[Any]) -> Entry:
     return Entry(*(*row[:-2], _tags.decode(row[-2]), _enclosures.decode(row[-1])))
 
 
@@ -63,16 +63,16 @@ def listing(
             values.append(value)
     # Ids first, rows after: else SQLite would sort whole entries to find the few that are wanted.
     rows = db.execute(
-        f"SELECT {_ENTRY} FROM entries WHERE id IN (SELECT entries.id FROM {tables} WHERE {' AND '.join(conditions)} "
+        f"SELECT {ENTRY} FROM entries WHERE id IN (SELECT entries.id FROM {tables} WHERE {' AND '.join(conditions)} "
         f"ORDER BY {order} DESC LIMIT ?) ORDER BY id DESC",
         (*values, limit),
     )
-    return [_entry_of(row) for row in rows]
+    return [entry_of(row) for row in rows]
 
 
 def get(db: Connection, entry_id: int) -> Entry | None:
-    row = db.execute(f"SELECT {_ENTRY} FROM entries WHERE id = ?", (entry_id,)).fetchone()
-    return _entry_of(row) if row else None
+    row = db.execute(f"SELECT {ENTRY} FROM entries WHERE id = ?", (entry_id,)).fetchone()
+    return entry_of(row) if row else None
 
 
 def versions(db: Connection, entry_id: int) -> list[Version]:

@@ -19,9 +19,9 @@ TIMING = np.dtype(
 )
 
 STATE_COLUMNS = FeedState.__struct_fields__
-_FEED = ", ".join(f'feeds."{name}"' for name in (*Feed.__struct_fields__[:-1], *STATE_COLUMNS))
+FEED = ", ".join(f'feeds."{name}"' for name in (*Feed.__struct_fields__[:-1], *STATE_COLUMNS))
 _BEFORE_STATE = len(Feed.__struct_fields__) - 1
-_WIDTH = _BEFORE_STATE + len(STATE_COLUMNS)
+WIDTH = _BEFORE_STATE + len(STATE_COLUMNS)
 _QUOTED = [f'"{name}"' for name in STATE_COLUMNS]  # "window" is a word of SQL
 _INSERT = f"INSERT INTO feeds (url, added_at, {', '.join(_QUOTED)}) VALUES (?, ?{', ?' * len(_QUOTED)}) RETURNING id"
 _UPDATE = f"UPDATE feeds SET {', '.join(f'{name} = ?' for name in _QUOTED)} WHERE id = ? AND retired_at IS NULL"
@@ -39,8 +39,8 @@ def state_row(state: FeedState) -> tuple[Any, ...]:
 
 
 def feed_of(row: Sequence[Any]) -> Feed:
-    """A feed from the columns of `_FEED`."""
-    *plain, hubs, hints = row[_BEFORE_STATE:_WIDTH]
+    """A feed from the columns of `FEED`."""
+    *plain, hubs, hints = row[_BEFORE_STATE:WIDTH]
     state = FeedState(*(*plain, _hubs.decode(hubs), _hints.decode(hints)))
     return Feed(*(*row[:_BEFORE_STATE], state))
 
@@ -59,7 +59,7 @@ def id_of(db: Connection, url: str) -> int | None:
 
 def find(db: Connection, feed: int | str) -> Feed | None:
     feed_id = id_of(db, feed) if isinstance(feed, str) else feed
-    row = db.execute(f"SELECT {_FEED} FROM feeds WHERE id = ?", (feed_id,)).fetchone()
+    row = db.execute(f"SELECT {FEED} FROM feeds WHERE id = ?", (feed_id,)).fetchone()
     return feed_of(row) if row else None
 
 
@@ -81,13 +81,13 @@ def add(db: Connection, wanted: Sequence[Wanted], user_id: int, now: float) -> l
         subscribed = db.execute(
             "INSERT INTO subscriptions (user_id, feed_id, folder_id, title, added_at) VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT (user_id, feed_id) DO NOTHING",
-            (user_id, feed_id, _folder(db, user_id, want.folder), want.title, now),
+            (user_id, feed_id, folder_id(db, user_id, want.folder), want.title, now),
         )
         added.append(Added(want.url, feed_id, feed_new, subscribed.rowcount == 1))
     return added
 
 
-def _folder(db: Connection, user_id: int, name: str) -> int | None:
+def folder_id(db: Connection, user_id: int, name: str) -> int | None:
     if not name:
         return None
     db.execute("INSERT INTO folders (user_id, name) VALUES (?, ?) ON CONFLICT (user_id, name) DO NOTHING", (user_id, name))
@@ -97,14 +97,14 @@ def _folder(db: Connection, user_id: int, name: str) -> int | None:
 def listing(db: Connection, user_id: int, after: int, limit: int) -> list[Listed]:
     """A user's feeds by id, from the first above ``after``."""
     rows = db.execute(
-        f"SELECT {_FEED}, coalesce(nullif(s.title, ''), nullif(feeds.title, ''), feeds.url), coalesce(folders.name, ''), "
+        f"SELECT {FEED}, coalesce(nullif(s.title, ''), nullif(feeds.title, ''), feeds.url), coalesce(folders.name, ''), "
         "(SELECT count(*) FROM entries WHERE feed_id = feeds.id), "
         "(SELECT max(published_at) FROM entries WHERE feed_id = feeds.id) "
         "FROM subscriptions AS s JOIN feeds ON feeds.id = s.feed_id LEFT JOIN folders ON folders.id = s.folder_id "
         "WHERE s.user_id = ? AND s.feed_id > ? ORDER BY s.feed_id LIMIT ?",
         (user_id, after, limit),
     )
-    return [Listed(feed_of(row), *row[_WIDTH:]) for row in rows]
+    return [Listed(feed_of(row), *row[WIDTH:]) for row in rows]
 
 
 def claim(db: Connection, now: float, limit: int, lease_s: float, feed_ids: Sequence[int] | None) -> list[Feed]:
@@ -113,10 +113,10 @@ def claim(db: Connection, now: float, limit: int, lease_s: float, feed_ids: Sequ
     What is handed out becomes due again after the lease: if nothing is recorded until then, another will have it.
     """
     if feed_ids is None:
-        rows = db.execute(f"SELECT {_FEED} FROM feeds WHERE next_poll_at <= ? ORDER BY next_poll_at LIMIT ?", (now, limit))
+        rows = db.execute(f"SELECT {FEED} FROM feeds WHERE next_poll_at <= ? ORDER BY next_poll_at LIMIT ?", (now, limit))
     else:
         rows = db.execute(
-            f"SELECT {_FEED} FROM feeds WHERE id {IN_MANY} AND retired_at IS NULL ORDER BY next_poll_at LIMIT ?",
+            f"SELECT {FEED} FROM feeds WHERE id {IN_MANY} AND retired_at IS NULL ORDER BY next_poll_at LIMIT ?",
             (Many(feed_ids), limit),
         )
     claimed = [feed_of(row) for row in rows]

@@ -6,13 +6,14 @@ their place: `Database.write` in the one thread that writes, `Database.read` in 
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tidings.store import entries, feeds, upkeep
 from tidings.store import status as figures
-from tidings.store.connection import Database, Progress
+from tidings.store.connection import Connection, Database, Progress
 from tidings.store.identities import known
 from tidings.store.record import record
 from tidings.store.rows import (
@@ -37,6 +38,9 @@ from tidings.store.rows import (
 )
 from tidings.store.sqlite import SqliteDatabase
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 class Store:
     """Everything that is kept. ``async with Store.open(path, clock=time.time) as store: ...``"""
@@ -58,6 +62,14 @@ class Store:
 
     async def close(self) -> None:
         await self._db.close()
+
+    async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs) -> T:
+        """One of the functions of this room that only read, as a transaction."""
+        return await self._db.read(work, *args, **options)
+
+    async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs) -> T:
+        """One of the functions of this room that write, as a transaction: all of it or nothing."""
+        return await self._db.write(work, *args, **options)
 
     # Feeds
 
