@@ -13,6 +13,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return runner.run(work)
 
 
+def new() -> asyncio.AbstractEventLoop:
+    """One more loop, for a thread that waits where it stands."""
+    return (_factory() or asyncio.new_event_loop)()
+
+
 def _factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
