@@ -1,0 +1,1 @@
+"""A miniature blogosphere on loopback, put together from all the rooms: publishers, a clock that runs faster, two policies side by side."""
