@@ -57,8 +57,8 @@ class NewToken(Struct, frozen=True):
 class People:
     """All users of one store."""
 
-    def __init__(self, store: Store, clock: Callable[[], float], proxy: Proxy = Proxy()) -> None:
-        self.store, self.proxy = store, proxy
+    def __init__(self, store: Store, clock: Callable[[], float], proxy: Proxy | None = None) -> None:
+        self.store, self.proxy = store, proxy or Proxy()
         self._clock = clock
         self._attempts = Attempts(clock)
 
@@ -78,7 +78,7 @@ class People:
         return await self.store.read(table.find_user, user)
 
     async def add_user(self, name: str, password: str, *, admin: bool = False, by: User | None) -> User:
-        """The first administrator takes over the store's first user, with all that was subscribed to before there were users."""
+        """The first administrator takes over the store's first user, and what was subscribed to before there were users."""
         _only_admin(by)
         usable_name(name)
         hashed = await _slowly(hash_password, password)
@@ -113,8 +113,8 @@ class People:
         """By the user's own password or the secret of one of their tokens. `WrongPassword`, `TooManyAttempts`."""
         self._attempts.check(name, address)
         user, hashed = await self.store.read(table.with_password, name)
-        by_token = await self.store.write(table.use_token, digest(password), "app", self._clock())
-        if user is None or by_token != user.id:
+        by_token = await self._by(password, "app")
+        if user is None or by_token is None or by_token.id != user.id:
             # A name that nobody has takes as long as one that somebody has.
             good = await _slowly(check_password, hashed, password)
             if user is None or not good:
@@ -125,7 +125,7 @@ class People:
         return user
 
     async def by_proxy(self, address: str, name: str) -> User | None:
-        """Whom a trusted proxy at ``address`` names in its header; somebody new is made a user, for the proxy decides who may."""
+        """Whom a trusted proxy at ``address`` names in its header; somebody new is made a user: the proxy decides who may."""
         if not self.proxy.header or not name or not self.proxy.believes(address):
             return None
         user = await self.user(name)
@@ -138,7 +138,7 @@ class People:
         """A secret for the browser's cookie."""
         secret = new_secret()
         now = self._clock()
-        await self.store.write(table.add_token, user.id, "session", digest(secret), b"", "", now, now + SESSION_S)
+        await self.store.write(table.add_token, user.id, "session", digest(secret), None, "", now, now + SESSION_S)
         return secret
 
     async def session(self, secret: str) -> User | None:
@@ -180,9 +180,8 @@ class People:
         trips over. Who logs in with a token's secret has that secret as Auth token.
         """
         user = await self.log_in(name, password, address)
-        if await self.store.read(table.token_owner, digest(password), "app") == user.id:
-            return password
-        return await self._auth(user)
+        by_token = await self._by(password, "app")
+        return password if by_token is not None and by_token.id == user.id else await self._auth(user)
 
     async def by_auth(self, auth: str) -> User | None:
         """The user of a Google Reader Auth token."""
@@ -206,8 +205,11 @@ class People:
         return hmac.digest(secret, purpose.encode(), "sha256")
 
     async def _by(self, secret: str, kind: str) -> User | None:
-        user_id = await self.store.write(table.use_token, digest(secret), kind, self._clock())
-        return None if user_id is None else await self.user(user_id)
+        key, now = digest(secret), self._clock()
+        user, note = await self.store.read(table.owner, key, kind, now)
+        if note:
+            await self.store.write(table.used, key, now, SESSION_S)
+        return user
 
     async def _known(self, user_id: int) -> int:
         if await self.user(user_id) is None:

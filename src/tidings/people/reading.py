@@ -68,6 +68,10 @@ class Reading:
             raise NotFound(f"there is no feed {feed_id} among your subscriptions")
         return found[0]
 
+    async def titles(self, feed_ids: Iterable[int]) -> dict[int, str]:
+        """What these feeds are called, also those of starred entries that are no longer subscribed to."""
+        return await self.store.read(folders.titles, self.user.id, set(feed_ids))
+
     async def subscribe(self, url: str, *, title: str = "", folder: str = "") -> Addition:
         """Follow the feed at an address, or the site's. ``choices`` is filled in place of ``added`` where it has several.
 
@@ -181,7 +185,7 @@ class Reading:
         add_tags: Collection[str] = (),
         remove_tags: Collection[str] = (),
     ) -> list[int]:
-        """Change what is given, of those entries that are the user's; returns their ids. Doing it twice changes nothing more."""
+        """Change what is given, of those entries that are the user's; returns their ids. Twice changes nothing more."""
         if rating is not None and not 0 <= rating <= 5:
             raise UsageError("a rating is 1 to 5, or 0 for none")
         tags = [_tidy(name, "tag") for name in add_tags]

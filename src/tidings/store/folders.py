@@ -1,0 +1,119 @@
+"""A user's subscriptions, and the folders they are in."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tidings.store.arrivals import weigh
+from tidings.store.connection import IN_MANY, Connection, Many
+from tidings.store.feeds import FEED, WIDTH, feed_of, folder_id
+from tidings.store.people_rows import PRIORITY_WEIGHT, Folder, Icon, Subscription
+
+
+def subscriptions(db: Connection, user_id: int, feed_id: int | None) -> list[Subscription]:
+    """All of a user, or the one to a feed; by folder and title."""
+    one = "" if feed_id is None else " AND s.feed_id = ?"
+    values = (user_id,) if feed_id is None else (user_id, feed_id)
+    counts = {
+        feed: (unread, newest)
+        for feed, unread, newest in db.execute(
+            f"SELECT feed_id, count(*), max(first_seen_at) FROM unread AS s WHERE user_id = ?{one} GROUP BY feed_id", values
+        )
+    }
+    rows = db.execute(
+        f"SELECT {FEED}, s.title, s.folder_id, coalesce(folders.name, ''), s.priority, s.full_text, s.added_at, "
+        "EXISTS (SELECT 1 FROM icons WHERE icons.feed_id = s.feed_id AND type <> '') "
+        "FROM subscriptions AS s JOIN feeds ON feeds.id = s.feed_id LEFT JOIN folders ON folders.id = s.folder_id "
+        f"WHERE s.user_id = ?{one}",
+        values,
+    )
+    found = []
+    for row in rows:
+        feed = feed_of(row)
+        title, folder, name, priority, full_text, added_at, has_icon = row[WIDTH:]
+        unread, newest = counts.get(feed.id, (0, None))
+        title = title or feed.state.title or feed.url
+        found.append(
+            Subscription(feed, title, folder, name, priority, bool(full_text), added_at, unread, newest, bool(has_icon))
+        )
+    return sorted(found, key=lambda s: (s.folder.casefold(), s.title.casefold(), s.feed.id))
+
+
+def titles(db: Connection, user_id: int, feed_ids: Iterable[int]) -> dict[int, str]:
+    """What the user calls these feeds; those that they are no longer subscribed to by the feeds' own titles."""
+    rows = db.execute(
+        "SELECT f.id, coalesce(nullif(s.title, ''), nullif(f.title, ''), f.url) FROM feeds AS f "
+        f"LEFT JOIN subscriptions AS s ON s.feed_id = f.id AND s.user_id = ? WHERE f.id {IN_MANY}",
+        (user_id, Many(feed_ids)),
+    )
+    return dict(rows.fetchall())
+
+
+def change(db: Connection, user_id: int, feed_id: int, changes: Mapping[str, Any]) -> bool:
+    """Columns to values; ``folder`` is a name. Returns whether there is such a subscription."""
+    columns: dict[str, Any] = {}
+    for name, value in changes.items():
+        if name == "folder":
+            columns["folder_id"] = folder_id(db, user_id, value)
+        elif name == "full_text":
+            columns["full_text"] = int(value)
+        elif name == "title" or value in PRIORITY_WEIGHT:
+            columns[name] = value
+    sets = ", ".join(f"{name} = ?" for name in columns) or "user_id = user_id"
+    values = (*columns.values(), user_id, feed_id)
+    done = db.execute(f"UPDATE subscriptions SET {sets} WHERE user_id = ? AND feed_id = ?", values)
+    if done.rowcount and "priority" in columns:
+        weigh(db, [feed_id], 0.0)
+    return done.rowcount == 1
+
+
+def unsubscribe(db: Connection, user_id: int, feed_id: int, now: float) -> bool:
+    done = db.execute("DELETE FROM subscriptions WHERE user_id = ? AND feed_id = ?", (user_id, feed_id))
+    db.execute("DELETE FROM unread WHERE user_id = ? AND feed_id = ?", (user_id, feed_id))
+    weigh(db, [feed_id], now)
+    return done.rowcount == 1
+
+
+def icon(db: Connection, user_id: int, feed_id: int) -> Icon | None:
+    row = db.execute(
+        "SELECT type, data FROM icons JOIN subscriptions AS s ON s.feed_id = icons.feed_id "
+        "WHERE s.user_id = ? AND s.feed_id = ? AND type <> ''",
+        (user_id, feed_id),
+    ).fetchone()
+    return Icon(row[0], bytes(row[1])) if row else None
+
+
+def folders(db: Connection, user_id: int) -> list[Folder]:
+    """By name, with what is in them."""
+    feeds: dict[int, int] = dict(
+        db.execute("SELECT folder_id, count(*) FROM subscriptions WHERE user_id = ? GROUP BY folder_id", (user_id,)).fetchall()
+    )
+    unread: dict[int, int] = dict(
+        db.execute(
+            "SELECT s.folder_id, sum(u.n) FROM subscriptions AS s JOIN "
+            "(SELECT feed_id, count(*) AS n FROM unread WHERE user_id = ? GROUP BY feed_id) AS u ON u.feed_id = s.feed_id "
+            "WHERE s.user_id = ? GROUP BY s.folder_id",
+            (user_id, user_id),
+        ).fetchall()
+    )
+    rows = db.execute("SELECT id, name FROM folders WHERE user_id = ?", (user_id,))
+    found = [Folder(i, name, feeds.get(i, 0), int(unread.get(i, 0))) for i, name in rows]
+    return sorted(found, key=lambda folder: (folder.name.casefold(), folder.id))
+
+
+def add_folder(db: Connection, user_id: int, name: str) -> int | None:
+    """None if there is one of this name."""
+    row = db.execute(
+        "INSERT INTO folders (user_id, name) VALUES (?, ?) ON CONFLICT (user_id, name) DO NOTHING RETURNING id", (user_id, name)
+    ).fetchone()
+    return row[0] if row else None
+
+
+def rename_folder(db: Connection, user_id: int, folder: int, name: str) -> bool | None:
+    """Whether there is such a folder; None if another has this name."""
+    if db.execute("SELECT 1 FROM folders WHERE user_id = ? AND name = ? AND id <> ?", (user_id, name, folder)).fetchone():
+        return None
+    return db.execute("UPDATE folders SET name = ? WHERE user_id = ? AND id = ?", (name, user_id, folder)).rowcount == 1
+
+
+def remove_folder(db: Connection, user_id: int, folder: int) -> bool:
+    return db.execute("DELETE FROM folders WHERE user_id = ? AND id = ?", (user_id, folder)).rowcount == 1

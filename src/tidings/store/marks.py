@@ -1,0 +1,102 @@
+"""What a user has done to entries: read, starred, rated, tagged.
+
+An entry is unread while there is a row for it in `unread`. A row in `marks` says when it was read by itself (what was read
+with all others at once is not noted: nobody has read it), starred, rated or muted.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from tidings.store.connection import IN_MANY, Connection, Many
+from tidings.store.people_rows import Stream, Tag
+from tidings.store.reading import selection, visible
+
+
+class Wish(Struct, frozen=True):
+    """What shall be changed; None and nothing leave it as it is."""
+
+    unread: bool | None = None
+    starred: bool | None = None
+    rating: int | None = None
+    add_tags: tuple[str, ...] = ()
+    remove_tags: tuple[str, ...] = ()
+
+
+def mark(db: Connection, user_id: int, entry_ids: Sequence[int], wish: Wish, now: float) -> list[int]:
+    """Of those that are the user's; returns them."""
+    feeds = visible(db, user_id, entry_ids)
+    ids = Many(feeds)
+    if not ids:
+        return []
+    if wish.unread is not None:
+        _set(db, user_id, feeds, "read_at", None if wish.unread else now, keep=not wish.unread)
+        if wish.unread:
+            db.execute(
+                "INSERT INTO unread (user_id, entry_id, feed_id, published_at, first_seen_at) "
+                "SELECT s.user_id, e.id, e.feed_id, e.published_at, e.first_seen_at "
+                f"FROM entries AS e JOIN subscriptions AS s ON s.feed_id = e.feed_id AND s.user_id = ? WHERE e.id {IN_MANY} "
+                "ON CONFLICT (user_id, entry_id) DO NOTHING",
+                (user_id, ids),
+            )
+        else:
+            db.execute(f"DELETE FROM unread WHERE user_id = ? AND entry_id {IN_MANY}", (user_id, ids))
+    if wish.starred is not None:
+        _set(db, user_id, feeds, "starred_at", now if wish.starred else None, keep=wish.starred)
+    if wish.rating is not None:
+        _set(db, user_id, feeds, "rating", wish.rating)
+    db.executemany(
+        "INSERT INTO labels (user_id, name, entry_id) VALUES (?, ?, ?) ON CONFLICT (user_id, name, entry_id) DO NOTHING",
+        [(user_id, name, i) for name in wish.add_tags for i in ids],
+    )
+    if wish.remove_tags:
+        db.execute(
+            f"DELETE FROM labels WHERE user_id = ? AND name {IN_MANY} AND entry_id {IN_MANY}",
+            (user_id, Many(wish.remove_tags), ids),
+        )
+    return list(ids)
+
+
+def _set(db: Connection, user_id: int, feeds: dict[int, int], column: str, value: float | None, *, keep: bool = False) -> None:
+    """With ``keep``, a time that is there already stays: starring twice does not star later."""
+    new = f"coalesce(marks.{column}, excluded.{column})" if keep else f"excluded.{column}"
+    db.executemany(
+        f"INSERT INTO marks (user_id, entry_id, feed_id, {column}) VALUES (?, ?, ?, ?) "
+        f"ON CONFLICT (user_id, entry_id) DO UPDATE SET {column} = {new}",
+        [(user_id, entry_id, feed_id, value) for entry_id, feed_id in feeds.items()],
+    )
+
+
+def mark_all_read(db: Connection, user_id: int, stream: Stream, until: float) -> list[int]:
+    """Unread entries of the stream that had arrived by then; returns their ids."""
+    chosen = selection(db, user_id, stream, unread_until=until)
+    if chosen is None:
+        return []
+    rows = db.execute(
+        f"DELETE FROM unread WHERE user_id = ? AND entry_id IN (SELECT {chosen.id} {chosen.sql}) RETURNING entry_id",
+        (user_id, *chosen.values),
+    )
+    return [i for (i,) in rows.fetchall()]
+
+
+def tags(db: Connection, user_id: int) -> list[Tag]:
+    rows = db.execute(
+        "SELECT l.name, count(*), count(u.entry_id) FROM labels AS l "
+        "LEFT JOIN unread AS u ON u.user_id = l.user_id AND u.entry_id = l.entry_id "
+        "WHERE l.user_id = ? GROUP BY l.name ORDER BY l.name",
+        (user_id,),
+    )
+    return [Tag(*row) for row in rows]
+
+
+def rename_tag(db: Connection, user_id: int, name: str, new: str) -> bool:
+    done = db.execute(
+        "INSERT INTO labels (user_id, name, entry_id) SELECT user_id, ?, entry_id FROM labels WHERE user_id = ? AND name = ? "
+        "ON CONFLICT (user_id, name, entry_id) DO NOTHING",
+        (new, user_id, name),
+    )
+    return new == name or remove_tag(db, user_id, name) or done.rowcount > 0
+
+
+def remove_tag(db: Connection, user_id: int, name: str) -> bool:
+    return db.execute("DELETE FROM labels WHERE user_id = ? AND name = ?", (user_id, name)).rowcount > 0
