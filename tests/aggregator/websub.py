@@ -7,6 +7,7 @@ A test is a story: ``await w.poll("/feed")`` finds a hub, ``await w.attend()`` a
 import asyncio
 import functools
 import hmac
+import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
@@ -216,7 +217,7 @@ def story(allow_private: bool = True, **options: Any) -> Callable[[Callable[[Wor
             async with AsyncExitStack() as stack:
                 store = await stack.enter_async_context(Store.open(folder / "store.db", clock=clock))
                 fetcher = await stack.enter_async_context(Fetcher(settings, clock, sleep=clock.sleep))
-                fetcher._session.connector._ssl = False  # type: ignore[union-attr]  # any certificate will do
+                fetcher.connections.tls = ssl._create_unverified_context()  # any certificate will do
                 w = await stack.enter_async_context(World(store, fetcher, clock, Hub(), **options).running())
                 await asyncio.wait_for(test(w), 15)
 

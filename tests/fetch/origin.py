@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidings import loops
 from tidings.fetch import Fetcher, FetchRequest, FetchResult, FetchSettings
 from tidings.fetch.validators import NO_VALIDATORS, Validators
 
@@ -216,7 +217,7 @@ def story(**settings: Any) -> Callable[[Callable[[World], Coroutine[Any, Any, No
 
         @functools.wraps(test)
         def run() -> None:
-            asyncio.run(tell())
+            loops.run(tell())
 
         del run.__wrapped__  # type: ignore[attr-defined]  # pytest would take the world for a fixture
         return run

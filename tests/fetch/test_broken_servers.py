@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import ssl
 import tracemalloc
 import zlib
 from collections.abc import Awaitable, Callable
@@ -280,7 +281,7 @@ def test_a_move_away_from_encryption_is_followed_and_not_adopted() -> None:
     @story()
     async def tell(w: World) -> None:
         w.serve("/plain")
-        w.fetcher._session.connector._ssl = False  # type: ignore[union-attr]  # this once, any certificate will do
+        w.fetcher.connections.tls = ssl._create_unverified_context()  # this once, any certificate will do
         async with Origin().running(ssl=self_signed()) as secure:
             secure.scripts["/feed"] = lambda asked: Answer(301, headers={"Location": w.url("/plain")})
             result = await w.poll(f"https://127.0.0.1:{secure.port}/feed")

@@ -83,7 +83,7 @@ def test_no_request_reaches_this_machine(host: str) -> None:
 async def test_a_redirect_into_the_private_network_is_refused(w: World) -> None:
     """The first host is allowed by hand, as a public one would be; the second is not."""
     w.script("/feed", Answer(301, headers={"Location": f"http://127.0.0.2:{w.origin.port}/secret"}))
-    w.fetcher._session.connector._socket_factory = _all_but("127.0.0.2")  # type: ignore[union-attr]
+    w.fetcher.connections.make_socket = _all_but("127.0.0.2")
     result = await w.poll("/feed")
     assert result.error is not None
     assert (result.error.kind, result.moved_to) == (Problem.BLOCKED, None)

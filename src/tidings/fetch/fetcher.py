@@ -11,21 +11,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlencode
 
-import aiohttp
-from multidict import CIMultiDict, CIMultiDictProxy
+from multidict import CIMultiDict
 from yarl import URL
 
 from tidings import __version__
 from tidings.fetch import freshness
 from tidings.fetch.addresses import authorization, bare, host_name, parse_url, with_userinfo_of
 from tidings.fetch.bodies import TooLarge, Undecodable, unpack
-from tidings.fetch.guard import BlockedAddress, RememberingResolver, guarded_socket, is_public
+from tidings.fetch.connections import Connections, NoConnection, UnknownName
+from tidings.fetch.guard import BlockedAddress, is_public
 from tidings.fetch.hosts import PAUSE_S, HostGate, is_bridge
 from tidings.fetch.links import link_header
 from tidings.fetch.outcomes import is_challenge, is_limiting
 from tidings.fetch.values import FetchProblem, FetchRequest, FetchResult, FetchSettings, Problem
-from tidings.fetch.wire import ExactRequest, as_received
+from tidings.fetch.wire import ASIDE_BYTES, Answer, BrokenAnswer, as_received
 from tidings.words import duration
 
 ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, text/xml;q=0.9, */*;q=0.1"
@@ -35,11 +36,7 @@ PERMANENT = frozenset({301, 308})
 #: (websub.rocks 203, 204). 303 says to look elsewhere, without the form.
 FORM_REDIRECTS = REDIRECTS - {303}
 DIGEST_BYTES = 16
-#: Of an error's or a redirect's body: enough to tell what the server said, and to keep the connection for the next request.
-ASIDE_BYTES = 16_384
 SAID_CHARS = 500
-#: Real servers send policies of 20 KB in one header; the library's 8 KB would make their feeds unreadable.
-HEADER_BYTES = 65_536
 
 
 def digest(body: bytes) -> bytes:
@@ -60,34 +57,21 @@ class Fetcher:
         self.settings = settings
         self.gate = HostGate(clock, spacing_s=settings.host_spacing_s, concurrency=settings.concurrency, sleep=sleep)
         self._clock = clock
-        self._headers: dict[int, dict[str, str]] = {}
+        self._heads: dict[int, bytes] = {}
+        self.connections = Connections(
+            allow_private=settings.allow_private,
+            connect_timeout_s=settings.connect_timeout_s,
+            # Long enough for the next feed of the host, short enough not to run out of files with thousands of hosts.
+            keep_s=2 * settings.host_spacing_s + 1,
+        )
 
     async def __aenter__(self) -> Self:
-        settings = self.settings
-        self._resolver = RememberingResolver()
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0,  # the gate limits
-                # Long enough for the next feed of the host, short enough not to run out of files with thousands of hosts.
-                keepalive_timeout=2 * settings.host_spacing_s + 1,
-                resolver=self._resolver,
-                socket_factory=guarded_socket(settings.allow_private),
-            ),
-            request_class=ExactRequest,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=settings.timeout_s, sock_connect=settings.connect_timeout_s),
-            auto_decompress=False,
-            trust_env=False,
-            max_line_size=HEADER_BYTES,
-            max_field_size=HEADER_BYTES,
-        )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._session.close()
-        await self._resolver.close()
+        await self.connections.close()
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
         """Ask for a feed. Whatever the web does comes back as a value."""
@@ -108,17 +92,17 @@ class Fetcher:
 
     def is_local(self, host: str) -> bool:
         """Whether a URL's host is known to live at a private address."""
-        address = self._resolver.address(host)
+        address = self.connections.address(host)
         return address is not None and not is_public(address)
 
-    def headers_for(self, subscribers: int) -> dict[str, str]:
-        """The part of a request that never changes. "1 subscribers" is what log analysers expect."""
-        known = self._headers.get(subscribers)
+    def head_for(self, subscribers: int) -> bytes:
+        """The headers that never change. "1 subscribers" is what log analysers expect."""
+        known = self._heads.get(subscribers)
         if known is None:
             contact = f"+{self.settings.contact_url}; " if self.settings.contact_url else ""
             agent = f"tidings/{__version__} ({contact}{subscribers} subscribers)"
-            known = {"User-Agent": agent, "Accept": ACCEPT, "Accept-Encoding": "gzip, br, zstd"}
-            self._headers[subscribers] = known
+            known = f"User-Agent: {agent}\r\nAccept: {ACCEPT}\r\nAccept-Encoding: gzip, br, zstd\r\n".encode()
+            self._heads[subscribers] = known
         return known
 
 
@@ -137,7 +121,7 @@ class _Fetch:
         self.started: float | None = None
         self.moved: URL | None = None
         self.status = 0
-        self.headers: CIMultiDictProxy[str] | None = None
+        self.headers: CIMultiDict[str] | None = None
 
     async def run(self) -> FetchResult:
         seen = {self.url}
@@ -170,7 +154,7 @@ class _Fetch:
         fetcher, url = self.fetcher, self.url
         host = str(url.raw_host)
         name = host_name(url)
-        address = fetcher._resolver.address(host)
+        address = fetcher.connections.address(host)
         local = address is not None and not is_public(address)
         spaced = not local and name != self.visited  # a redirect on the same host is part of the same visit
         self.visited = name
@@ -181,56 +165,55 @@ class _Fetch:
             self.status, self.headers, self.started = 0, None, fetcher._clock()
             try:
                 return await self._ask()
-            except aiohttp.ConnectionTimeoutError:
+            except NoConnection:
                 return self._problem(Problem.TIMEOUT, f"no connection within {duration(fetcher.settings.connect_timeout_s)}")
             except TimeoutError:
                 return self._problem(Problem.TIMEOUT, f"no complete answer within {duration(fetcher.settings.timeout_s)}")
-            except aiohttp.ClientConnectorDNSError as error:
-                return self._problem(
-                    Problem.DNS, f"the name {url.raw_host} cannot be resolved: {error.os_error.strerror or error}"
-                )
-            except (aiohttp.ClientSSLError, ssl.SSLError) as error:
+            except UnknownName as error:
+                return self._problem(Problem.DNS, f"the name {url.raw_host} cannot be resolved: {error}")
+            except ssl.SSLError as error:
                 return self._problem(Problem.TLS, f"no secure connection to {url.raw_host}: {_reason(error)}")
-            except aiohttp.ClientConnectorError as error:
-                kind = Problem.BLOCKED if isinstance(error.os_error, BlockedAddress) else Problem.CONNECT
+            except OSError as error:
+                kind = Problem.BLOCKED if isinstance(error, BlockedAddress) else Problem.CONNECT
                 return self._problem(kind, f"cannot connect to {url.raw_host}: {_reason(error)}")
-            except (aiohttp.ClientError, OSError, ValueError) as error:
+            except (BrokenAnswer, ValueError) as error:
                 return self._problem(Problem.BROKEN, f"the answer broke off or is no HTTP: {_reason(error)}")
 
     async def _ask(self) -> FetchResult | None:
         request, fetcher, url = self.request, self.fetcher, self.url
-        now = fetcher._clock()
-        headers = CIMultiDict(fetcher.headers_for(request.subscribers))
+        settings, now = fetcher.settings, fetcher._clock()
+        more = ""
         etag, last_modified = request.validators.for_request(str(url), now, request.usual_gap_s)
         if etag is not None:
-            headers["If-None-Match"] = etag
+            more += f"If-None-Match: {etag}\r\n"
             if request.want_delta:
-                headers["A-IM"] = "feed"  # a delta to what, without an ETag?
+                more += "A-IM: feed\r\n"  # a delta to what, without an ETag?
         if last_modified is not None:
-            headers["If-Modified-Since"] = last_modified
+            more += f"If-Modified-Since: {last_modified}\r\n"
         if self.authorization and url.origin() == self.asked.origin():
-            headers["Authorization"] = self.authorization
+            more += f"Authorization: {self.authorization}\r\n"
         conditional = etag is not None or last_modified is not None
         if not conditional and str(url) == request.validators.url:
             self.validators = request.validators.asked_plainly(now)
         self.requests += 1
-        method, redirects = ("GET", REDIRECTS) if self.form is None else ("POST", FORM_REDIRECTS)
-        async with self.fetcher._session.request(
-            method, url, headers=headers, data=self.form, allow_redirects=False
-        ) as response:
-            self.status, self.headers = response.status, response.headers
-            if self.status == 304:
-                return self._not_modified(conditional)
-            if self.status in redirects and response.headers.get("Location"):
-                await self._aside(response)
-                self.elapsed_s, self.started = self.elapsed_s + fetcher._clock() - now, None
-                return None
-            if not 200 <= self.status < 300:
-                return self._refused(await self._aside(response))
-            if self.form is not None:
-                await self._aside(response)
-                return self._result()
-            return await self._document(response)
+        method, body, most, redirects = "GET", b"", settings.max_bytes, REDIRECTS
+        if self.form is not None:
+            method, body, most, redirects = "POST", urlencode(self.form).encode(), 0, FORM_REDIRECTS
+            more += f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body)}\r\n"
+        first = f"{method} {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n"
+        # Validators have one character per byte, and go out as the bytes they came in as.
+        wire = b"".join((first.encode(), fetcher.head_for(request.subscribers), more.encode("latin-1"), b"\r\n", body))
+        answer = await fetcher.connections.ask(url, wire, most, settings.timeout_s, reuse=self.form is None)
+        self.status, self.headers = answer.status, answer.headers
+        self.wire_bytes += len(answer.body)
+        if self.status == 304:
+            return self._not_modified(conditional)
+        if self.status in redirects and answer.headers.get("Location"):
+            self.elapsed_s, self.started = self.elapsed_s + fetcher._clock() - now, None
+            return None
+        if not 200 <= self.status < 300:
+            return self._refused(_said(answer))
+        return self._document(answer) if self.form is None else self._result()
 
     def _not_modified(self, conditional: bool) -> FetchResult:
         if not conditional and not self.request.body_digest:
@@ -258,27 +241,19 @@ class _Fetch:
             challenged=is_challenge(self.headers),
         )
 
-    async def _document(self, response: aiohttp.ClientResponse) -> FetchResult:
+    def _document(self, answer: Answer) -> FetchResult:
         cap = self.fetcher.settings.max_bytes
         try:
-            if (response.content_length or 0) > cap:
+            if not answer.whole:
                 raise TooLarge
-            pieces, size = [], 0
-            while piece := await response.content.readany():
-                pieces.append(piece)
-                size += len(piece)
-                self.wire_bytes += len(piece)
-                if size > cap:
-                    raise TooLarge
-            body = unpack(b"".join(pieces), response.headers.get("Content-Encoding", ""), cap)
+            body = unpack(answer.body, answer.headers.get("Content-Encoding", ""), cap)
         except TooLarge:
-            response.close()
             return self._problem(Problem.TOO_LARGE, f"larger than {cap / 1e6:,.0f} MB (fetch.max_bytes)")
         except Undecodable as error:
             return self._problem(Problem.BROKEN, f"the body cannot be unpacked: {error}")
         if len(body) < ASIDE_BYTES and not body.strip(b" \t\r\n\x00"):
             return self._problem(Problem.BROKEN, f"answered {self.status} with nothing in it")
-        headers, now = response.headers, self.fetcher._clock()
+        headers, now = answer.headers, self.fetcher._clock()
         self.validators = self.validators.after_document(
             as_received(headers.get("ETag")), as_received(headers.get("Last-Modified")), str(self.url), now
         )
@@ -288,20 +263,6 @@ class _Fetch:
         if known == self.request.body_digest:
             return self._result(unchanged=True)
         return self._result(body=body, digest=known)
-
-    async def _aside(self, response: aiohttp.ClientResponse) -> str:
-        """The beginning of a body that is no document, as text; a rest, or a body that never ends, costs the connection."""
-        wire = b""
-        try:
-            while len(wire) < ASIDE_BYTES and (piece := await response.content.readany()):
-                wire += piece
-            body = unpack(wire, response.headers.get("Content-Encoding", ""), 10 * ASIDE_BYTES)
-        except (TooLarge, Undecodable, TimeoutError, aiohttp.ClientError):
-            body = b""  # the status is what counts
-        self.wire_bytes += len(wire)
-        if not response.content.at_eof():
-            response.close()
-        return body.decode("utf-8", "replace")[:SAID_CHARS]
 
     def _moved_to(self) -> str | None:
         if self.moved is None:
@@ -335,7 +296,14 @@ class _Fetch:
         )
 
 
-def _reason(error: BaseException) -> str:
-    """The innermost words that an error has."""
-    inner = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
-    return getattr(inner, "strerror", None) or str(inner) or type(inner).__name__
+def _said(answer: Answer) -> str:
+    """The beginning of a body that is no document, as text."""
+    try:
+        body = unpack(answer.body, answer.headers.get("Content-Encoding", ""), 10 * ASIDE_BYTES)
+    except (TooLarge, Undecodable):
+        body = b""  # the status is what counts
+    return body.decode("utf-8", "replace")[:SAID_CHARS]
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

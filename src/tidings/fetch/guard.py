@@ -11,9 +11,6 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import DefaultResolver
-
 #: The well-known prefix of translators (RFC 6052): on a network without IPv4, every IPv4 host is asked through it.
 _NAT64 = IPv6Network("64:ff9b::/96")
 
@@ -66,24 +63,3 @@ def guarded_socket(allow_private: bool) -> Callable[[AddrInfo], socket.socket]:
         return socket.socket(family, kind, protocol)
 
     return make
-
-
-class RememberingResolver(AbstractResolver):
-    """The platform's resolver; remembers each name's first address, so that hosts on one machine can be told."""
-
-    def __init__(self) -> None:
-        self._inner = DefaultResolver()
-        self._known: dict[str, str] = {}
-
-    async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC) -> list[ResolveResult]:
-        found = await self._inner.resolve(host, port, family)
-        if found:
-            self._known[host] = found[0]["host"]
-        return found
-
-    def address(self, host: str) -> str | None:
-        """Of a host as it stands in a URL; None before the first connection to it."""
-        return host if is_literal(host) else self._known.get(host)
-
-    async def close(self) -> None:
-        await self._inner.close()
