@@ -31,6 +31,7 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     mark_on_scroll: bool = False
     fold_duplicates: bool = True  #: a story that came by another feed before arrives as read
     image_proxy: bool = False
+    renewals: int = 0  #: how often the addresses of all output feeds were made new
     timezone: str = "UTC"
     alert_urls: tuple[str, ...] = ()  #: as Apprise writes them: ntfy://..., mailto://...
     webhook_url: str = ""
