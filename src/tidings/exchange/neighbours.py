@@ -19,8 +19,8 @@ class Neighbour:
     """Another node that we exchange entries with, and how it has behaved."""
 
     __slots__ = (
-        "altered", "brought", "confirmed", "earlier_s", "entries", "given", "heard_at", "hops", "key", "looks_broken",
-        "looks_kept", "nid", "since", "strikes", "struck_at", "tokens", "tokens_at", "told",
+        "broke_at", "brought", "confirmed", "earlier_s", "entries", "false", "given", "heard_at", "hops", "key", "looks_broken",
+        "looks_kept", "muted", "nid", "since", "tokens", "tokens_at", "told",
     )  # fmt: skip
 
     def __init__(self, nid: Nid, hops: Subset, now: float, key: bytes = b"") -> None:
@@ -29,9 +29,10 @@ class Neighbour:
         self.told: dict[str, int] = {}  # what we have advertised to it
         self.since = self.heard_at = self.tokens_at = now
         self.brought = self.given = 0.0  # c_{j,i} and c_{i,j}
-        self.entries = self.confirmed = self.altered = 0  # brought as the first; of these, seen in own documents, or otherwise
+        self.entries = self.confirmed = self.false = 0  # brought as the first; of these, as in our own documents, or not
         self.earlier_s = 0.0  # before our own fetch, summed over those confirmed
-        self.strikes, self.struck_at = 0, float("-inf")
+        self.muted: dict[str, tuple[float, float]] = {}  # feeds: until when, and for how long the last time
+        self.broke_at = float("-inf")  # announced a bundle and did not send it
         self.looks_kept = self.looks_broken = 0
         self.tokens = float("inf")
 
@@ -56,13 +57,22 @@ class Neighbour:
         self.tokens = 0.0
         return False
 
+    def mute(self, feed: str, now: float, first_s: float) -> None:
+        """Do not listen to it about this feed, every time for twice as long."""
+        until, length_s = self.muted.get(feed, (0.0, first_s / 2))
+        if until <= now:
+            self.muted[feed] = (now + 2 * length_s, 2 * length_s)
+
+    def is_muted(self, feed: str, now: float) -> bool:
+        return feed in self.muted and self.muted[feed][0] > now
+
     @property
     def notices_believed(self) -> bool:
         return self.looks_kept + 1 >= (self.looks_kept + BROKEN_WEIGHS * self.looks_broken + 2) / 2
 
     def saved(self) -> dict[str, Any]:
         """What is remembered until next time (FeedEx 3.1: old neighbours can trust each other from past experience)."""
-        names = ("nid", "brought", "given", "entries", "confirmed", "altered", "earlier_s", "looks_kept", "looks_broken")
+        names = ("nid", "brought", "given", "entries", "confirmed", "false", "earlier_s", "looks_kept", "looks_broken")
         return {name: getattr(self, name) for name in names}
 
 

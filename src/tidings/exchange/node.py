@@ -44,12 +44,16 @@ from tidings.exchange.values import (
 #: A liar, or who cannot be reached, is not asked or let in again for so long.
 BANNED_S = 7 * 86400.0
 AWAY_S = 900.0
-#: Who passes on forgeries is dropped at the third; it has an hour to find out who gave it the first.
-STRIKES, STRIKE_S = 3, 3600.0
-#: Entries that differ from the publisher's are mostly edits. One in five, and at least five, are not.
-ALTERED, ALTERED_SHARE = 5, 0.2
+#: Who told so many false entries, and so many of all that it told, is a liar; edits look like alterations, so some are allowed.
+FALSE, FALSE_SHARE = 5, 0.2
+#: Who passed on a forgery is not listened to about that feed for a while, the second time for twice as long, and so on.
+MUTED_S = 3600.0
 #: A newcomer takes the place of a neighbour only if it is so much more useful: neighbours should stay.
 BETTER = 1.2
+#: A bundle that was announced is there after so long; who announces and does not send is not waited for, for so long.
+PROMISE_S, BROKEN_S = 60.0, 3600.0
+#: Who has given nothing yet gets this part of the deficit bound, or moving from node to node would be a way of life.
+STRANGERS = 5
 #: Notices go out so often, and only if they tell so much; an own look is due after so long, whatever others say.
 LOOK_STEP_S = 30.0
 OWN_LOOK_S = 3 * 86400.0
@@ -94,6 +98,7 @@ class Node:
         self._sign, self._key, self._verify = sign, key, verify
         self._out: list[Effect] = []
         self._seen: dict[bytes, None] = {}
+        self._promised: dict[bytes, tuple[float, Nid]] = {}  # until when somebody is to bring it, in that order
         self._candidates: dict[Nid, float] = {}  # not to be asked before
         self._asked: set[Nid] = set()  # who are being asked to be neighbours
         self._banned: dict[Nid, float] = {}  # nodes until when; addresses of liars too
@@ -159,6 +164,7 @@ class Node:
         """To be called every few seconds."""
         for ended in self.queries.expired(now):
             self._out.append(Reply(ended.query, ended.asker, tuple(ended.found.values())))
+        self._end_promises(now)
         self._tell_looks()
         if now < self._next_advert:
             return
@@ -273,9 +279,29 @@ class Node:
             self.interests.changed()
 
     def check_did(self, sender: Nid, did: bytes, now: float) -> bool:
-        """Whether we have seen the bundle."""
-        self._neighbour(sender, now, CHECK_COSTS)
-        return did in self._seen
+        """Whether we have seen the bundle, or are about to.
+
+        Who is told "unseen" is expected to send it, and others need not. Who does not send it keeps us from it, so that
+        its word counts for nothing for a while.
+        """
+        neighbour = self._neighbour(sender, now, CHECK_COSTS)
+        if did in self._seen:
+            return True
+        promise = self._promised.get(did)
+        if promise is not None and promise[0] > now and promise[1] != sender:
+            return True
+        if now - neighbour.broke_at > BROKEN_S:
+            self._promised[did] = (now + PROMISE_S, sender)
+        return False
+
+    def _end_promises(self, now: float) -> None:
+        while self._promised:
+            did, (until, who) = next(iter(self._promised.items()))
+            if until > now:
+                return
+            del self._promised[did]
+            if who in self.neighbours:
+                self.neighbours[who].broke_at = now
 
     def put_entries(self, sender: Nid, bundle: Bundle, now: float) -> int:
         """A bundle from a neighbour; returns how many of its entries were new to us."""
@@ -283,15 +309,16 @@ class Node:
         if bundle.did in self._seen:
             self.counts["duplicates"] += 1
             return 0
+        self._promised.pop(bundle.did, None)
         self._check(bundle, sender)
-        self._remember(bundle.did)
         if self.nid in bundle.path:
             self.counts["loops"] += 1
             return 0
         feed, known = bundle.feed, self.ledger.known(bundle.feed)
         hops = self.interests.hops(feed)
-        if hops is None:
+        if hops is None or neighbour.is_muted(feed, now):
             return 0
+        self._remember(bundle.did)
         fresh = [entry for entry in bundle.entries if entry.identity not in known]
         if len(fresh) < len(bundle.entries):
             self._confirm(feed, self.ledger.witnessed(bundle, sender))
@@ -302,10 +329,10 @@ class Node:
             self._note_look(Look(feed, min(bundle.fetched_at, now)), sender, now)
         if not fresh:
             return 0
-        self.ledger.remember(feed, [entry.identity for entry in fresh], sender)
+        kept = self._reduced(bundle, fresh, sender)
+        self.ledger.remember(feed, [entry.identity for entry in fresh], kept.path)
         neighbour.brought += len(fresh) * self.interests.feeds.get(feed, 1.0) * self.rules.alpha**-hops
         neighbour.entries += len(fresh)
-        kept = self._reduced(bundle, fresh, sender)
         if feed in self.interests.feeds:
             believed = self._believed(kept)
             self.ledger.claim(bundle, [e for e in fresh if e.identity not in believed], sender, now)
@@ -323,9 +350,9 @@ class Node:
     def dispute(self, sender: Nid, feed: str, identity: str, published: float | None, now: float) -> None:
         """A neighbour has found that an entry which we gave it is forged. Who gave it to us? An own look will tell."""
         self._neighbour(sender, now)
-        giver = self.ledger.known(feed).get(identity)
-        if giver and giver != sender:
-            self.ledger.accuse(feed, identity, published, giver, now)
+        path = self.ledger.known(feed).get(identity)
+        if path and path[-1] != sender:
+            self.ledger.accuse(feed, identity, published, path, now)
             if now - self._verified.get(feed, float("-inf")) >= VERIFY_S:
                 self._verified[feed] = now
                 self._out.append(Verify(feed))
@@ -405,7 +432,8 @@ class Node:
         return not self._is_owing(neighbour), self.interests.usefulness(neighbour.hops)
 
     def _is_owing(self, neighbour: Neighbour) -> bool:
-        return neighbour.deficit > self.rules.deficit
+        """It has been given much and has hardly given."""
+        return neighbour.given > self.rules.deficit / STRANGERS and neighbour.brought < neighbour.given / STRANGERS
 
     def _drop(self, nid: Nid, why: str, now: float, *, ban: bool = False) -> None:
         neighbour = self.neighbours.pop(nid)
@@ -427,7 +455,7 @@ class Node:
         to = [
             n.nid
             for n in self.interests.interested(bundle.feed)
-            if n.nid not in path and n.nid != sender and n.given - n.brought <= most
+            if n.nid not in path and n.nid != sender and n.given - n.brought <= min(most, most / STRANGERS + n.brought)
         ]
         if to:
             self._out.append(Offer(bundle, to))
@@ -481,33 +509,27 @@ class Node:
                 neighbour.confirmed += 1
                 neighbour.earlier_s += now - claim.at
         for claim in altered:
-            if (neighbour := self.neighbours.get(claim.sender)) is not None:
-                neighbour.altered += 1
-                told = neighbour.altered + neighbour.confirmed
-                if neighbour.altered >= ALTERED and neighbour.altered > ALTERED_SHARE * told:
-                    self._drop(neighbour.nid, "it alters entries", now, ban=True)
+            self._lied(claim, now)
         if forged:
             self._out.append(Withdrawn(feed, tuple(claim.identity for claim in forged)))
         for claim in forged:
             self.ledger.known(feed).pop(claim.identity, None)
             if (neighbour := self.neighbours.get(claim.sender)) is None:
                 continue
-            if claim.path == (claim.sender,) and claim.digest:
+            if len(claim.path) == 1:
                 self._drop(claim.sender, "it forged an entry", now, ban=True)
-            else:
-                self._strike(neighbour, now)
-                self._out.append(Call(claim.sender, "dispute", (feed, claim.identity, claim.published or 0.0)))
+                continue
+            neighbour.mute(feed, now, MUTED_S)
+            self._out.append(Call(claim.sender, "dispute", (feed, claim.identity, claim.published or 0.0)))
+            self._lied(claim, now)
 
-    def _strike(self, neighbour: Neighbour, now: float) -> None:
-        """It has passed on a forgery."""
-        if now - neighbour.struck_at < STRIKE_S:
-            return
-        if now - neighbour.struck_at > BANNED_S:
-            neighbour.strikes = 0
-        neighbour.strikes += 1
-        neighbour.struck_at = now
-        if neighbour.strikes >= STRIKES:
-            self._drop(neighbour.nid, "it passes on forgeries again and again", now, ban=True)
+    def _lied(self, claim: Claim, now: float) -> None:
+        """It has told something false, perhaps in good faith."""
+        neighbour = self.neighbours.get(claim.sender)
+        if neighbour is not None:
+            neighbour.false += 1
+            if neighbour.false >= FALSE and neighbour.false > FALSE_SHARE * (neighbour.false + neighbour.confirmed):
+                self._drop(neighbour.nid, "much of what it tells is false", now, ban=True)
 
     # --- notices -------------------------------------------------------------------------------------------------------
 

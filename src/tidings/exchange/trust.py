@@ -55,20 +55,20 @@ class Ledger:
     """What is known of each feed's entries, and from whom."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[str, Nid]] = {}  # who told it first; "" is the server itself
+        self._known: dict[str, dict[str, tuple[Nid, ...]]] = {}  # the way by which it came first; none from the server itself
         self._claims: dict[str, dict[str, Claim]] = {}
         self._shown: dict[str, _Shown] = {}
 
-    def known(self, feed: str) -> dict[str, Nid]:
+    def known(self, feed: str) -> dict[str, tuple[Nid, ...]]:
         found = self._known.get(feed)
         if found is None:
             found = self._known[feed] = {}
         return found
 
-    def remember(self, feed: str, identities: Iterable[str], who: Nid = "") -> None:
+    def remember(self, feed: str, identities: Iterable[str], path: tuple[Nid, ...] = ()) -> None:
         known = self.known(feed)
         for identity in identities:
-            known.setdefault(identity, who)
+            known.setdefault(identity, path)
         while len(known) > KNOWN:
             del known[next(iter(known))]
 
@@ -89,10 +89,10 @@ class Ledger:
         while len(claims) > CLAIMS:
             del claims[next(iter(claims))]
 
-    def accuse(self, feed: str, identity: str, published: float | None, giver: Nid, now: float) -> None:
+    def accuse(self, feed: str, identity: str, published: float | None, path: tuple[Nid, ...], now: float) -> None:
         """A neighbour says that this entry, which we passed on, is forged: the next document will tell."""
         claims = self._claims.setdefault(feed, {})
-        claims.setdefault(identity, Claim(identity, b"", published, now - SETTLE_S, giver, (giver,)))
+        claims.setdefault(identity, Claim(identity, b"", published, now - SETTLE_S, path[-1], path))
 
     def witnessed(self, bundle: Bundle, sender: Nid) -> list[Claim]:
         """Claims that this bundle confirms: the same entry by a way that shares no node and no address with the first."""
@@ -131,7 +131,7 @@ class Ledger:
                     verdict.forged.append(claims.pop(claim.identity))
         self.remember(feed, identities)
         for identity in identities:
-            known[identity] = ""
+            known[identity] = ()
         self._shown[feed] = _Shown(now, identities, min(dates, default=None))
         return verdict
 

@@ -109,7 +109,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     advertise_s: float = 300.0
     depreciation: float = 2.0  #: d of u(Q): what a hop takes off an overlap
     alpha: float = 2.0  #: what a hop takes off a contribution
-    deficit: float = 50.0  #: D: so much more is given to a neighbour than comes back
+    deficit: float = 100.0  #: D: so much more is given to a neighbour than comes back
     dids: int = 1000  #: seen lately
     per_address: int = 2  #: neighbours from one address (Sybil)
     calls_per_min: float = 120.0  #: of one neighbour; a check counts a tenth
