@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +40,7 @@ VISIT = "visit"
 
 log = logs.Log("tidings.service")
 Clock = Callable[[], float]
+Sleep = Callable[[float], Awaitable[object]]
 
 
 class CountedStore(Store):
@@ -81,15 +82,22 @@ def fetch_settings(config: Config) -> FetchSettings:
 
 @asynccontextmanager
 async def open_polling(
-    settings: Mapping[str, Setting], store_path: Path, *, serving: bool = False, clock: Clock = time.time
+    settings: Mapping[str, Setting],
+    store_path: Path,
+    *,
+    serving: bool = False,
+    clock: Clock = time.time,
+    sleep: Sleep = asyncio.sleep,
 ) -> AsyncIterator[Aggregator]:
     """All parts that polling needs; with ``serving``, as the only one that serves this store."""
     config = config_of(settings)
     days, entries = config.store_retain_days, config.store_retain_entries
     async with CountedStore.open(store_path, clock=clock, serving=serving) as store:
         async with (
-            Fetcher(fetch_settings(config), clock) as fetcher,
-            Aggregator(store, fetcher, make_brain(settings), clock, retain_days=days, retain_entries=entries) as aggregator,
+            Fetcher(fetch_settings(config), clock, sleep=sleep) as fetcher,
+            Aggregator(
+                store, fetcher, make_brain(settings), clock, sleep=sleep, retain_days=days, retain_entries=entries
+            ) as aggregator,
         ):
             yield aggregator
         if not serving:
@@ -124,6 +132,23 @@ async def attend(
     comparisons: "Comparisons | None" = None,
 ) -> None:
     """The service itself: poll, take pushes and answer, until ``stop``."""
+    async with open_polling(settings, store_path, serving=True) as aggregator:
+        say(f"tidings is at {address(listening)} (Ctrl-C stops it)")
+        await tend(aggregator, settings, listening, stop, comparisons)
+    say("stopped")
+
+
+async def tend(
+    aggregator: Aggregator,
+    settings: Mapping[str, Setting],
+    listening: socket.socket,
+    stop: asyncio.Event,
+    comparisons: "Comparisons | None" = None,
+    *,
+    clock: Clock = time.time,
+    sleep: Sleep = asyncio.sleep,
+) -> None:
+    """Everything around an aggregator: hubs, pages, and what other processes do to its store."""
     # Here and not above, because commands that only poll need none of it.
     from tidings.aggregator.push import Subscriber
     from tidings.web.app import make_app
@@ -132,32 +157,35 @@ async def attend(
     from tidings.web.server import PageServer
 
     public_url = settings["serve.public_url"].value
-    async with open_polling(settings, store_path, serving=True) as aggregator:
-        store, fetcher = aggregator.store, aggregator.fetcher
-        assert isinstance(store, CountedStore)
-        async with (
-            _first_failure(),
-            Subscriber(
-                store, fetcher, time.time, public_url=public_url, on_content=aggregator.take_push, on_ping=aggregator.take_ping
-            ) as hubs,
-        ):
-            aggregator.hubs = hubs
-            live = Live(aggregator, hubs, store.counts, time.time)
-            pages = PageServer(make_app(live, comparisons or Comparisons()))
-            async with asyncio.TaskGroup() as tasks:
-                polling = tasks.create_task(aggregator.run(stop))
-                serving = tasks.create_task(pages.serve(sockets=[listening]))
-                beside = [tasks.create_task(work) for work in (_notice(aggregator, settings), hubs.run())]
-                say(f"tidings is at {address(listening)} (Ctrl-C stops it)")
-                log.info("serving", address=address(listening), store=store_path)
-                await stop.wait()
-                log.info("stopping", under_way=aggregator.under_way)
-                pages.should_exit = True
-                for task in beside:
-                    task.cancel()
-                await asyncio.wait({polling, serving}, timeout=GRACE_S)
-                polling.cancel()
-    say("stopped")
+    store, fetcher = aggregator.store, aggregator.fetcher
+    assert isinstance(store, CountedStore)
+    async with (
+        _first_failure(),
+        Subscriber(
+            store,
+            fetcher,
+            clock,
+            public_url=public_url,
+            on_content=aggregator.take_push,
+            on_ping=aggregator.take_ping,
+            sleep=sleep,
+        ) as hubs,
+    ):
+        aggregator.hubs = hubs
+        live = Live(aggregator, hubs, store.counts, clock)
+        pages = PageServer(make_app(live, comparisons or Comparisons()))
+        async with asyncio.TaskGroup() as tasks:
+            polling = tasks.create_task(aggregator.run(stop))
+            serving = tasks.create_task(pages.serve(sockets=[listening]))
+            beside = [tasks.create_task(work) for work in (_notice(aggregator, settings, clock), hubs.run())]
+            log.info("serving", address=address(listening))
+            await stop.wait()
+            log.info("stopping", under_way=aggregator.under_way)
+            pages.should_exit = True
+            for task in beside:
+                task.cancel()
+            await asyncio.wait({polling, serving}, timeout=GRACE_S)
+            polling.cancel()
 
 
 @asynccontextmanager
@@ -169,13 +197,13 @@ async def _first_failure() -> AsyncIterator[None]:
         raise failures.exceptions[0] from failures
 
 
-async def _notice(aggregator: Aggregator, settings: Mapping[str, Setting]) -> None:
+async def _notice(aggregator: Aggregator, settings: Mapping[str, Setting], clock: Clock) -> None:
     """Other processes add feeds, or make them due (`tidings import`), and some poll: what they learned is taken up."""
     store = aggregator.store
     visit = (await store.shared()).get(VISIT)
     while True:
         await asyncio.sleep(NOTICE_S)
-        now = time.time()
+        now = clock()
         if (last := (await store.shared()).get(VISIT)) != visit:
             visit, brain = last, make_brain(settings)
             await brain.start(store, now)
