@@ -23,7 +23,7 @@ from tidings.fetch.validators import Validators
 from tidings.fetch.wishes import ABSURD_S, Wish, hour_of_week, wishes
 from tidings.logs import Log
 from tidings.parse import ParseError, parse
-from tidings.parse.sanitise import clean_html, plain_text
+from tidings.parse.sanitise import clean_html, search_text
 from tidings.store import Store
 from tidings.store.rows import EntryText, Feed, FeedState, Pause, PollOutcome
 
@@ -226,7 +226,7 @@ def entry_text(entry: Entry, dated: Dated) -> EntryText:
         author=entry.author,
         content=content,
         summary=summary,
-        text=plain_text(content or summary),
+        text=search_text(content or summary),
         published_told=told(entry),
         updated_at=entry.updated,
         comments_url=entry.comments_url,

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -49,17 +50,18 @@ _COMMON_ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?(?:Z|[+-]\d
 _UNIX = re.compile(r"\d{9,10}(?:\.\d+)?|\d{12,13}")
 
 
+@lru_cache(maxsize=64)  # an entry's two dates are mostly one
 def read_date(text: str) -> When | None:
     """The date that stands in `text`."""
     text = " ".join(text.split())[:100]
     if not text:
         return None
     if common := _COMMON.fullmatch(text):
-        day, month, year, hour, minute, second = common.groups()
-        if month.lower() in _MONTHS:
-            date = (int(year), _MONTHS[month.lower()], int(day), int(hour), int(minute), int(second))
+        day, name, year, hour, minute, second = common.groups()
+        if month := _MONTHS.get(name.lower()):
             with suppress(ValueError):
-                return When(datetime(*date, tzinfo=UTC).timestamp())
+                date = datetime(int(year), month, int(day), int(hour), int(minute), int(second), tzinfo=UTC)
+                return When(date.timestamp())
     if _COMMON_ISO.fullmatch(text):
         with suppress(ValueError):
             return When(datetime.fromisoformat(text).timestamp())

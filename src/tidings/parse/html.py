@@ -72,6 +72,18 @@ def find_feeds(html: bytes, url: str) -> list[FoundFeed]:
     return list(linked.values())
 
 
+def find_icon(html: bytes, url: str) -> str:
+    """The address of the little picture that a page at `url` names, or nothing."""
+    page = _read(html[:_READ_BYTES])
+    for link in page.iter("link") if page is not None else ():
+        href = (link.get("href") or "").strip()
+        if "icon" in (link.get("rel") or "").lower().split() and href and not href.endswith(".svg"):
+            address = _join(_base(page, url), href)
+            if address.startswith(("http://", "https://")):
+                return address
+    return ""
+
+
 def looks_like_feed(body: bytes) -> bool:
     """Whether a body served as text/html or text/plain is a feed all the same."""
     start = body[:10_000]

@@ -54,6 +54,8 @@ _SCHEMES = {"http", "https", "mailto"}
 # Only ever applied to the sanitiser's own output, where every attribute is name="value" and no value holds a quote.
 _PIXEL_SIZE = re.compile(r' (?:width|height)="[01](?:px)?"')
 _IMAGE = re.compile(r'<img(?: [a-z-]+="[^"]*")*>')
+_CLEAN_INLINE_TAG = re.compile(rf"</?(?:{'|'.join(sorted(_INLINE))})(?: [^<>]*)?>")
+_CLEAN_TAG = re.compile(r"<[^<>]*>")
 # Words need no parser: what is left over is text, and text is escaped wherever it is shown. No pattern reads on over a second
 # tag or comes back, so that a million of them are read once. An end of block is an end of word.
 _HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|title|template|svg)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -61,6 +63,9 @@ _ANY_TAG = re.compile(r"</?(?=[a-z!?])([a-z0-9]*)[^<>]*>", re.IGNORECASE)
 
 #: An address that may be relative: it does not begin like an absolute one. Looks for "=" first, which is quick to find.
 _RELATIVE = re.compile(r"""=(?i:(?<=href=)|(?<=src=)|(?<=poster=)|(?<=\s=))\s*+["']?+\s*+(?i:(?!https?://|mailto:|["'>]))""")
+#: One that is relative to more than its site: it does not begin with a slash either.
+_RELATIVE_TO_PAGE = re.compile(_RELATIVE.pattern.replace("mailto:|", "mailto:|/|"))
+_SITE = re.compile(r"https?://[^/?#\\]+")
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)", re.IGNORECASE)
 #: These never stay open: they are empty, or the next of their kind closes them.
 _NEVER_OPEN = _names("area br col dd dt hr img input li link meta option p source tbody td tfoot th thead tr wbr")
@@ -68,7 +73,7 @@ _NEVER_OPEN = _names("area br col dd dt hr img input li link meta option p sourc
 
 @lru_cache(maxsize=64)
 def _cleaner(base_url: str) -> nh3.Cleaner:
-    """Building a cleaner costs as much as cleaning a short post: most have no relative address and share the one for that."""
+    """Building a cleaner costs as much as cleaning a short post: most share the one for no base, or that for their site."""
     return nh3.Cleaner(
         tags=_BLOCKS | _INLINE,
         clean_content_tags=_GONE,
@@ -86,10 +91,8 @@ def clean_html(html: str, base_url: str) -> str:
         return entities.escape(html.strip(), quote=False)
     if _explodes(html):
         return entities.escape(plain_text(html), quote=False)
-    if not base_url.startswith(("http://", "https://")) or not _RELATIVE.search(html):
-        base_url = ""
     try:
-        clean = _cleaner(base_url).clean(html)
+        clean = _cleaner(_needed(base_url, html)).clean(html)
     except ValueError:  # a base that is no URL
         clean = _cleaner("").clean(html)
     if "width=" in clean and _PIXEL_SIZE.search(clean):
@@ -97,8 +100,23 @@ def clean_html(html: str, base_url: str) -> str:
     return clean.strip()
 
 
+def _needed(base_url: str, html: str) -> str:
+    """As much of the base as the addresses in the fragment are relative to: nothing, the site, or all of it."""
+    site = _SITE.match(base_url)
+    if site is None or not _RELATIVE.search(html):
+        return ""
+    return base_url if _RELATIVE_TO_PAGE.search(html) else site[0]
+
+
+def search_text(clean: str) -> str:
+    """The words of what `clean_html` has made, where every ``<`` begins a tag and every ``>`` ends one: for the search index."""
+    if "<" in clean:
+        clean = _CLEAN_TAG.sub(" ", _CLEAN_INLINE_TAG.sub("", clean))
+    return entities.unescape(clean) if "&" in clean else clean
+
+
 def plain_text(html: str) -> str:
-    """The words of a fragment on one line: for titles, summaries and the search index."""
+    """The words of a fragment on one line: for titles and summaries."""
     if "<" in html:
         pieces = _ANY_TAG.split(_HIDDEN.sub(" ", html))
         pieces[1::2] = [" " if name.lower() in _BLOCKS else "" for name in pieces[1::2]]

@@ -50,6 +50,7 @@ _PUBLISHED = (
 _UPDATED = ("updated", "modified", "atom:updated", "dcterms:modified", "dc:date")
 _DESCRIPTION = ("description", "subtitle", "tagline", "dc:description", "itunes:subtitle", "itunes:summary")
 
+_AUTHORS = ("author", "atom:author", "dc:creator", "itunes:author", "dc:author", "managingeditor", "webmaster")
 _ALTERNATE = ("alternate", "http://www.iana.org/assignments/relation/alternate")
 _PAGES = ("text/html", "application/xhtml+xml", "html")
 _RSS_CONTENT = ("content:encoded", "encoded", "xhtml:body", "xhtml:div", "body", "fullitem")
@@ -176,10 +177,14 @@ class _Reader:
     def alternate(self, links: Iterable[Element], base: str) -> str:
         """The link whose relation is alternate, or untold: Atom's `href` before plain text, HTML before other types."""
         candidates = [link for link in links if (link.get("rel") or "alternate").strip().lower() in _ALTERNATE]
-        candidates.sort(
-            key=lambda link: (not link.get("href"), (link.get("type") or "text/html").strip().lower() not in _PAGES)
-        )
-        return next(filter(None, (self.address(link, base) for link in candidates)), "")
+        if len(candidates) > 1:
+            candidates.sort(
+                key=lambda link: (not link.get("href"), (link.get("type") or "text/html").strip().lower() not in _PAGES)
+            )
+        for link in candidates:
+            if address := self.address(link, base):
+                return address
+        return ""
 
     def related(self, parts: Children, base: str, relation: str) -> str:
         return next(self.all_related(parts, base, relation), "")
@@ -236,15 +241,14 @@ class _Reader:
         return "", base
 
     def author(self, parts: Children) -> str:
-        people = []
-        for name in ("author", "atom:author", "dc:creator", "itunes:author", "dc:author", "managingeditor", "webmaster"):
-            for element in parts.get(name, ()):
-                inner = self.names.children(element)
-                person = first_words(inner, "name", "atom:name", "email", "atom:email") if inner else _person(words(element))
-                people.append(person)
-            if any(people):
-                break
-        return ", ".join(dict.fromkeys(" ".join(person.split()) for person in people if person))
+        for name in _AUTHORS:
+            if name in parts and (people := [self.person(element) for element in parts[name]]) and any(people):
+                return ", ".join(dict.fromkeys(" ".join(person.split()) for person in people if person))
+        return ""
+
+    def person(self, element: Element) -> str:
+        inner = self.names.children(element)
+        return first_words(inner, "name", "atom:name", "email", "atom:email") if inner else _person(words(element))
 
     def tags(self, parts: Children) -> Iterable[str]:
         for name in ("category", "atom:category", "dc:subject", "media:category"):
@@ -292,7 +296,8 @@ def _person(text: str) -> str:
 
 def _date(parts: Children, names: tuple[str, ...]) -> When | None:
     for name in names:
-        for element in parts.get(name, [])[::-1]:
-            if when := read_date(words(element)):
-                return when
+        if name in parts:
+            for element in reversed(parts[name]):
+                if when := read_date(words(element)):
+                    return when
     return None
