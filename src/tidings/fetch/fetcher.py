@@ -2,7 +2,7 @@
 
 What goes out: the address exactly as stored, who asks and where to complain, the validators exactly as received. No cookies,
 no referrer, no query parameters of ours, no proxies from the environment. Feeds are asked with GET and nothing else; what a
-WebSub hub is told goes out by `Fetcher.post_form`, under the same limits.
+WebSub hub or follower is told goes out by `Fetcher.post`, under the same limits.
 """
 
 import asyncio
@@ -83,12 +83,16 @@ class Fetcher:
         return await _Fetch(self, request, asked).run()
 
     async def post_form(self, url: str, fields: Mapping[str, str]) -> FetchResult:
-        """Hand a form to a hub; what it says beside the status is of no use. Whatever the web does comes back as a value."""
+        """Hand a form to a hub."""
+        return await self.post(url, urlencode(fields).encode(), {"Content-Type": "application/x-www-form-urlencoded"})
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> FetchResult:
+        """Send something; what is said to it beside the status is of no use. Whatever the web does comes back as a value."""
         try:
             asked = parse_url(url)
         except ValueError as error:
             return FetchResult("", error=FetchProblem(Problem.URL, f"not an address that can be asked: {error}"))
-        return await _Fetch(self, FetchRequest(url), asked, fields).run()
+        return await _Fetch(self, FetchRequest(url), asked, (body, headers)).run()
 
     def is_local(self, host: str) -> bool:
         """Whether a URL's host is known to live at a private address."""
@@ -109,8 +113,10 @@ class Fetcher:
 class _Fetch:
     """The state of one fetch on its way through redirects."""
 
-    def __init__(self, fetcher: Fetcher, request: FetchRequest, asked: URL, form: Mapping[str, str] | None = None) -> None:
-        self.fetcher, self.request, self.form = fetcher, request, form
+    def __init__(
+        self, fetcher: Fetcher, request: FetchRequest, asked: URL, sent: tuple[bytes, Mapping[str, str]] | None = None
+    ) -> None:
+        self.fetcher, self.request, self.sent = fetcher, request, sent
         self.authorization = authorization(asked)
         self.asked, self.url = asked, bare(asked)
         self.validators = request.validators
@@ -142,7 +148,7 @@ class _Fetch:
             seen.add(target)
             # Away from encryption may be followed, but is never made for good.
             downgrade = self.url.scheme == "https" and target.scheme == "http"
-            if downgrade and self.form is not None:
+            if downgrade and self.sent is not None:
                 return self._problem(Problem.REDIRECTS, "redirected away from encryption, where a form may hold a secret")
             permanent = permanent and self.status in PERMANENT and not downgrade
             self.url = target
@@ -197,13 +203,14 @@ class _Fetch:
             self.validators = request.validators.asked_plainly(now)
         self.requests += 1
         method, body, most, redirects = "GET", b"", settings.max_bytes, REDIRECTS
-        if self.form is not None:
-            method, body, most, redirects = "POST", urlencode(self.form).encode(), 0, FORM_REDIRECTS
-            more += f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body)}\r\n"
+        if self.sent is not None:
+            method, body, most, redirects = "POST", self.sent[0], 0, FORM_REDIRECTS
+            more += "".join(f"{name}: {value}\r\n" for name, value in self.sent[1].items())
+            more += f"Content-Length: {len(body)}\r\n"
         first = f"{method} {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n"
         # Validators have one character per byte, and go out as the bytes they came in as.
         wire = b"".join((first.encode(), fetcher.head_for(request.subscribers), more.encode("latin-1"), b"\r\n", body))
-        answer = await fetcher.connections.ask(url, wire, most, settings.timeout_s, reuse=self.form is None)
+        answer = await fetcher.connections.ask(url, wire, most, settings.timeout_s, reuse=self.sent is None)
         self.status, self.headers = answer.status, answer.headers
         self.wire_bytes += len(answer.body)
         if self.status == 304:
@@ -213,7 +220,7 @@ class _Fetch:
             return None
         if not 200 <= self.status < 300:
             return self._refused(_said(answer))
-        return self._document(answer) if self.form is None else self._result()
+        return self._document(answer) if self.sent is None else self._result()
 
     def _not_modified(self, conditional: bool) -> FetchResult:
         if not conditional and not self.request.body_digest:
