@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 #: A browser that does not come back for so long has to log in again.
 SESSION_S = 30 * 86400.0
+#: That somebody has logged in is noted at most so often: apps that speak HTTP Basic do so with every request.
+SEEN_S = 60.0
 #: Under this key lies the secret of this installation, of which other keys are made.
 SECRET = "secret"
 
@@ -121,7 +123,9 @@ class People:
                 self._attempts.failed(name, address)
                 raise WrongPassword("name and password do not belong together")
         self._attempts.succeeded(name, address)
-        await self.store.write(table.seen, user.id, self._clock())
+        now = self._clock()
+        if user.seen_at is None or user.seen_at < now - SEEN_S:
+            await self.store.write(table.seen, user.id, now)
         return user
 
     async def by_proxy(self, address: str, name: str) -> User | None:

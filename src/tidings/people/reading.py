@@ -36,6 +36,8 @@ from tidings.store.people_rows import (
 #: Statistics look back so far.
 DAYS = 30
 DAY_S = 86400.0
+#: Entries that are put away in one transaction.
+PART = 5000
 
 
 class Reading:
@@ -203,6 +205,15 @@ class Reading:
         if done:
             self.events.tell(Event("marked", self.user.id, entry_ids=tuple(done)))
         return done
+
+    async def unread_again(self, since: float) -> list[int]:
+        """Take back what was read since then."""
+        return await self.mark(await self.store.read(marks.read_since, self.user.id, since), unread=True)
+
+    async def put_away_read(self) -> None:
+        """What was read and not starred is in no stream any more. In parts, because others want to write too."""
+        while await self.store.write(marks.mute_read, self.user.id, PART, self._clock()) == PART:
+            pass
 
     async def tags(self) -> list[Tag]:
         """The user's own, by name."""

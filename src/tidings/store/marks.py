@@ -79,6 +79,25 @@ def mark_all_read(db: Connection, user_id: int, stream: Stream, until: float) ->
     return [i for (i,) in rows.fetchall()]
 
 
+def read_since(db: Connection, user_id: int, since: float) -> list[int]:
+    """What was read by itself since then."""
+    return [i for (i,) in db.execute("SELECT entry_id FROM marks WHERE user_id = ? AND read_at >= ?", (user_id, since))]
+
+
+def mute_read(db: Connection, user_id: int, limit: int, now: float) -> int:
+    """Put away what was read and not starred, so much of it at once; returns how much it was."""
+    chosen = selection(db, user_id, Stream(unread=False, starred=False))
+    if chosen is None:
+        return 0
+    done = db.execute(
+        "INSERT INTO marks (user_id, entry_id, feed_id, muted_at) "
+        f"SELECT CAST(? AS INTEGER), e.id, e.feed_id, CAST(? AS DOUBLE PRECISION) {chosen.sql} LIMIT ? "
+        "ON CONFLICT (user_id, entry_id) DO UPDATE SET muted_at = excluded.muted_at",
+        (user_id, now, *chosen.values, limit),
+    )
+    return done.rowcount
+
+
 def tags(db: Connection, user_id: int) -> list[Tag]:
     rows = db.execute(
         "SELECT l.name, count(*), count(u.entry_id) FROM labels AS l "

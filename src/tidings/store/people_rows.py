@@ -1,6 +1,6 @@
 """The values of those who read: users, their subscriptions, what they ask for (`Stream`), and what they get (`Item`)."""
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -38,6 +38,9 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     webhook_secret: str = ""
     quiet_from: int = 0  #: hours of the user's day in which nobody is alerted; the same twice means none
     quiet_until: int = 0
+    #: What clients of the Miniflux API have set and we have no use for, to be given back: by kind ("user", "feeds",
+    #: "categories", "enclosures"), then by name or id.
+    kept: dict[str, dict[str, Any]] = {}
 
 
 class Token(Struct, frozen=True):
