@@ -1,16 +1,25 @@
-"""The store's vocabulary: a day of polls told in a few words, on a real file and a clock that stands until it is moved."""
+"""The store's vocabulary: a day of polls told in a few words, on a clock that stands until it is moved.
+
+Every test that uses `store` or `opened` runs twice, on a real SQLite file and on a real PostgreSQL; a module that is about one
+of them has a fixture `place` of its own.
+"""
 
 import asyncio
+import sqlite3
 from contextlib import contextmanager
 
+import asyncpg
 import pytest
 from msgspec.structs import replace
 
+from tests import postgres
 from tests.worlds import MONDAY
 from tidings.store import Store
 from tidings.store.rows import EntryText, PollOutcome, Wanted
 
 LEASE_S = 300.0
+#: What either database says to a row that it cannot hold.
+BROKEN = (sqlite3.IntegrityError, asyncpg.IntegrityConstraintViolationError)
 
 
 class Clock:
@@ -33,10 +42,10 @@ def entry(number, *, text="", **fields):
 class Story:
     """A store whose calls are plain: ``story.polled(feed, new=[entry(1)])``. Other names are the store's own."""
 
-    def __init__(self, path, clock, **options):
-        self.path, self.clock = path, clock
+    def __init__(self, place, clock, **options):
+        self.place, self.clock = place, clock
         self._loop = asyncio.new_event_loop()
-        self.store = Store.open(path, clock=clock, **options)
+        self.store = Store.open(place, clock=clock, **options)
 
     def __getattr__(self, name):
         method = getattr(self.store, name)
@@ -74,13 +83,23 @@ def clock():
     return Clock()
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request, tmp_path):
+    """Where the test's store is."""
+    if request.param == "sqlite":
+        yield tmp_path / "store.db"
+    else:
+        with postgres.database() as url:
+            yield url
+
+
 @pytest.fixture
-def opened(tmp_path, clock):
-    """``with opened(...) as story``: a story on the test's file, as often as it is wanted."""
+def opened(place, clock):
+    """``with opened(...) as story``: a story on the test's store, as often as it is wanted."""
 
     @contextmanager
-    def open_story(path=tmp_path / "store.db", **options):
-        story = Story(path, clock, **options)
+    def open_story(at=place, **options):
+        story = Story(at, clock, **options)
         try:
             yield story
         finally:

@@ -1,4 +1,4 @@
-"""A process that records without end, to be killed: ``python -m tests.store.recorder FILE NOW``.
+"""A process that records without end, to be killed: ``python -m tests.store.recorder PLACE NOW``.
 
 Poll number k of a feed shows entries 2k to 2k + 4, so that consecutive documents overlap and nothing is ever pushed out
 unseen. The feed's ``window`` counts its polls. A letter is printed after each commit.
@@ -27,9 +27,9 @@ async def poll(store, feed, clock):
     return PollOutcome(feed_id=feed.id, at=clock(), state=state, new=new, document=document, estimate=estimate)
 
 
-async def main(path, now):
+async def main(place, now):
     clock = Clock(now)
-    async with Store.open(path, clock=clock, serving=True) as store:
+    async with Store.open(place, clock=clock, serving=True) as store:
         for _ in range(5000):  # far more than anybody lets it
             claimed = await store.claim(5, lease_s=LEASE_S)
             if claimed:
@@ -39,4 +39,5 @@ async def main(path, now):
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2])))
+    place = sys.argv[1]
+    asyncio.run(main(place if "://" in place else Path(place), float(sys.argv[2])))

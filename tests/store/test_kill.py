@@ -12,8 +12,8 @@ ROUNDS = 20
 FEEDS = 12
 
 
-def killed_while_recording(path, now, rng):
-    command = [sys.executable, "-m", "tests.store.recorder", str(path), str(now)]
+def killed_while_recording(place, now, rng):
+    command = [sys.executable, "-m", "tests.store.recorder", str(place), str(now)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         process.stdout.read(rng.randint(1, 12))
         time.sleep(rng.random() * 0.004)  # waits for nothing: it is the dice's way to hit any moment of a transaction
@@ -22,13 +22,13 @@ def killed_while_recording(path, now, rng):
     assert process.returncode == -9
 
 
-def test_kill_9_at_any_moment(opened, tmp_path, clock):
+def test_kill_9_at_any_moment(opened, place, clock):
     rng = random.Random(20)
     with opened() as store:
         feeds = [store.subscribe(f"https://{n}.example/feed") for n in range(FEEDS)]
     total = 0
     for _ in range(ROUNDS):
-        killed_while_recording(tmp_path / "store.db", clock(), rng)
+        killed_while_recording(place, clock(), rng)
         clock.forward(LEASE_S + 10_000)  # beyond every lease and every time that the process may have given
         with opened(serving=True) as store:
             assert store.check() == []

@@ -12,6 +12,12 @@ from tidings.store import Store, StoreError
 from tidings.store.schema import MIGRATIONS
 
 
+@pytest.fixture
+def place(tmp_path):
+    """SQLite alone."""
+    return tmp_path / "store.db"
+
+
 def test_a_store_is_still_there_when_it_is_opened_again(opened):
     with opened() as store:
         store.polled(store.subscribe(), new=[entry(1)])
@@ -125,3 +131,14 @@ def test_a_migration_is_made_once(opened, monkeypatch):
     for _ in range(2):
         with opened() as store:
             assert len(store.feeds()) == 1
+
+
+def test_due_feeds_are_found_by_index(store):
+    plan = store.wait(
+        store.store._db.read(
+            lambda db: db.execute(
+                "EXPLAIN QUERY PLAN SELECT id FROM feeds WHERE next_poll_at <= 5 ORDER BY next_poll_at LIMIT 9"
+            ).fetchall()
+        )
+    )
+    assert [row[3] for row in plan] == ["SEARCH feeds USING COVERING INDEX feeds_due (next_poll_at<?)"]

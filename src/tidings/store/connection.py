@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from tidings.errors import TidingsError
+from tidings.store.signals import Signals
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,6 +60,10 @@ class Connection(Protocol):
         """Many new rows in the cheapest way there is; none of them may be there already."""
         ...
 
+    def entry_ids(self, count: int) -> list[int]:
+        """Ids for new entries: higher than all before, and never given twice."""
+        ...
+
 
 class Database(Protocol):
     """Where work is done with connections: each call one transaction."""
@@ -67,6 +72,9 @@ class Database(Protocol):
     def name(self) -> str:
         """For messages: without a password."""
         ...
+
+    @property
+    def signals(self) -> Signals: ...
 
     async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs) -> T:
         """Run ``work`` within a transaction of its own: all of it, or nothing if it raises."""
@@ -82,6 +90,10 @@ class Database(Protocol):
 
     async def check(self) -> list[str]:
         """All that is wrong, in words."""
+        ...
+
+    async def forget_old(self, before: float, least: int, now: float) -> tuple[int, int]:
+        """Forget old entries by the stretch, where that can be done: how many, and from which id on it is to be done singly."""
         ...
 
     async def tidy(self) -> None:

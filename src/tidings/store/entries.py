@@ -38,10 +38,15 @@ def listing(
     limit: int,
 ) -> list[Entry]:
     """Newest first by id, which is the order of arrival; ``since`` and ``until`` are times of arrival."""
-    tables, conditions, values = "entries", ["1"], list[Any]()
-    sought = terms(search)
+    tables, conditions, values = "entries", ["1 = 1"], list[Any]()
+    sought = terms(search, postgres=db.postgres)
     if search and sought.nothing:
         return []
+    if db.postgres:
+        for expression, condition in ((sought.wanted, "words @@ ?::tsquery"), (sought.unwanted, "NOT words @@ ?::tsquery")):
+            conditions += [condition] if expression else []
+            values += [expression] if expression else []
+        sought = terms("")
     if sought.wanted:  # the index gives its rows by id, newest first, and stops when there are enough
         tables = "search CROSS JOIN entries ON entries.id = search.rowid"
         conditions.append("search MATCH ?")
@@ -87,7 +92,7 @@ def posting_times(db: Connection, feed_ids: Sequence[int] | None, since: float) 
     if feed_ids is not None:
         query += f" AND feed_id {IN_MANY}"
         values.append(Many(feed_ids))
-    return np.fromiter(db.execute(f"{query} ORDER BY feed_id, published_at", values), dtype=POSTING)
+    return np.fromiter(map(tuple, db.execute(f"{query} ORDER BY feed_id, published_at", values)), dtype=POSTING)
 
 
 def polls(db: Connection, feed_id: int, limit: int) -> list[Poll]:

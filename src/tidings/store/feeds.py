@@ -1,5 +1,6 @@
 """Feeds: who wants them, which are due, and what is known of them before they are asked again."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,9 +24,12 @@ FEED = ", ".join(f'feeds."{name}"' for name in (*Feed.__struct_fields__[:-1], *S
 _BEFORE_STATE = len(Feed.__struct_fields__) - 1
 WIDTH = _BEFORE_STATE + len(STATE_COLUMNS)
 _QUOTED = [f'"{name}"' for name in STATE_COLUMNS]  # "window" is a word of SQL
-_INSERT = f"INSERT INTO feeds (url, added_at, {', '.join(_QUOTED)}) VALUES (?, ?{', ?' * len(_QUOTED)}) RETURNING id"
+_INSERT = f"INSERT INTO feeds (url, host, added_at, {', '.join(_QUOTED)}) VALUES (?, ?, ?{', ?' * len(_QUOTED)}) RETURNING id"
 _UPDATE = f"UPDATE feeds SET {', '.join(f'{name} = ?' for name in _QUOTED)} WHERE id = ? AND retired_at IS NULL"
-_RESCHEDULE = "UPDATE feeds SET next_poll_at = ?, reason = ? WHERE id = ? AND retired_at IS NULL"
+_RESCHEDULE = (
+    "UPDATE feeds SET next_poll_at = ?, reason = ? WHERE id = ? AND retired_at IS NULL AND coalesce(?, next_poll_at, 0) = "
+    "coalesce(next_poll_at, 0)"
+)
 
 _hubs = msgspec.json.Decoder(tuple[str, ...])
 _hints = msgspec.json.Decoder(Hints)
@@ -45,9 +49,15 @@ def feed_of(row: Sequence[Any]) -> Feed:
     return Feed(*(*row[:_BEFORE_STATE], state))
 
 
-def write_state(db: Connection, feed_id: int, state: FeedState) -> None:
+def write_states(db: Connection, states: Sequence[tuple[int, FeedState]]) -> None:
     """All that polls have taught; a feed that was retired meanwhile stays as it is."""
-    db.execute(_UPDATE, (*state_row(state), feed_id))
+    db.executemany(_UPDATE, [(*state_row(state), feed_id) for feed_id, state in states])
+
+
+def host_of(url: str) -> str:
+    """Scheme, name and port: what is asked by one worker at a time."""
+    scheme, _, rest = url.strip().lower().partition("://")
+    return f"{scheme}://{rest.partition('/')[0].partition('?')[0].rpartition('@')[2]}"
 
 
 def id_of(db: Connection, url: str) -> int | None:
@@ -71,7 +81,7 @@ def add(db: Connection, wanted: Sequence[Wanted], user_id: int, now: float) -> l
         feed_new = feed_id is None
         if feed_id is None:
             state = FeedState(site_url=want.site_url, next_poll_at=want.first_poll_at, reason=want.reason)
-            feed_id = int(db.execute(_INSERT, (want.url, now, *state_row(state))).fetchone()[0])
+            feed_id = int(db.execute(_INSERT, (want.url, host_of(want.url), now, *state_row(state))).fetchone()[0])
         else:
             db.execute(
                 "UPDATE feeds SET retired_at = NULL, retired_why = '', next_poll_at = ?, reason = ? "
@@ -107,30 +117,14 @@ def listing(db: Connection, user_id: int, after: int, limit: int) -> list[Listed
     return [Listed(feed_of(row), *row[WIDTH:]) for row in rows]
 
 
-def claim(db: Connection, now: float, limit: int, lease_s: float, feed_ids: Sequence[int] | None) -> list[Feed]:
-    """Due feeds, longest due first, or these feeds whether due or not.
-
-    What is handed out becomes due again after the lease: if nothing is recorded until then, another will have it.
-    """
-    if feed_ids is None:
-        rows = db.execute(f"SELECT {FEED} FROM feeds WHERE next_poll_at <= ? ORDER BY next_poll_at LIMIT ?", (now, limit))
-    else:
-        rows = db.execute(
-            f"SELECT {FEED} FROM feeds WHERE id {IN_MANY} AND retired_at IS NULL ORDER BY next_poll_at LIMIT ?",
-            (Many(feed_ids), limit),
-        )
-    claimed = [feed_of(row) for row in rows]
-    db.executemany("UPDATE feeds SET next_poll_at = ? WHERE id = ?", [(now + lease_s, feed.id) for feed in claimed])
-    return claimed
-
-
 def next_due(db: Connection) -> float | None:
     at: float | None = db.execute("SELECT min(next_poll_at) FROM feeds").fetchone()[0]
     return at
 
 
 def reschedule(db: Connection, schedules: Sequence[Schedule]) -> None:
-    db.executemany(_RESCHEDULE, [(s.next_poll_at, s.reason, s.feed_id) for s in schedules])
+    by_feed = sorted(schedules, key=lambda s: s.feed_id)
+    db.executemany(_RESCHEDULE, [(s.next_poll_at, s.reason, s.feed_id, s.was) for s in by_feed])
 
 
 def retire(db: Connection, feed_id: int, why: str, now: float) -> None:
@@ -149,7 +143,7 @@ def adopt(db: Connection, feed_id: int, url: str, now: float) -> None:
     if other is not None and other != feed_id:
         db.execute(
             "INSERT INTO subscriptions (user_id, feed_id, folder_id, title, added_at) "
-            "SELECT user_id, ?, folder_id, title, added_at FROM subscriptions WHERE feed_id = ? "
+            "SELECT user_id, CAST(? AS BIGINT), folder_id, title, added_at FROM subscriptions WHERE feed_id = ? "
             "ON CONFLICT (user_id, feed_id) DO NOTHING",
             (other, feed_id),
         )
@@ -159,7 +153,7 @@ def adopt(db: Connection, feed_id: int, url: str, now: float) -> None:
         feed_id = other
     else:
         db.execute("DELETE FROM aliases WHERE url = ?", (url,))  # it has moved back
-        db.execute("UPDATE feeds SET url = ? WHERE id = ?", (url, feed_id))
+        db.execute("UPDATE feeds SET url = ?, host = ? WHERE id = ?", (url, host_of(url), feed_id))
     db.execute(
         "INSERT INTO aliases (url, feed_id, since) VALUES (?, ?, ?) ON CONFLICT (url) DO UPDATE SET feed_id = excluded.feed_id",
         (old, feed_id, now),
@@ -169,25 +163,36 @@ def adopt(db: Connection, feed_id: int, url: str, now: float) -> None:
 def timings(db: Connection) -> npt.NDArray[np.void]:
     """Every feed that may be asked, by id, as one array of `TIMING`."""
     rows = db.execute(
-        'SELECT id, weight, "window", dropped, by_age, errors, added_at, coalesce(last_poll_at, -9e999), '
-        "coalesce(next_poll_at, 9e999), coalesce(earliest_at, -9e999) FROM feeds WHERE retired_at IS NULL ORDER BY id"
+        'SELECT id, weight, "window", dropped, by_age, errors, added_at, coalesce(last_poll_at, ?), '
+        "coalesce(next_poll_at, ?), coalesce(earliest_at, ?) FROM feeds WHERE retired_at IS NULL ORDER BY id",
+        (-math.inf, math.inf, -math.inf),
     )
-    return np.fromiter(rows, dtype=TIMING)
+    return np.fromiter(map(tuple, rows), dtype=TIMING)
 
 
 def forbidden_hours(db: Connection) -> dict[int, bytes]:
-    return dict(db.execute("SELECT id, forbidden FROM feeds WHERE forbidden <> x'' AND retired_at IS NULL").fetchall())
+    return dict(db.execute("SELECT id, forbidden FROM feeds WHERE forbidden <> ? AND retired_at IS NULL", (b"",)).fetchall())
 
 
-def estimates(db: Connection, policy: str) -> dict[int, bytes]:
-    return dict(db.execute("SELECT feed_id, state FROM estimates WHERE policy = ?", (policy,)).fetchall())
+def estimates(db: Connection, policy: str, feed_ids: Sequence[int] | None) -> dict[int, bytes]:
+    query, values = "SELECT feed_id, state FROM estimates WHERE policy = ?", list[Any]([policy])
+    if feed_ids is not None:
+        query += f" AND feed_id {IN_MANY}"
+        values.append(Many(feed_ids))
+    return dict(db.execute(query, values).fetchall())
 
 
-def save_estimates(db: Connection, saved: dict[int, Estimate], now: float) -> None:
+def estimated(db: Connection, policy: str) -> int:
+    return int(db.execute("SELECT count(*) FROM estimates WHERE policy = ?", (policy,)).fetchone()[0])
+
+
+def save_estimates(db: Connection, saved: Sequence[tuple[int, Estimate, float]], unless_since: float = math.inf) -> None:
+    """Those that somebody has saved after ``unless_since`` stay as they are."""
     db.executemany(
         "INSERT INTO estimates (feed_id, policy, state, updated_at) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT (feed_id, policy) DO UPDATE SET state = excluded.state, updated_at = excluded.updated_at",
-        [(feed_id, estimate.policy, estimate.state, now) for feed_id, estimate in saved.items()],
+        "ON CONFLICT (feed_id, policy) DO UPDATE SET state = excluded.state, updated_at = excluded.updated_at"
+        " WHERE estimates.updated_at <= ?",
+        [(feed_id, estimate.policy, estimate.state, at, unless_since) for feed_id, estimate, at in saved],
     )
 
 

@@ -35,6 +35,10 @@ class SqliteConnection(sqlite3.Connection):
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         self.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES (?{', ?' * (len(columns) - 1)})", rows)
 
+    def entry_ids(self, count: int) -> list[int]:
+        last = self.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entries'").fetchone()[0]
+        return list(range(last + 1, last + 1 + count))
+
 
 def connect(path: Path, *, read_only: bool = False) -> SqliteConnection:
     """A connection in autocommit mode; transactions are always begun by hand."""

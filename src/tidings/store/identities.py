@@ -1,36 +1,51 @@
-"""Which entries a feed has had, also those that are gone."""
+"""Which entries a feed has had, also those that are gone: a mark of eight bytes for each, for ever.
 
-from collections.abc import Sequence
+A mark stands for the identity, which may be of any length. It is an integer, which both databases keep and compare cheaply.
+Marks are compared within one feed, where eight bytes make a mistake unthinkable.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
-import msgspec
-
-from tidings.store.connection import Connection
+from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.rows import Known
 
-#: Bytes of an identity's mark. Marks are compared within one feed, where eight make a mistake unthinkable.
-MARK = 8
+_SEEN = (
+    "SELECT i.feed_id, i.mark, e.id, e.digest, e.published_at FROM {wanted} LEFT JOIN entries AS e ON e.id = i.entry_id {where}"
+)
+_OF_ONE_FEED = _SEEN.format(wanted="identities AS i", where=f"WHERE i.feed_id = ? AND i.mark {IN_MANY}")
+_OF_MANY_FEEDS = _SEEN.format(
+    wanted="unnest(?::bigint[], ?::bigint[]) AS w (feed_id, mark) JOIN identities AS i USING (feed_id, mark)", where=""
+)
 
-_json = msgspec.json.Encoder()
+
+def mark(identity: str) -> int:
+    return int.from_bytes(blake2b(identity.encode("utf-8", "replace"), digest_size=8).digest(), "big", signed=True)
 
 
-def mark(identity: str) -> bytes:
-    """A short stand-in for an identity, which may be of any length."""
-    return blake2b(identity.encode("utf-8", "replace"), digest_size=MARK).digest()
+def packed(marks: Sequence[int]) -> bytes:
+    return struct.pack(f">{len(marks)}q", *marks)
+
+
+def unpacked(marks: bytes) -> tuple[int, ...]:
+    return struct.unpack(f">{len(marks) // 8}q", marks)
 
 
 def known(db: Connection, feed_id: int, identities: Sequence[str]) -> dict[str, Known]:
     """Which of these have been seen before, also long ago."""
-    wanted = _json.encode(identities).decode()
-    rows = db.execute(
-        "SELECT identity, id, digest, published_at FROM entries "
-        "WHERE feed_id = ? AND identity IN (SELECT value FROM json_each(?))",
-        (feed_id, wanted),
-    )
-    seen = {identity: Known(*rest) for identity, *rest in rows}
-    marks = {mark(identity): identity for identity in identities if identity not in seen}
-    if marks:
-        places = ", ".join("?" * len(marks))
-        gone = db.execute(f"SELECT mark FROM departed WHERE feed_id = ? AND mark IN ({places})", (feed_id, *marks))
-        seen.update((marks[m], Known(None, b"")) for (m,) in gone)
-    return seen
+    marks = {mark(identity): identity for identity in identities}
+    return {marks[m]: found for (_, m), found in seen(db, [(feed_id, m) for m in marks]).items()}
+
+
+def seen(db: Connection, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], Known]:
+    """Those of these pairs of feed and mark that have been seen."""
+    feeds: dict[int, list[int]] = {}
+    for feed_id, m in wanted:
+        feeds.setdefault(feed_id, []).append(m)
+    if db.postgres and len(feeds) > 1:  # it is the round trips that cost
+        pairs = [(feed_id, m) for feed_id, marks in feeds.items() for m in marks]
+        rows = db.execute(_OF_MANY_FEEDS, tuple(map(list, zip(*pairs, strict=True)))).fetchall()
+    else:
+        rows = [row for feed_id, marks in feeds.items() for row in db.execute(_OF_ONE_FEED, (feed_id, Many(marks)))]
+    return {(feed_id, m): Known(entry_id, digest or b"", at) for feed_id, m, entry_id, digest, at in rows}

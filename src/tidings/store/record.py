@@ -1,35 +1,38 @@
-"""A poll's effects, as one transaction.
+"""The effects of polls, as one transaction and a handful of statements, however many polls there are.
 
 Whatever a poll brings is stored together or not at all: its line in the log, new and changed entries with their words in
 the search index, the feed's state with its next poll, the policy's estimate, the host's pause, the gap. A process that
 dies before the commit leaves a feed whose lease runs out, and the same document is fetched again; one that dies after
-it has lost nothing. Every row has a natural key, so the same outcome stored twice is stored once.
+it has lost nothing. Every row has a natural key, so the same outcome stored twice is stored once. Rows are written by
+feed id, and tables in one order, so that processes that record at the same time never wait for each other in a circle.
 """
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from tidings.store.connection import Connection
-from tidings.store.feeds import adopt, retire, save_estimates, write_state
-from tidings.store.identities import known, mark
-from tidings.store.rows import EntryText, PollOutcome, Recorded
+from tidings.store.feeds import adopt, retire, save_estimates, write_states
+from tidings.store.identities import mark, packed, seen
+from tidings.store.rows import EntryText, Known, PollOutcome, Recorded
+from tidings.store.search import vector
 
 #: Old versions kept of an entry that is changed again and again.
 VERSIONS = 10
 
-_INSERT_ENTRY = """
-    INSERT INTO entries (id, feed_id, source, first_seen_at, published_at, delay_s, identity,
-      digest, published_told, updated_at, url, title, author, comments_url, content, summary, tags, enclosures)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_CHANGEABLE = (
+    *("digest", "published_told", "updated_at", "url", "title", "author", "comments_url", "content", "summary"),
+    *("tags", "enclosures"),
+)
+_COLUMNS = ("id", "feed_id", "source", "first_seen_at", "published_at", "delay_s", "identity", *_CHANGEABLE)
 #: The time that we go by stays as first judged: feeds whose dates move with every edit must not move their entries.
-_UPDATE_ENTRY = """
-    UPDATE entries SET source = ?, changed_at = ?, digest = ?, published_told = ?, updated_at = ?, url = ?, title = ?,
-      author = ?, comments_url = ?, content = ?, summary = ?, tags = ?, enclosures = ?
-    WHERE id = ?"""
+_UPDATE_ENTRY = f"""
+    UPDATE entries SET source = ?, changed_at = ?, {", ".join(f"{name} = ?" for name in _CHANGEABLE)}"""
 _KEEP_VERSION = """
     INSERT INTO entry_versions (entry_id, replaced_at, digest, updated_at, url, title, author, content, summary)
-    SELECT id, ?, digest, updated_at, url, title, author, content, summary FROM entries WHERE id = ?
+    SELECT id, CAST(? AS DOUBLE PRECISION), digest, updated_at, url, title, author, content, summary FROM entries WHERE id = ?
     ON CONFLICT (entry_id, replaced_at) DO NOTHING"""
 _FORGET_VERSIONS = """
     DELETE FROM entry_versions WHERE entry_id = ? AND replaced_at NOT IN
@@ -40,83 +43,120 @@ _INSERT_POLL = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (feed_id, at) DO NOTHING"""
 _HOST_ASKED = """
     INSERT INTO hosts (host, last_request_at, paused_until, why) VALUES (?, ?, ?, ?)
-    ON CONFLICT (host) DO UPDATE SET last_request_at = max(hosts.last_request_at, excluded.last_request_at),
+    ON CONFLICT (host) DO UPDATE SET
+      last_request_at = CASE WHEN hosts.last_request_at > excluded.last_request_at
+        THEN hosts.last_request_at ELSE excluded.last_request_at END,
       paused_until = coalesce(excluded.paused_until, hosts.paused_until),
       why = CASE WHEN excluded.paused_until IS NULL THEN hosts.why ELSE excluded.why END"""
+
+_IDENTIFY = """
+    INSERT INTO identities (feed_id, mark, entry_id) SELECT * FROM unnest(?::bigint[], ?::bigint[], ?::bigint[])
+    ON CONFLICT (feed_id, mark) DO NOTHING RETURNING entry_id"""
 
 _json = msgspec.json.Encoder()
 
 
+class _Text(NamedTuple):
+    """An entry of an outcome, with its key."""
+
+    outcome: PollOutcome
+    mark: int
+    entry: EntryText
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.outcome.feed_id, self.mark
+
+
 def record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
     """Store all outcomes, in one transaction; returns what each one brought."""
-    return [_record(db, outcome) for outcome in outcomes]
+    return [recorded for some in _of_different_feeds(outcomes) for recorded in _record(db, some)]
 
 
-def _record(db: Connection, outcome: PollOutcome) -> Recorded:
-    new = _insert(db, outcome)
-    changed = sum(_change(db, outcome, entry) for entry in outcome.changed)
-    _log(db, outcome, new.values(), changed)
-    if outcome.document is not None:
-        db.execute(
-            "INSERT INTO documents (feed_id, marks) VALUES (?, ?) ON CONFLICT (feed_id) DO UPDATE SET marks = excluded.marks",
-            (outcome.feed_id, b"".join(map(mark, outcome.document))),
-        )
-    if outcome.state is not None:
-        write_state(db, outcome.feed_id, outcome.state)
-    if outcome.estimate is not None:
-        save_estimates(db, {outcome.feed_id: outcome.estimate}, outcome.at)
-    if outcome.host:
-        pause = outcome.pause
-        db.execute(_HOST_ASKED, (outcome.host, outcome.at, pause.until if pause else None, pause.why if pause else ""))
-    if outcome.gap is not None:
-        db.execute(
-            "INSERT INTO gaps (feed_id, found_at, from_at, until_at, lost) VALUES (?, ?, ?, ?, ?) "
-            "ON CONFLICT (feed_id, found_at) DO NOTHING",
-            (outcome.feed_id, outcome.at, outcome.gap.from_at, outcome.gap.until_at, outcome.gap.lost),
-        )
-    if outcome.repair is not None:
-        db.execute(
-            "UPDATE gaps SET recovered = recovered + ?, state = ? WHERE id = ?",
-            (len(new), outcome.repair.state, outcome.repair.gap_id),
-        )
-    if outcome.adopt_url:
-        adopt(db, outcome.feed_id, outcome.adopt_url, outcome.at)
-    if outcome.retire:
-        retire(db, outcome.feed_id, outcome.retire, outcome.at)
-    return Recorded(tuple(new), changed)
+def _of_different_feeds(outcomes: Sequence[PollOutcome]) -> Iterator[list[PollOutcome]]:
+    """In stretches: a second poll of a feed builds on what the first has stored."""
+    some = dict[int, PollOutcome]()
+    for outcome in outcomes:
+        if outcome.feed_id in some:
+            yield list(some.values())
+            some = {}
+        some[outcome.feed_id] = outcome
+    yield list(some.values())
 
 
-def _insert(db: Connection, outcome: PollOutcome) -> dict[int, EntryText]:
-    """Ids are given here and not by SQLite: one statement for a whole document takes half the time of one for each entry."""
-    offered = {e.identity: e for e in outcome.new}
-    seen = known(db, outcome.feed_id, list(offered)) if offered else {}
-    fresh = [e for identity, e in offered.items() if identity not in seen]
-    if not fresh:
-        return {}
-    last = db.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entries'").fetchone()[0]
-    new = dict(enumerate(fresh, last + 1))
-    came = outcome.feed_id, outcome.source, outcome.at
-    db.executemany(_INSERT_ENTRY, [(i, *came, e.published_at, e.delay_s, e.identity, *_changeable(e)) for i, e in new.items()])
-    db.executemany("INSERT INTO search (rowid, title, body) VALUES (?, ?, ?)", [(i, e.title, e.text) for i, e in new.items()])
+def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
+    offered = {t.key: t for o in outcomes for e in o.new for t in [_Text(o, mark(e.identity), e)]}
+    edited = {t.key: t for o in outcomes for e in o.changed for t in [_Text(o, mark(e.identity), e)]}
+    known = seen(db, {**offered, **edited})
+    new = _insert(db, [t for key, t in offered.items() if key not in known])
+    changed = _change(db, [(known[key], t) for key, t in edited.items() if key in known])
+    by_feed = sorted(outcomes, key=lambda o: o.feed_id)
+    db.executemany(_INSERT_POLL, [_line(o, new.get(o.feed_id, {}).values(), changed[o.feed_id]) for o in by_feed])
+    db.executemany(
+        "INSERT INTO documents (feed_id, marks) VALUES (?, ?) ON CONFLICT (feed_id) DO UPDATE SET marks = excluded.marks",
+        [(o.feed_id, packed([mark(i) for i in o.document])) for o in by_feed if o.document is not None],
+    )
+    write_states(db, [(o.feed_id, o.state) for o in by_feed if o.state is not None])
+    save_estimates(db, [(o.feed_id, o.estimate, o.at) for o in by_feed if o.estimate is not None])
+    db.executemany(_HOST_ASKED, [_visit(o) for o in sorted(outcomes, key=lambda o: (o.host, o.at)) if o.host])
+    db.executemany(
+        "INSERT INTO gaps (feed_id, found_at, from_at, until_at, lost) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (feed_id, found_at) DO NOTHING",
+        [(o.feed_id, o.at, o.gap.from_at, o.gap.until_at, o.gap.lost) for o in by_feed if o.gap is not None],
+    )
+    db.executemany(
+        "UPDATE gaps SET recovered = recovered + ?, state = ? WHERE id = ?",
+        [(len(new.get(o.feed_id, ())), o.repair.state, o.repair.gap_id) for o in by_feed if o.repair is not None],
+    )
+    for o in by_feed:
+        if o.adopt_url:
+            adopt(db, o.feed_id, o.adopt_url, o.at)
+        if o.retire:
+            retire(db, o.feed_id, o.retire, o.at)
+    return [Recorded(tuple(new.get(o.feed_id, ())), changed[o.feed_id]) for o in outcomes]
+
+
+def _insert(db: Connection, texts: Sequence[_Text]) -> dict[int, dict[int, EntryText]]:
+    """Store entries that nobody has seen; gives them by feed and id."""
+    new: dict[int, dict[int, EntryText]] = {}
+    if not texts:
+        return new
+    numbered = list(zip(db.entry_ids(len(texts)), texts, strict=True))
+    if db.postgres:  # another process may have been faster since we looked
+        ours = {i for (i,) in db.execute(_IDENTIFY, tuple(zip(*sorted((*t.key, i) for i, t in numbered), strict=True)))}
+        numbered = [(i, t) for i, t in numbered if i in ours]
+    else:
+        db.insert("identities", ("feed_id", "mark", "entry_id"), [(*t.key, i) for i, t in numbered])
+    rows = [(i, o.feed_id, o.source, o.at, e.published_at, e.delay_s, e.identity, *_changeable(e)) for i, (o, _, e) in numbered]
+    if db.postgres:
+        words = (vector(t.entry.title, t.entry.text) for _, t in numbered)
+        db.insert("entries", (*_COLUMNS, "words"), [(*row, w) for row, w in zip(rows, words, strict=True)])
+    else:
+        db.insert("entries", _COLUMNS, rows)
+        db.insert("search", ("rowid", "title", "body"), [(i, t.entry.title, t.entry.text) for i, t in numbered])
+    for i, t in numbered:
+        new.setdefault(t.outcome.feed_id, {})[i] = t.entry
     return new
 
 
-def _change(db: Connection, outcome: PollOutcome, e: EntryText) -> bool:
-    found = db.execute(
-        "SELECT id, digest FROM entries WHERE feed_id = ? AND identity = ?", (outcome.feed_id, e.identity)
-    ).fetchone()
-    if found is None or found[1] == e.digest:
-        return False
-    entry_id = found[0]
-    db.execute(_KEEP_VERSION, (outcome.at, entry_id))
-    db.execute(_FORGET_VERSIONS, (entry_id, entry_id, VERSIONS))
-    db.execute(_UPDATE_ENTRY, (outcome.source, outcome.at, *_changeable(e), entry_id))
-    db.execute("UPDATE search SET title = ?, body = ? WHERE rowid = ?", (e.title, e.text, entry_id))
-    return True
+def _change(db: Connection, texts: Sequence[tuple[Known, _Text]]) -> Counter[int]:
+    """Replace what entries say where it differs, and keep what they said; how many, by feed."""
+    differ = [(k.entry_id, t) for k, t in texts if k.entry_id is not None and k.digest != t.entry.digest]
+    changes = sorted(differ, key=lambda change: change[0])
+    db.executemany(_KEEP_VERSION, [(t.outcome.at, i) for i, t in changes])
+    db.executemany(_FORGET_VERSIONS, [(i, i, VERSIONS) for i, _ in changes])
+    if db.postgres:
+        rows = [(o.source, o.at, *_changeable(e), vector(e.title, e.text), i) for i, (o, _, e) in changes]
+        db.executemany(f"{_UPDATE_ENTRY}, words = ? WHERE id = ?", rows)
+    else:
+        db.executemany(f"{_UPDATE_ENTRY} WHERE id = ?", [(o.source, o.at, *_changeable(e), i) for i, (o, _, e) in changes])
+        words = [(t.entry.title, t.entry.text, i) for i, t in changes]
+        db.executemany("UPDATE search SET title = ?, body = ? WHERE rowid = ?", words)
+    return Counter(t.outcome.feed_id for _, t in changes)
 
 
 def _changeable(e: EntryText) -> tuple[object, ...]:
-    """The columns from digest to enclosures."""
+    """The columns of `_CHANGEABLE`."""
     lists = _json.encode(e.tags).decode(), _json.encode(e.enclosures).decode()
     return (
         *(e.digest, e.published_told, e.updated_at, e.url, e.title, e.author, e.comments_url, e.content, e.summary),
@@ -124,14 +164,17 @@ def _changeable(e: EntryText) -> tuple[object, ...]:
     )
 
 
-def _log(db: Connection, o: PollOutcome, new: Collection[EntryText], changed: int) -> None:
+def _visit(o: PollOutcome) -> tuple[object, ...]:
+    """A host's row."""
+    return o.host, o.at, o.pause.until if o.pause else None, o.pause.why if o.pause else ""
+
+
+def _line(o: PollOutcome, new: Collection[EntryText], changed: int) -> tuple[object, ...]:
+    """A poll's row in the log."""
     delays = [e.delay_s for e in new if e.delay_s is not None]
     mean, most = (sum(delays) / len(delays), max(delays)) if delays else (None, None)
     lost = o.gap.lost if o.gap else None
-    db.execute(
-        _INSERT_POLL,
-        (
-            *(o.feed_id, o.at, o.source, o.status, o.bytes, o.elapsed_s, o.entries, len(new), changed),
-            *(mean, most, lost, o.reason, o.error_kind, o.error),
-        ),
+    return (
+        *(o.feed_id, o.at, o.source, o.status, o.bytes, o.elapsed_s, o.entries, len(new), changed),
+        *(mean, most, lost, o.reason, o.error_kind, o.error),
     )

@@ -264,6 +264,7 @@ class Schedule(Struct, frozen=True):
     feed_id: int
     next_poll_at: float | None
     reason: str
+    was: float | None = None  #: only if this is still its time: nobody has claimed or polled it meanwhile
 
 
 class Push(Struct, frozen=True):

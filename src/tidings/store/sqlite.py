@@ -16,6 +16,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from tidings.store import file
 from tidings.store.connection import Progress, StoreError
 from tidings.store.file import SqliteConnection
+from tidings.store.signals import OwnSignals
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,7 +28,7 @@ class SqliteDatabase:
     """The connections to one file, and the threads they belong to."""
 
     def __init__(self, path: Path, *, serving: bool = False) -> None:
-        self.path, self.name = path, str(path)
+        self.path, self.name, self.signals = path, str(path), OwnSignals()
         file.make_private(path)
         self._lock = file.lock_serving(path) if serving else None
         self._connections: list[SqliteConnection] = []
@@ -63,6 +64,9 @@ class SqliteDatabase:
 
     async def check(self) -> list[str]:
         return await self.read(file.check)
+
+    async def forget_old(self, before: float, least: int, now: float) -> tuple[int, int]:
+        return 0, 0
 
     async def tidy(self) -> None:
         while await self.write(file.merge_index):

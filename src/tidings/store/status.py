@@ -11,8 +11,8 @@ HOUR_S, DAY_S, WEEK_S = 3600.0, 86400.0, 604800.0
 
 def status(db: Connection, now: float) -> Status:
     feeds, retired, failing, due = db.execute(
-        "SELECT count(*), count(retired_at), coalesce(sum(errors > 0 AND retired_at IS NULL), 0), "
-        "coalesce(sum(next_poll_at <= ?), 0) FROM feeds",
+        "SELECT count(*), count(retired_at), count(*) FILTER (WHERE errors > 0 AND retired_at IS NULL), "
+        "count(*) FILTER (WHERE next_poll_at <= ?) FROM feeds",
         (now,),
     ).fetchone()
     errors = db.execute(

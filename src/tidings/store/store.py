@@ -4,6 +4,7 @@ The work is done by the functions of the modules beside this one, which are give
 their place: `Database.write` in the one thread that writes, `Database.read` in one of those that read.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -11,7 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tidings.store import entries, feeds, upkeep
+from tidings.store import claims, entries, feeds, upkeep
 from tidings.store import status as figures
 from tidings.store.connection import Connection, Database, Progress
 from tidings.store.identities import known
@@ -42,6 +43,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+#: The office of the one process that estimates, clusters and moves the price.
+LEADER = 1
+
+
 class Store:
     """Everything that is kept. ``async with Store.open(path, clock=time.time) as store: ...``"""
 
@@ -50,9 +55,16 @@ class Store:
         self._clock = clock
 
     @classmethod
-    def open(cls, path: Path, *, clock: Callable[[], float], serving: bool = False) -> "Store":
-        """Open the file, or make it. Any number of processes may, but only one of them ``serving``."""
-        return cls(SqliteDatabase(path, serving=serving), clock)
+    def open(cls, place: Path | str, *, clock: Callable[[], float], serving: bool = False) -> "Store":
+        """Open the store, or make it: a SQLite file by its path, or a PostgreSQL database by its address.
+
+        Any number of processes may open either. Of a file, only one may be ``serving``.
+        """
+        if isinstance(place, Path):
+            return cls(SqliteDatabase(place, serving=serving), clock)
+        from tidings.store.postgres import PostgresDatabase  # asyncpg is for those who use it
+
+        return cls(PostgresDatabase(place), clock)
 
     async def __aenter__(self) -> "Store":
         return self
@@ -91,9 +103,45 @@ class Store:
 
     # When to look
 
-    async def claim(self, limit: int, *, lease_s: float, feed_ids: Sequence[int] | None = None) -> list[Feed]:
-        """Take due feeds (or these, due or not) for ``lease_s``; then they are due again unless an outcome was recorded."""
-        return await self._db.write(feeds.claim, self._clock(), limit, lease_s, feed_ids)
+    async def claim(self, limit: int, *, lease_s: float, feed_ids: Sequence[int] | None = None, worker: str = "") -> list[Feed]:
+        """Take due feeds (or these, due or not) for ``lease_s``; then they are due again unless an outcome was recorded.
+
+        With the name of a worker, their hosts are taken too: no other worker is given feeds of those.
+        """
+        if feed_ids is not None:
+            return await self._db.write(claims.claim_these, self._clock(), lease_s, feed_ids[:limit])
+        return await self._db.write(claims.claim, self._clock(), limit, lease_s, worker)
+
+    async def release(self, claimed: Sequence[Feed], worker: str = "") -> None:
+        """Hand back feeds that were not begun, as they were claimed, and all hosts of the worker."""
+        await self._db.write(claims.release, claimed, worker)
+
+    async def reserve(self, host: str, spacing_s: float) -> float:
+        """When this host may be asked, if it is not held: a place in the line of all processes."""
+        return await self._db.write(claims.reserve, host, spacing_s, self._clock())
+
+    async def grant(self, wanted: int, per_day: float) -> int:
+        """How many of these requests the budget of all processes allows now; they count as made."""
+        return await self._db.write(claims.grant, wanted, per_day, self._clock())
+
+    async def spend(self, requests: int) -> None:
+        """Requests that were made without asking; less than 0 gives back."""
+        await self._db.write(claims.spend, requests)
+
+    async def missing(self, per_day: float) -> float:
+        """How many requests' worth must flow in until one may be made."""
+        return await self._db.write(claims.missing, per_day, self._clock())
+
+    async def lead(self) -> bool:
+        """Whether this process leads, which it does from now on if nobody else does; to be asked again and again."""
+        return await self._db.signals.lead(LEADER)
+
+    async def listen(self, channel: str, callback: Callable[[str], object]) -> None:
+        """Call back with every word on the channel, from whichever process; an empty word: some may have been missed."""
+        await self._db.signals.listen(channel, callback)
+
+    async def notify(self, channel: str, word: str = "") -> None:
+        await self._db.signals.notify(channel, word)
 
     async def next_due(self) -> float | None:
         """When the next feed is due."""
@@ -115,12 +163,18 @@ class Store:
         """When entries were published, by feed and time, as one array of `entries.POSTING`."""
         return await self._db.read(entries.posting_times, feed_ids, since)
 
-    async def estimates(self, policy: str) -> dict[int, bytes]:
-        """What a policy remembers of each feed."""
-        return await self._db.read(feeds.estimates, policy)
+    async def estimates(self, policy: str, feed_ids: Sequence[int] | None = None) -> dict[int, bytes]:
+        """What a policy remembers of each feed, or of these."""
+        return await self._db.read(feeds.estimates, policy, feed_ids)
 
-    async def save_estimates(self, estimates: dict[int, Estimate]) -> None:
-        await self._db.write(feeds.save_estimates, estimates, self._clock())
+    async def estimated(self, policy: str) -> int:
+        """Of how many feeds a policy remembers something."""
+        return await self._db.read(feeds.estimated, policy)
+
+    async def save_estimates(self, estimates: dict[int, Estimate], *, unless_since: float = math.inf) -> None:
+        """Keep these, except where others were saved after ``unless_since``."""
+        now = self._clock()
+        await self._db.write(feeds.save_estimates, [(i, estimates[i], now) for i in sorted(estimates)], unless_since)
 
     async def shared(self) -> dict[str, bytes]:
         """The small values that belong to no feed: a policy's shared state, say."""
@@ -208,10 +262,11 @@ class Store:
         """
         now = self._clock()
         before = now - days * figures.DAY_S
-        gone = polls = 0
-        old = await self._db.read(upkeep.feeds_with_old_entries, before)
+        polls = 0
+        gone, first = await self._db.forget_old(before, least, now)
+        old = await self._db.read(upkeep.feeds_with_old_entries, before, first)
         for i in range(0, len(old), upkeep.FEEDS_AT_ONCE):
-            gone += await self._db.write(upkeep.forget_entries, old[i : i + upkeep.FEEDS_AT_ONCE], before, least)
+            gone += await self._db.write(upkeep.forget_entries, old[i : i + upkeep.FEEDS_AT_ONCE], before, first, least)
         while deleted := await self._db.write(upkeep.thin_polls, now, before):
             polls += deleted
         await self._db.tidy()

@@ -1,9 +1,10 @@
-"""What keeps a store in good health over the years: forgetting."""
+"""Forgetting: what is old goes, in many short transactions, so that polls are recorded in between."""
 
 from collections.abc import Sequence
 
 from tidings.store.connection import Connection
-from tidings.store.identities import MARK, mark
+from tidings.store.identities import mark, unpacked
+from tidings.store.schema import KEPT, OF_ENTRIES
 
 #: So long every poll stands in the log; then only those that found something, failed, or saw a gap.
 FULL_LOG_S = 8 * 86400.0
@@ -11,43 +12,41 @@ FULL_LOG_S = 8 * 86400.0
 FEEDS_AT_ONCE, POLLS_AT_ONCE = 20, 2000
 
 
-def feeds_with_old_entries(db: Connection, before: float) -> list[int]:
-    return sorted(
-        feed_id for (feed_id,) in db.execute("SELECT DISTINCT feed_id FROM entries WHERE first_seen_at < ?", (before,))
-    )
+def feeds_with_old_entries(db: Connection, before: float, first: int) -> list[int]:
+    """Feeds with entries that came before; only ids from ``first`` on are looked at."""
+    rows = db.execute("SELECT DISTINCT feed_id FROM entries WHERE first_seen_at < ? AND id >= ?", (before, first))
+    return sorted(feed_id for (feed_id,) in rows)
 
 
-def forget_entries(db: Connection, feed_ids: Sequence[int], before: float, least: int) -> int:
-    """Delete entries of these feeds that came before, except each feed's newest and those that its document still shows.
-
-    Of each a mark stays, so that it is not new when an archive or a neighbour brings it again.
+def forget_entries(db: Connection, feed_ids: Sequence[int], before: float, first: int, least: int) -> int:
+    """Delete entries of these feeds that came before, except each feed's newest, those that its document still shows, and
+    those that somebody keeps. Their identities stay, so they are not new when an archive or a neighbour brings them again.
     """
-    return sum(_forget(db, feed_id, before, least) for feed_id in feed_ids)
+    gone = [entry_id for feed_id in feed_ids for entry_id in _old(db, feed_id, before, first, least)]
+    for table in OF_ENTRIES:
+        db.executemany(f"DELETE FROM {table} WHERE entry_id = ?", [(i,) for i in gone])
+    if not db.postgres:
+        db.executemany("DELETE FROM search WHERE rowid = ?", [(i,) for i in gone])
+    db.executemany("DELETE FROM entries WHERE id = ?", [(i,) for i in gone])
+    return len(gone)
 
 
-def _forget(db: Connection, feed_id: int, before: float, least: int) -> int:
+def _old(db: Connection, feed_id: int, before: float, first: int, least: int) -> list[int]:
     row = db.execute("SELECT marks FROM documents WHERE feed_id = ?", (feed_id,)).fetchone()
-    marks = row[0] if row else b""
-    shown = {marks[i : i + MARK] for i in range(0, len(marks), MARK)}
+    shown = set(unpacked(row[0])) if row else set()
+    newest = "SELECT id FROM entries WHERE feed_id = ? ORDER BY id DESC LIMIT ?"
     rows = db.execute(
-        "SELECT id, identity FROM entries WHERE feed_id = ? AND first_seen_at < ? AND id NOT IN "
-        "(SELECT id FROM entries WHERE feed_id = ? ORDER BY id DESC LIMIT ?)",
-        (feed_id, before, feed_id, least),
+        "SELECT id, identity FROM entries WHERE feed_id = ? AND first_seen_at < ? AND id >= ? "
+        + "".join(f"AND id NOT IN ({kept}) " for kept in (newest, *KEPT)),
+        (feed_id, before, first, feed_id, least),
     )
-    old = [(entry_id, m) for entry_id, identity in rows if (m := mark(identity)) not in shown]
-    db.executemany(
-        "INSERT INTO departed (feed_id, mark) VALUES (?, ?) ON CONFLICT (feed_id, mark) DO NOTHING",
-        [(feed_id, m) for _, m in old],
-    )
-    db.executemany("DELETE FROM search WHERE rowid = ?", [(entry_id,) for entry_id, _ in old])
-    db.executemany("DELETE FROM entries WHERE id = ?", [(entry_id,) for entry_id, _ in old])
-    return len(old)
+    return [entry_id for entry_id, identity in rows if mark(identity) not in shown]
 
 
 def thin_polls(db: Connection, now: float, before: float) -> int:
     """Delete some lines of the log that nobody needs any more; returns how many, 0 when there are none left."""
     done = db.execute(
-        "DELETE FROM polls WHERE id IN (SELECT id FROM polls WHERE at < ? AND "
+        "DELETE FROM polls WHERE (feed_id, at) IN (SELECT feed_id, at FROM polls WHERE at < ? AND "
         "(at < ? OR (new = 0 AND changed = 0 AND error_kind = '' AND lost IS NULL)) LIMIT ?)",
         (now - FULL_LOG_S, min(before, now - FULL_LOG_S), POLLS_AT_ONCE),
     )

@@ -1,0 +1,110 @@
+"""Who asks what, and when: due feeds are claimed, hosts leased, and the budget spent, by any number of workers at once.
+
+A claim is a lease that is written as the feed's next poll: a feed that was handed out becomes due again when the lease runs
+out, unless an outcome was recorded before. So the due query needs one index and nobody looks for dead workers. A worker that
+has a name also leases the hosts of its feeds; feeds of a host that another worker holds are passed over, so a host is asked by
+one worker at a time. The lease is longer than any pause between two requests: nobody need know whom a dead worker has asked.
+"""
+
+from collections.abc import Sequence
+
+from tidings.store.connection import IN_MANY, Connection, Many
+from tidings.store.feeds import FEED, WIDTH, feed_of
+from tidings.store.rows import Feed
+
+_HELD = "SELECT 1 FROM hosts WHERE hosts.host = feeds.host AND leased_until > ? AND leased_by <> ?"
+_LEASE_HOST = """
+    INSERT INTO hosts (host, leased_until, leased_by) VALUES (?, ?, ?)
+    ON CONFLICT (host) DO UPDATE SET leased_until = excluded.leased_until, leased_by = excluded.leased_by
+    WHERE hosts.leased_until <= ? OR hosts.leased_by = excluded.leased_by"""
+
+
+def claim(db: Connection, now: float, limit: int, lease_s: float, worker: str) -> list[Feed]:
+    """Due feeds, longest due first. Without a name no host is leased: for a process that is alone with the store."""
+    free = f"AND NOT EXISTS ({_HELD})" if worker else ""
+    rows = db.execute(
+        f"SELECT {FEED}, feeds.host FROM feeds WHERE next_poll_at <= ? {free} ORDER BY next_poll_at LIMIT ?"
+        + (" FOR UPDATE OF feeds SKIP LOCKED" if db.postgres else ""),
+        (now, *((now, worker) if worker else ()), limit),
+    )
+    found = [(feed_of(row), row[WIDTH]) for row in rows]
+    if worker and found:
+        hosts = sorted({host for _, host in found})
+        db.executemany(_LEASE_HOST, [(host, now + lease_s, worker, now) for host in hosts])
+        ours = {
+            h for (h,) in db.execute(f"SELECT host FROM hosts WHERE leased_by = ? AND host {IN_MANY}", (worker, Many(hosts)))
+        }
+        found = [(feed, host) for feed, host in found if host in ours]
+    return _lease(db, [feed for feed, _ in found], now + lease_s)
+
+
+def claim_these(db: Connection, now: float, lease_s: float, feed_ids: Sequence[int]) -> list[Feed]:
+    """These feeds, due or not, whoever holds their hosts: somebody wants them now."""
+    rows = db.execute(
+        f"SELECT {FEED} FROM feeds WHERE id {IN_MANY} AND retired_at IS NULL ORDER BY next_poll_at, id"
+        + (" FOR UPDATE" if db.postgres else ""),
+        (Many(feed_ids),),
+    )
+    return _lease(db, [feed_of(row) for row in rows], now + lease_s)
+
+
+def _lease(db: Connection, feeds: list[Feed], until: float) -> list[Feed]:
+    if feeds:
+        db.execute(f"UPDATE feeds SET next_poll_at = ? WHERE id {IN_MANY}", (until, Many(feed.id for feed in feeds)))
+    return feeds
+
+
+def release(db: Connection, claimed: Sequence[Feed], worker: str) -> None:
+    """Feeds that were not begun are due as they were before they were claimed; the worker lets go of all its hosts."""
+    rows = sorted((feed.id, feed.state.next_poll_at) for feed in claimed)
+    db.executemany("UPDATE feeds SET next_poll_at = ? WHERE id = ? AND retired_at IS NULL", [(at, i) for i, at in rows])
+    if worker:
+        db.execute("UPDATE hosts SET leased_until = 0 WHERE leased_by = ? AND leased_until > 0", (worker,))
+
+
+def reserve(db: Connection, host: str, spacing_s: float, now: float) -> float:
+    """The next time at which this host may be asked; whoever wants to ask after that comes ``spacing_s`` later."""
+    row = db.execute(
+        "INSERT INTO hosts (host, next_at) VALUES (?, ?) ON CONFLICT (host) DO UPDATE SET "
+        "next_at = ? + CASE WHEN hosts.next_at > ? THEN hosts.next_at ELSE ? END RETURNING next_at",
+        (host, now + spacing_s, spacing_s, now, now),
+    ).fetchone()
+    return float(row[0]) - spacing_s
+
+
+def grant(db: Connection, wanted: int, per_day: float, now: float) -> int:
+    """How many of these requests may be made now. They are spent with that; what is not made is given back by `spend`."""
+    tokens = _fill(db, per_day, now)
+    granted = max(min(wanted, int(tokens + 1e-9)), 0)
+    _write(db, tokens - granted)
+    return granted
+
+
+def spend(db: Connection, requests: int) -> None:
+    """Count requests that nobody can refuse any more, or give some back; so the bucket may be in debt for a day."""
+    db.execute("UPDATE buckets SET tokens = tokens - ? WHERE name = 'requests'", (float(requests),))
+
+
+def missing(db: Connection, per_day: float, now: float) -> float:
+    """How much must flow in until a request may be made again; 0 if one may be made now."""
+    return max(1.0 - _fill(db, per_day, now), 0.0)
+
+
+def _fill(db: Connection, per_day: float, now: float) -> float:
+    """The bucket of all workers holds a day's budget, is full at first, and fills evenly. It is ours until the commit."""
+    most = max(per_day, 1.0)
+    row = db.execute(
+        "INSERT INTO buckets (name, tokens, filled_at) VALUES ('requests', ?, ?) ON CONFLICT (name) DO UPDATE SET "
+        "tokens = buckets.tokens + CASE WHEN excluded.filled_at > buckets.filled_at "
+        "THEN (excluded.filled_at - buckets.filled_at) * ? / 86400.0 ELSE 0 END, "
+        "filled_at = CASE WHEN excluded.filled_at > buckets.filled_at THEN excluded.filled_at ELSE buckets.filled_at END "
+        "RETURNING tokens",
+        (most, now, per_day),
+    ).fetchone()
+    tokens = max(min(float(row[0]), most), -most)
+    _write(db, tokens)
+    return tokens
+
+
+def _write(db: Connection, tokens: float) -> None:
+    db.execute("UPDATE buckets SET tokens = ? WHERE name = 'requests'", (tokens,))

@@ -1,0 +1,337 @@
+"""The store in PostgreSQL: any number of processes, on any number of machines, write and read at once.
+
+A few threads hold a connection each. A connection has an event loop of its own, which runs only while a statement does, so
+the store's plain functions can wait for an answer where they stand. Each call is one transaction. One that is cut off before
+its commit (the server restarts, the network fails, two transactions stand in each other's way) has changed nothing and is done
+again; only a commit whose answer is lost is an error, for nobody knows what became of it.
+"""
+
+import asyncio
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+from tidings import loops
+from tidings.errors import MissingExtra, UsageError
+from tidings.store import partitions
+from tidings.store.connection import IN_MANY, Progress, StoreError
+from tidings.store.schema import MIGRATIONS, for_postgres
+from tidings.store.signals import PostgresSignals
+
+try:
+    import asyncpg  # type: ignore[import-untyped]  # it has no type information
+except ImportError:
+    raise MissingExtra("asyncpg", "postgres", "a store in PostgreSQL") from None
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Connections of one process, at most. They are made when they are needed.
+CONNECTIONS = 6
+#: How long a call waits for a server that is away. A restart takes seconds.
+PATIENCE_S = 30.0
+#: Longer than any statement of ours but a few that say so; then the network is cut, and nobody will ever answer.
+STATEMENT_S = 60.0
+#: How often a call is done again after two stood in each other's way.
+COLLISIONS = 10
+STATEMENTS = 256
+#: Held by who migrates; the same number that marks our SQLite files.
+MIGRATING = 0x74696473
+
+#: The connection is gone or cannot be had now; what was not committed is as if it had never been.
+LOST = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+)
+COLLIDED = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError)
+ADVICE = (
+    (asyncpg.InvalidAuthorizationSpecificationError, "check the user and the password in its address"),
+    (asyncpg.InvalidCatalogNameError, "make it with `createdb`, or name another in the address"),
+    (asyncpg.InsufficientPrivilegeError, "make this user the owner of the database"),
+    (asyncpg.TooManyConnectionsError, "raise max_connections, or run fewer workers"),
+    (asyncpg.InsufficientResourcesError, "make room on the server"),
+    (LOST, "check that PostgreSQL runs there and can be reached"),
+    (asyncpg.PostgresError, "look into the server's log"),
+)
+
+
+@lru_cache(4096)
+def translated(sql: str) -> str:
+    """The placeholders of PostgreSQL."""
+    numbers = iter(range(1, 100_000))
+    return re.sub(r"\?", lambda _: f"${next(numbers)}", sql.replace(IN_MANY, "= ANY(?)"))
+
+
+class PostgresRows:
+    """A `tidings.store.connection.Rows`."""
+
+    def __init__(self, rows: list[Any], status: str) -> None:
+        self._rows, self._status = iter(rows), status
+
+    @property
+    def rowcount(self) -> int:
+        """The last word of what PostgreSQL says, as in ``INSERT 0 3``."""
+        return int(self._status.rpartition(" ")[2])
+
+    def fetchone(self) -> Any:
+        return next(self._rows, None)
+
+    def fetchall(self) -> list[Any]:
+        return list(self._rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._rows
+
+
+class PostgresConnection:
+    """A `tidings.store.connection.Connection`."""
+
+    postgres = True
+
+    def __init__(self, url: str) -> None:
+        self._loop = loops.new()
+        self._statements = OrderedDict[str, Any]()
+        self._limit_s: float | None = STATEMENT_S
+        #: Ids of entries up to here have a partition, as far as this connection knows.
+        self.ceiling = 0
+        try:
+            self._db = self._wait(connect(url))
+        except BaseException:
+            self._loop.close()
+            raise
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> PostgresRows:
+        statement = self._statements.get(sql)
+        if statement is None:
+            statement = self._statements[sql] = self._wait(self._db.prepare(translated(sql)))
+            if len(self._statements) > STATEMENTS:
+                self._statements.popitem(last=False)
+        rows = self._wait(statement.fetch(*parameters, timeout=self._limit_s))
+        return PostgresRows(rows, statement.get_statusmsg())
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> None:
+        if rows := list(rows):
+            self._wait(self._db.executemany(translated(sql), rows, timeout=self._limit_s))
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        self._wait(self._db.copy_records_to_table(table, columns=columns, records=rows, timeout=self._limit_s))
+
+    def entry_ids(self, count: int) -> list[int]:
+        return partitions.draw_ids(self, count)
+
+    def command(self, sql: str) -> None:
+        """A statement that has no values, gives no rows and is not worth remembering."""
+        self._wait(self._db.execute(sql, timeout=self._limit_s))
+
+    def begin(self, how: str) -> None:
+        self._limit_s = STATEMENT_S
+        self.command(how)
+
+    def take_time(self) -> None:
+        """What follows in this transaction may take as long as it takes."""
+        self._limit_s = None
+
+    def roll_back(self) -> None:
+        if not self._db.is_closed() and self._db.is_in_transaction():
+            self.command("ROLLBACK")
+
+    def close(self, *, abrupt: bool = False) -> None:
+        if abrupt:
+            self._db.terminate()
+        else:
+            self._wait(self._db.close(timeout=PATIENCE_S))
+        self._loop.close()
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._loop.run_until_complete(work)
+        except asyncpg.InterfaceError as error:
+            if not self._db.is_closed():
+                raise
+            raise ConnectionResetError(str(error)) from error
+
+
+async def connect(url: str) -> Any:
+    """A connection as we want it. JIT is for long queries, ours are short."""
+    settings = {"application_name": "tidings", "jit": "off"}
+    db = await asyncpg.connect(url, timeout=PATIENCE_S / 3, statement_cache_size=STATEMENTS, server_settings=settings)
+    # Made by `search.vector`.
+    await db.set_type_codec("tsvector", schema="pg_catalog", encoder=bytes, decoder=bytes, format="binary")
+    return db
+
+
+class PostgresDatabase:
+    """The connections of this process, and the threads they belong to."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self.name = url, _without_password(url)
+        self._local = threading.local()
+        self._connections: set[PostgresConnection] = set()
+        self._threads = ThreadPoolExecutor(CONNECTIONS, "store")
+        self.signals = PostgresSignals(lambda: connect(url), LOST)
+        try:
+            self._threads.submit(self._transact, "BEGIN", lambda db: migrate(db, self.name), patience_s=0.0).result()
+        except BaseException:
+            self._threads.submit(self._close_all).result()
+            self._threads.shutdown()
+            raise
+
+    async def write(self, work: Callable[Concatenate[PostgresConnection, P], T], *args: P.args, **options: P.kwargs) -> T:
+        """Run ``work`` within a transaction of its own: all of it, or nothing if it raises."""
+        return await self._in_thread("BEGIN", lambda db: work(db, *args, **options))
+
+    async def read(self, work: Callable[Concatenate[PostgresConnection, P], T], *args: P.args, **options: P.kwargs) -> T:
+        """Run ``work``, which only reads; all its queries see the same moment."""
+        return await self._in_thread("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", lambda db: work(db, *args, **options))
+
+    async def backup(self, to: Path, progress: Progress | None) -> None:
+        raise UsageError(f"{self.name} is backed up by PostgreSQL's own means; use: pg_dump -Fc -f {to} {self.name}")
+
+    async def check(self) -> list[str]:
+        return await self.read(partitions.check)
+
+    async def forget_old(self, before: float, least: int, now: float) -> tuple[int, int]:
+        gone = 0
+        for old in await self.read(partitions.old, before, now):
+            if left_out := await self.write(partitions.copy_survivors, old, least, now):
+                await self.write(partitions.swap, old)
+                await self.write(partitions.forget_beside, old)
+                gone += left_out
+        return gone, await self.read(partitions.in_use)
+
+    async def tidy(self) -> None:
+        """Autovacuum does it."""
+
+    async def close(self) -> None:
+        """Wait for what is under way, then let go of the connections."""
+        await self.signals.close()
+        await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._close_all)
+
+    async def _in_thread(self, begin: str, work: Callable[[PostgresConnection], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._transact, begin, work)
+
+    def _transact(self, begin: str, work: Callable[[PostgresConnection], T], patience_s: float = PATIENCE_S) -> T:
+        collisions, pause_s, committing = 0, 0.05, False
+        while True:
+            try:
+                db = self._connection()
+                try:
+                    db.begin(begin)
+                    result = work(db)
+                    committing = True
+                    db.command("COMMIT")
+                except BaseException:
+                    db.roll_back()
+                    raise
+                return result
+            except COLLIDED as error:
+                collisions += 1
+                if collisions > COLLISIONS:
+                    raise self._complaint(error) from error
+                committing = False
+            except LOST as error:
+                self._drop()
+                if committing:
+                    raise StoreError(f"{self.name}: the connection broke during a commit; look whether it was made") from error
+                if patience_s <= 0:
+                    raise self._complaint(error) from error
+            except asyncpg.PostgresError as error:
+                if isinstance(error, asyncpg.IntegrityConstraintViolationError | asyncpg.DataError) or _ours(error):
+                    raise  # a fault of ours
+                raise self._complaint(error) from error
+            time.sleep(pause_s)  # in a thread of our own
+            patience_s -= pause_s
+            pause_s = min(2 * pause_s, 1.0)
+
+    def _connection(self) -> PostgresConnection:
+        db: PostgresConnection | None = getattr(self._local, "db", None)
+        if db is None:
+            db = self._local.db = PostgresConnection(self._url)
+            self._connections.add(db)
+        return db
+
+    def _drop(self) -> None:
+        db: PostgresConnection | None = getattr(self._local, "db", None)
+        if db is not None:
+            self._local.db = None
+            self._connections.discard(db)
+            db.close(abrupt=True)
+
+    def _close_all(self) -> None:
+        for db in self._connections:
+            try:
+                db.close()
+            except LOST:
+                db.close(abrupt=True)
+
+    def _complaint(self, error: BaseException) -> StoreError:
+        advice = next(advice for kind, advice in ADVICE if isinstance(error, kind))
+        return StoreError(f"{self.name}: {error or type(error).__name__}; {advice}")
+
+
+def _ours(error: asyncpg.PostgresError) -> bool:
+    """SQL that is wrong, but not for want of rights."""
+    return isinstance(error, asyncpg.SyntaxOrAccessError) and not isinstance(error, asyncpg.InsufficientPrivilegeError)
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    user, at, place = parts.netloc.rpartition("@")
+    return parts._replace(netloc=user.partition(":")[0] + at + place).geturl()
+
+
+def migrate(db: PostgresConnection, name: str) -> None:
+    """Bring the database to this program's version, whoever comes first; within one transaction."""
+    if _version(db, name) == len(MIGRATIONS):
+        return
+    db.take_time()
+    db.execute("SELECT pg_advisory_xact_lock(?)", (MIGRATING,))
+    version = _version(db, name)  # asked again: another process may have been faster
+    if version == 0:
+        db.command("CREATE TABLE tidings_version (version BIGINT NOT NULL)")
+        db.command("INSERT INTO tidings_version VALUES (0)")
+    for migration in MIGRATIONS[version:]:
+        for statement in for_postgres(migration):
+            db.command(statement)
+    db.execute("UPDATE tidings_version SET version = ?", (len(MIGRATIONS),))
+    settle_sequences(db)
+    partitions.ensure(db, 0)
+
+
+def _version(db: PostgresConnection, name: str) -> int:
+    """How many migrations the database has had; refuses what is not ours or is newer than this program."""
+    tables = "FROM information_schema.tables WHERE table_schema = current_schema()"
+    if not db.execute(f"SELECT count(*) {tables} AND table_name = 'tidings_version'").fetchone()[0]:
+        if db.execute(f"SELECT count(*) {tables}").fetchone()[0]:
+            raise StoreError(f"{name} is a database of another program; make one for tidings alone with `createdb`")
+        return 0
+    version = int(db.execute("SELECT version FROM tidings_version").fetchone()[0])
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"{name} has schema version {version}, this tidings knows {len(MIGRATIONS)}: "
+            "install the newer tidings again, or restore a backup that was made before"
+        )
+    return version
+
+
+def settle_sequences(db: PostgresConnection) -> None:
+    """Ids go on after the highest there is, also where rows were put in with ids of their own."""
+    serials = db.execute(
+        "SELECT table_name, pg_get_serial_sequence(table_name, 'id') FROM information_schema.columns "
+        "WHERE table_schema = current_schema() AND column_name = 'id' AND is_identity = 'YES'"
+    ).fetchall()
+    for table, sequence in (*serials, ("entries", "entries_id_seq")):
+        db.execute(f"SELECT setval('{sequence}', coalesce(max(id), 0) + 1, false) FROM {table}")

@@ -1,0 +1,133 @@
+"""A backup is one moment of the store; damage is found."""
+
+import asyncio
+import sqlite3
+import stat
+
+import pytest
+
+from tests.store.conftest import entry
+from tidings.errors import UsageError
+from tidings.store import StoreError, restore
+from tidings.store.schema import MIGRATIONS
+
+
+@pytest.fixture
+def place(tmp_path):
+    """SQLite alone."""
+    return tmp_path / "store.db"
+
+
+def test_a_backup_under_load_is_one_moment(store, opened, tmp_path):
+    feed = store.subscribe()
+    outcomes = []
+    for number in range(60):
+        outcomes.append(store.outcome(feed, new=[entry(number, text="many words " * 400)]))
+        store.clock.forward(1)
+    shown = []
+
+    async def both():
+        await store.store.record(outcomes[:20])
+        backup = asyncio.create_task(store.store.backup(tmp_path / "copy.db", lambda done, total: shown.append((done, total))))
+        for outcome in outcomes[20:]:
+            await store.store.record([outcome])
+        await backup
+
+    store.wait(both())
+    assert shown[-1][0] == shown[-1][1] > 0
+    assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
+    with opened(tmp_path / "copy.db") as copy:
+        assert copy.check() == []
+        assert len(copy.entries(limit=100)) == len(copy.polls(feed, limit=100)) >= 20
+
+
+def test_a_backup_replaces_an_older_one_but_never_the_store(store, tmp_path):
+    store.backup(tmp_path / "copy.db")
+    store.backup(tmp_path / "copy.db")
+    with pytest.raises(UsageError, match="the store itself"):
+        store.backup(store.place)
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.fixture
+def saved(opened, tmp_path):
+    """A store with a backup that knows entry 1, and an entry 2 that came after."""
+    with opened() as store:
+        feed = store.subscribe()
+        store.polled(feed, new=[entry(1)])
+        store.backup(tmp_path / "copy.db")
+        store.polled(feed, new=[entry(2)])
+    return tmp_path / "copy.db"
+
+
+def test_restore_brings_the_backups_moment_back(opened, saved, tmp_path):
+    restore(saved, tmp_path / "store.db")
+    with opened() as store:
+        assert store.titles() == ["Post 1"]
+        assert store.polled(1, new=[entry(3)]).new == (2,)
+    restore(saved, tmp_path / "elsewhere.db")
+    with opened(tmp_path / "elsewhere.db") as store:
+        assert store.titles() == ["Post 1"]
+
+
+def test_restore_mends_a_damaged_store(opened, saved, tmp_path):
+    (tmp_path / "store.db").write_bytes(b"no database at all" * 1000)
+    restore(saved, tmp_path / "store.db")
+    with opened() as store:
+        assert store.titles() == ["Post 1"]
+
+
+@pytest.mark.parametrize("serving", [True, False])
+def test_restore_is_refused_while_the_store_is_in_use(opened, saved, tmp_path, serving):
+    with opened(serving=serving) as store:
+        assert len(store.entries()) == 2
+        with pytest.raises(StoreError, match="in use by another"):
+            restore(saved, tmp_path / "store.db")
+        assert len(store.entries()) == 2
+
+
+def damage(path):
+    content = bytearray(path.read_bytes())
+    content[4096 * 3 : 4096 * 6] = bytes(4096 * 3)
+    path.write_bytes(content)
+
+
+def version(number):
+    def change(path):
+        db = sqlite3.connect(path)
+        db.execute(f"PRAGMA user_version = {number}")
+        db.close()
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (damage, "damaged|malformed"),
+        (version(len(MIGRATIONS) + 1), "install the newer tidings"),
+        (version(0), "no backup"),
+        (lambda path: path.write_bytes(b"x" * 5000), "not a database"),
+        (lambda path: path.write_bytes(b""), "no backup"),
+        (lambda path: path.unlink(), "does not exist"),
+    ],
+)
+def test_a_bad_backup_is_refused_and_the_store_stays(opened, saved, tmp_path, spoil, complaint):
+    spoil(saved)
+    with pytest.raises((StoreError, UsageError), match=complaint):
+        restore(saved, tmp_path / "store.db")
+    with opened() as store:
+        assert len(store.entries()) == 2
+
+
+def test_check_finds_what_is_missing(store):
+    store.polled(store.subscribe(), new=[entry(1), entry(2)])
+    assert store.check() == []
+    db = sqlite3.connect(store.place)
+    db.execute("DELETE FROM search WHERE rowid = 1")
+    db.execute("DELETE FROM feeds")  # foreign keys are off here
+    db.commit()
+    db.close()
+    problems = store.check()
+    assert "1 entries cannot be found by search" in problems
+    assert "a row of entries points to a missing row of feeds" in problems
