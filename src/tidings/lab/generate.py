@@ -54,6 +54,11 @@ def generate(like: str, feeds: int, days: float, seed: int = 0) -> Trace:
 # --- from a population to posts ----------------------------------------------------------------------------------------
 
 
+def draw(rng: np.random.Generator, feeds: Population, days: float) -> tuple[Ints, Floats]:
+    """Posts of a population over ``days`` days from `EPOCH`: (feed, time), unsorted."""
+    return _posts(rng, feeds, _daily_counts(rng, feeds, days), days)
+
+
 def _daily_counts(rng: np.random.Generator, feeds: Population, days: float) -> Ints:
     """Arrivals of each feed on each day, (n, whole days); the last day may be a part of one."""
     whole = int(np.ceil(days))
@@ -260,7 +265,7 @@ def _han(rng: np.random.Generator, n: int, days: float) -> Trace:
         burst=HAN_BURST,
         burst_gap_s=HAN_BURST_GAP_S,
     )
-    feed, time = _posts(rng, feeds, _daily_counts(rng, feeds, days), days)
+    feed, time = draw(rng, feeds, days)
     return _trace("han", rng, feeds, feed, time)
 
 
@@ -286,7 +291,7 @@ def _urbansky(rng: np.random.Generator, n: int, days: float) -> Trace:
         level=np.where(changing[:, None], _drift(rng, n, days, 1.0, 1.5), _drift(rng, n, days, 0.2, 6.0)),
         window=rng.choice([5, 10, 15, 20, 25, 50], size=n, p=[0.05, 0.4, 0.2, 0.2, 0.1, 0.05]),
     )
-    feed, time = _posts(rng, feeds, _daily_counts(rng, feeds, days), days)
+    feed, time = draw(rng, feeds, days)
     # A whole window, seconds apart, somewhere in the first half of the trace; then nothing.
     rows = np.flatnonzero(batch)
     of = np.repeat(rows, feeds.window[rows])
@@ -331,7 +336,7 @@ def _feedex(rng: np.random.Generator, n: int, days: float) -> Trace:
         window=window,
         names=[FEEDEX_PATTERNS[p] for p in pattern],
     )
-    feed, time = _posts(rng, feeds, _daily_counts(rng, feeds, days), days)
+    feed, time = draw(rng, feeds, days)
     return _trace("feedex", rng, feeds, feed, time)
 
 
@@ -345,7 +350,7 @@ def _homogeneous(rng: np.random.Generator, n: int, days: float) -> Trace:
         level=_steady(n, days),
         window=np.full(n, UNLIMITED),
     )
-    feed, time = _posts(rng, feeds, _daily_counts(rng, feeds, days), days)
+    feed, time = draw(rng, feeds, days)
     return _trace("homogeneous", rng, feeds, feed, time)
 
 

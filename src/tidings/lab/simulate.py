@@ -11,13 +11,15 @@ import numpy as np
 
 from tidings.lab.segments import offsets_of
 from tidings.lab.traces import Trace
-from tidings.model import DAY_S, Documents, Floats, Ints, Rows
+from tidings.model import DAY_S, HOUR_S, WEEK_S, Documents, Floats, Ints, Rows
 from tidings.policy import Feeds, Policy
 
 #: Two polls of one feed are at least this far apart; polls happen at whole seconds.
 LEAST_GAP_S = 1.0
 #: Longer than any trace, in seconds; a power of two, so that feed x span + time is exact in 64 bits.
 SPAN_S = 2**33
+#: The least gap between polls is stretched by up to this share, by the feed's phase, as the living service does it.
+STRETCH = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,31 @@ class Publisher:
         return Documents(self._times, first, np.maximum(known, first), end, gap)
 
 
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """What the living service keeps to whatever its policy wants, and what comes to it without asking."""
+
+    least_gap_s: float = HOUR_S  #: between two polls of a feed, unless its document would be replaced meanwhile
+    longest_s: float = WEEK_S
+    pushed: Floats | None = None  #: share of each feed's posts that hubs send
+
+    def begin(self, feeds: Feeds, now: float) -> None:
+        """All feeds have just been polled."""
+        feeds.longest_s[:] = self.longest_s
+        feeds.earliest[:] = now + self.least_gap_s * (1 + STRETCH * feeds.phase)
+        if self.pushed is not None:
+            feeds.pushed[:] = self.pushed
+
+    def after(self, feeds: Feeds, rows: Rows, now: Floats, seen: Documents) -> None:
+        """These have been polled: not again before it is polite, or before half of a full document may have been replaced."""
+        count = seen.count
+        with np.errstate(divide="ignore", invalid="ignore"):
+            replaced_s = (seen.newest() - seen.oldest()) / (count - 1) * count
+        full = (count >= feeds.window[rows]) & (count > 1)
+        gap_s = np.where(full, np.minimum(self.least_gap_s, replaced_s / 2), self.least_gap_s)
+        feeds.earliest[rows] = now + gap_s * (1 + STRETCH * feeds.phase[rows])
+
+
 def simulate(
     trace: Trace,
     policy: Policy,
@@ -70,14 +97,21 @@ def simulate(
     end: float | None = None,
     *,
     seed: int = 0,
+    manners: Manners | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Polls:
-    """Run ``policy`` from ``start`` to ``end`` (the trace's last post); posts before ``start`` are known to it."""
+    """Run ``policy`` from ``start`` to ``end`` (the trace's last post); posts before ``start`` are known to it.
+
+    With ``manners``, as the living service would run it.
+    """
     end = trace.end if end is None else end
     n = trace.n_feeds
     history = trace.history(start)
     publisher = Publisher(trace, history.end)
     feeds = Feeds.of(trace.window, trace.weight, seed)
+    if manners is not None:
+        manners.begin(feeds, start)
+        budget_per_feed_day = min(budget_per_feed_day, DAY_S / max(manners.least_gap_s, LEAST_GAP_S))
     policy.start(feeds, history, trace.start, start, budget_per_feed_day * n)
     everyone = np.arange(n)
     now = np.full(n, start)
@@ -97,8 +131,12 @@ def simulate(
             polled_at.append(times)
             spent += len(rows)
             last[rows] = times
-            if policy.learns:
-                policy.observe(rows, times, publisher.poll(rows, times))
+            if policy.learns or manners is not None:
+                seen = publisher.poll(rows, times)
+                if manners is not None:
+                    manners.after(feeds, rows, times, seen)
+                if policy.learns:
+                    policy.observe(rows, times, seen)
             due_at[rows] = np.ceil(np.maximum(policy.decide(rows, times).times, times + LEAST_GAP_S))
             rows = rows[due_at[rows] <= tick if final else due_at[rows] < tick]
         if not final:

@@ -6,16 +6,16 @@ same delays but for chance, and its polls are counted up to the whole.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tidings.errors import TraceError, UsageError
-from tidings.lab.score import judge, metrics
-from tidings.lab.simulate import simulate
+from tidings.lab.score import Judgement, judge, metrics
+from tidings.lab.simulate import Manners, simulate
 from tidings.lab.traces import Trace
-from tidings.model import DAY_S
+from tidings.model import DAY_S, Rows
 from tidings.policy import make_policy
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LADDER = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 24.0)
 TRAIN_DAYS = 28.0
+#: A feed of whose posts a hub sends this share is not one that has to be looked at.
+MOSTLY_PUSHED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,12 @@ def whatif(
     progress: Callable[[float], None] | None = None,
     *,
     seed: int = 0,
+    manners: Manners | None = None,
 ) -> list[Point]:
     """Delay and missed share at each budget (polls per feed and day), in the order given.
 
     ``sample_feeds`` replays that many feeds, drawn with the seed, instead of all; ``progress`` is told the share that is done.
+    With ``manners`` the figures are the living service's, of the posts that it has to look for: see `looked_for`.
     """
     if not make_policy(policy).budgeted:
         raise UsageError(
@@ -69,7 +73,10 @@ def whatif(
     if not budgets or not all(np.isfinite(budget) and budget > 0 for budget in budgets):
         raise UsageError("budgets must be numbers of polls per feed and day above 0, at least one")
     start, end = trace.cut(training_days(trace, train_days)), trace.end
-    replayed = _sample(trace, sample_feeds, seed)
+    rows = _sample(trace, sample_feeds, seed)
+    replayed = trace if rows is None else trace.select(rows)
+    if manners is not None and manners.pushed is not None and rows is not None:
+        manners = replace(manners, pushed=manners.pushed[rows])
     if not np.any(replayed.times >= start):
         raise TraceError(trace.name, "has no posts after the training part; there is nothing to judge")
     points = []
@@ -81,18 +88,30 @@ def whatif(
             if progress is not None:
                 progress((before + share * budget) / total)
 
-        polls = simulate(replayed, make_policy(policy, seed=seed), budget, start, end, seed=seed, progress=tell)
-        points.append(_point(budget, metrics(judge(replayed, polls, start, end)), trace.n_feeds))
+        chooser = make_policy(policy, seed=seed)
+        polls = simulate(replayed, chooser, budget, start, end, seed=seed, manners=manners, progress=tell)
+        judged = looked_for(judge(replayed, polls, start, end), manners)
+        points.append(_point(budget, metrics(judged), trace.n_feeds))
         before += budget
     return points
 
 
-def _sample(trace: Trace, feeds: int | None, seed: int) -> Trace:
+def looked_for(judged: Judgement, manners: Manners | None) -> Judgement:
+    """The posts of feeds that have to be polled: what a hub sends comes at once, at any budget."""
+    if manners is None or manners.pushed is None:
+        return judged
+    keep = manners.pushed[judged.feed] < MOSTLY_PUSHED
+    posts = {name: getattr(judged, name)[keep] for name in ("feed", "delay_s", "charged_s", "missed", "weight")}
+    return replace(judged, **posts)
+
+
+def _sample(trace: Trace, feeds: int | None, seed: int) -> Rows | None:
+    """Which feeds are replayed; None: all."""
     if feeds is None or feeds >= trace.n_feeds:
-        return trace
+        return None
     if feeds < 1:
         raise UsageError(f"a sample needs at least one feed, not {feeds}")
-    return trace.select(np.sort(np.random.default_rng(seed).choice(trace.n_feeds, feeds, replace=False)))
+    return np.sort(np.random.default_rng(seed).choice(trace.n_feeds, feeds, replace=False))
 
 
 def _point(budget: float, found: dict[str, Any], feeds: int) -> Point:
