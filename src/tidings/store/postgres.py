@@ -175,6 +175,10 @@ async def connect(url: str) -> Any:
 class PostgresDatabase:
     """The connections of this process, and the threads they belong to."""
 
+    for_many = True
+
+    for_many = True
+
     def __init__(self, url: str) -> None:
         self._url, self.name = url, _without_password(url)
         self._local = threading.local()

@@ -27,6 +27,10 @@ READERS = 3
 class SqliteDatabase:
     """The connections to one file, and the threads they belong to."""
 
+    for_many = False
+
+    for_many = False
+
     def __init__(self, path: Path, *, serving: bool = False) -> None:
         self.path, self.name, self.signals = path, str(path), OwnSignals()
         file.make_private(path)

@@ -66,11 +66,21 @@ class Store:
 
         return cls(PostgresDatabase(place), clock)
 
+    @property
+    def for_many(self) -> bool:
+        """Whether any number of processes may poll with this store; a file is served by one."""
+        return self._db.for_many
+
     async def __aenter__(self) -> "Store":
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @property
+    def for_many(self) -> bool:
+        """Whether any number of processes may serve it at once."""
+        return self._db.for_many
 
     async def close(self) -> None:
         await self._db.close()
