@@ -326,9 +326,14 @@ class Node:
             news = [entry for entry in fresh if self.ledger.is_news(feed, entry)]
             self.counts["stale"] += len(fresh) - len(news)
             fresh = news
+        if fresh:
+            self._take_in(neighbour, bundle, fresh, hops, now)
+        if hops == 0:  # afterwards, so that what the look brought is there when it is told
             self._note_look(Look(feed, min(bundle.fetched_at, now)), sender, now)
-        if not fresh:
-            return 0
+        return len(fresh)
+
+    def _take_in(self, neighbour: Neighbour, bundle: Bundle, fresh: list[Entry], hops: int, now: float) -> None:
+        feed, sender = bundle.feed, neighbour.nid
         kept = self._reduced(bundle, fresh, sender)
         self.ledger.remember(feed, [entry.identity for entry in fresh], kept.path)
         neighbour.brought += len(fresh) * self.interests.feeds.get(feed, 1.0) * self.rules.alpha**-hops
@@ -339,7 +344,6 @@ class Node:
             self._out.append(Arrived(kept, sender, believed))
         self._remember(kept.did)
         self._forward(kept, sender)
-        return len(fresh)
 
     def put_looks(self, sender: Nid, looks: Sequence[Look], now: float) -> None:
         """A neighbour, or somebody near it, has looked at these feeds and passed on what was new."""

@@ -1,7 +1,7 @@
 """FeedEx sect. 4: hundreds of nodes that pass on what they fetch, against the same nodes alone.
 
-The setting is the paper's: 70 feeds with at least five entries a day, of which each node follows 20, polled at one fixed
-interval for 22 hours of a weekday, 8 to 10 neighbours. The stand-alone figures are computed from the same polls, as in the paper.
+The setting is the paper's: 70 feeds with at least five entries a day, of which each node follows 20, polled at a fixed
+interval for 22 hours of a weekday, 8 to 10 neighbours. The figures alone are computed from the same polls, as in the paper.
 """
 
 from collections.abc import Callable
