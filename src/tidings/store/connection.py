@@ -79,11 +79,6 @@ class Database(Protocol):
         ...
 
     @property
-    def for_many(self) -> bool:
-        """Whether several processes may poll at once."""
-        ...
-
-    @property
     def signals(self) -> Signals: ...
 
     async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs) -> T:

@@ -177,8 +177,6 @@ class PostgresDatabase:
 
     for_many = True
 
-    for_many = True
-
     def __init__(self, url: str) -> None:
         self._url, self.name = url, _without_password(url)
         self._local = threading.local()

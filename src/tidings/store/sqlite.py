@@ -29,8 +29,6 @@ class SqliteDatabase:
 
     for_many = False
 
-    for_many = False
-
     def __init__(self, path: Path, *, serving: bool = False) -> None:
         self.path, self.name, self.signals = path, str(path), OwnSignals()
         file.make_private(path)

@@ -77,11 +77,6 @@ class Store:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    @property
-    def for_many(self) -> bool:
-        """Whether any number of processes may serve it at once."""
-        return self._db.for_many
-
     async def close(self) -> None:
         await self._db.close()
 
