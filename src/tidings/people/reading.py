@@ -60,15 +60,18 @@ class Reading:
 
     # --- subscriptions -------------------------------------------------------------------------------------------------
 
-    async def subscriptions(self) -> list[Subscription]:
-        """All of them with their unread counts, by folder and title."""
-        return await self.store.read(folders.subscriptions, self.user.id, None)
+    async def subscriptions(self, feed_ids: Collection[int] | None = None) -> list[Subscription]:
+        """All of them, or those to these feeds, with their unread counts, by folder and title.
+
+        Of ``feed.state`` a list has titles, times and errors; the rest of it stands with the single `subscription`.
+        """
+        return await self.store.read(folders.subscriptions, self.user.id, feed_ids)
 
     async def subscription(self, feed_id: int) -> Subscription:
-        found = await self.store.read(folders.subscriptions, self.user.id, feed_id)
-        if not found:
+        found = await self.store.read(folders.subscription, self.user.id, feed_id)
+        if found is None:
             raise NotFound(f"there is no feed {feed_id} among your subscriptions")
-        return found[0]
+        return found
 
     async def titles(self, feed_ids: Iterable[int]) -> dict[int, str]:
         """What these feeds are called, also those of starred entries that are no longer subscribed to."""

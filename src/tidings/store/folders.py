@@ -1,41 +1,57 @@
 """A user's subscriptions, and the folders they are in."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from tidings.store.arrivals import weigh
 from tidings.store.connection import IN_MANY, Connection, Many
-from tidings.store.feeds import FEED, WIDTH, feed_of, folder_id
+from tidings.store.feeds import FEED, feed_of
+from tidings.store.feeds import folder_id as folder_named
 from tidings.store.people_rows import PRIORITY_WEIGHT, Folder, Icon, Subscription
+from tidings.store.rows import Feed, FeedState
+
+#: What of a feed a list of feeds can show, up to its last error; the other columns double the time of reading thousands.
+_SHOWN = 1 + FeedState.__struct_fields__.index("last_error")
+_BEFORE = len(Feed.__struct_fields__) - 1
+_LISTED = ", ".join(f'feeds."{name}"' for name in (*Feed.__struct_fields__[:-1], *FeedState.__struct_fields__[:_SHOWN]))
 
 
-def subscriptions(db: Connection, user_id: int, feed_id: int | None) -> list[Subscription]:
-    """All of a user, or the one to a feed; by folder and title."""
-    one = "" if feed_id is None else " AND s.feed_id = ?"
-    values = (user_id,) if feed_id is None else (user_id, feed_id)
-    counts = {
-        feed: (unread, newest)
-        for feed, unread, newest in db.execute(
-            f"SELECT feed_id, count(*), max(first_seen_at) FROM unread AS s WHERE user_id = ?{one} GROUP BY feed_id", values
-        )
-    }
+def subscription(db: Connection, user_id: int, feed_id: int) -> Subscription | None:
+    """One of them, with all that is known of its feed."""
+    found = subscriptions(db, user_id, [feed_id])
+    row = db.execute(f"SELECT {FEED} FROM feeds WHERE id = ?", (feed_id,)).fetchone() if found else None
+    return replace(found[0], feed=feed_of(row)) if row else None
+
+
+def subscriptions(db: Connection, user_id: int, feed_ids: Collection[int] | None) -> list[Subscription]:
+    """All of a user, or those to these feeds, by folder and title."""
+    some = "" if feed_ids is None else f" AND s.feed_id {IN_MANY}"
+    values = (user_id,) if feed_ids is None else (user_id, Many(feed_ids))
     rows = db.execute(
-        f"SELECT {FEED}, s.title, s.folder_id, coalesce(folders.name, ''), s.priority, s.full_text, s.added_at, "
+        f"SELECT feed_id, count(*), max(first_seen_at) FROM unread AS s WHERE user_id = ?{some} GROUP BY feed_id", values
+    )
+    counts = {feed_id: (unread, newest) for feed_id, unread, newest in rows}
+    rows = db.execute(
+        f"SELECT {_LISTED}, s.title, s.folder_id, coalesce(folders.name, ''), s.priority, s.full_text, s.added_at, "
         "EXISTS (SELECT 1 FROM icons WHERE icons.feed_id = s.feed_id AND type <> '') "
         "FROM subscriptions AS s JOIN feeds ON feeds.id = s.feed_id LEFT JOIN folders ON folders.id = s.folder_id "
-        f"WHERE s.user_id = ?{one}",
+        f"WHERE s.user_id = ?{some}",
         values,
     )
     found = []
+    nothing = (0, None)
     for row in rows:
-        feed = feed_of(row)
-        title, folder, name, priority, full_text, added_at, has_icon = row[WIDTH:]
-        unread, newest = counts.get(feed.id, (0, None))
-        title = title or feed.state.title or feed.url
-        found.append(
-            Subscription(feed, title, folder, name, priority, bool(full_text), added_at, unread, newest, bool(has_icon))
-        )
-    return sorted(found, key=lambda s: (s.folder.casefold(), s.title.casefold(), s.feed.id))
+        state = FeedState(*row[_BEFORE : _BEFORE + _SHOWN])
+        feed = Feed(*row[:_BEFORE], state)  # type: ignore[call-arg]  # a row has what its columns say
+        title, folder_id, folder, priority, full_text, added_at, has_icon = row[_BEFORE + _SHOWN :]
+        title = title or state.title or feed.url
+        unread, newest = counts.get(feed.id, nothing)
+        own = Subscription(feed, title, folder_id, folder, priority, bool(full_text), added_at, unread, newest, bool(has_icon))
+        found.append((folder.casefold(), title.casefold(), feed.id, own))
+    found.sort()
+    return [row[-1] for row in found]
 
 
 def titles(db: Connection, user_id: int, feed_ids: Iterable[int]) -> dict[int, str]:
@@ -53,7 +69,7 @@ def change(db: Connection, user_id: int, feed_id: int, changes: Mapping[str, Any
     columns: dict[str, Any] = {}
     for name, value in changes.items():
         if name == "folder":
-            columns["folder_id"] = folder_id(db, user_id, value)
+            columns["folder_id"] = folder_named(db, user_id, value)
         elif name == "full_text":
             columns["full_text"] = int(value)
         elif name == "title" or value in PRIORITY_WEIGHT:

@@ -53,8 +53,13 @@ class _Conditions:
             self.add(f"{column} {sign} ?", value)
 
 
-def selection(db: Connection, user_id: int, stream: Stream, unread_until: float | None = None) -> Selection | None:
-    """The rows of a stream, unordered; None if there can be none. With ``unread_until``, only the unread that came by then."""
+def selection(
+    db: Connection, user_id: int, stream: Stream, *, unread_until: float | None = None, ordered: bool = False
+) -> Selection | None:
+    """The rows of a stream; None if there can be none. With ``unread_until``, only the unread that came by then.
+
+    ``ordered`` says that it will be walked in its order, and not to the end.
+    """
     unread = True if unread_until is not None else stream.unread
     where = _Conditions()
     tags = list(stream.tags)
@@ -82,7 +87,8 @@ def selection(db: Connection, user_id: int, stream: Stream, unread_until: float 
         else:
             where.add(f"{feed} {IN_MANY}" if gathered else f"{feed} + 0 {IN_MANY}", Many(feeds))
     elif source == "entries AS e":
-        where.add("EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.user_id = ? AND s.feed_id = e.feed_id)", user_id)
+        walked = " + 0" if ordered else ""
+        where.add(f"e.feed_id{walked} IN (SELECT s.feed_id FROM subscriptions AS s WHERE s.user_id = ?)", user_id)
 
     if unread is False:
         where.add(f"NOT EXISTS (SELECT 1 FROM unread AS n WHERE n.user_id = ? AND n.entry_id = {entry})", user_id)
@@ -116,8 +122,8 @@ def selection(db: Connection, user_id: int, stream: Stream, unread_until: float 
     where.bound(published, "<", stream.published_until)
     where.bound(entry, ">", stream.above_id)
     where.bound(entry, "<", stream.below_id)
-    if stream.by == "arrival":
-        _bound_ids(db, where, entry, stream.seen_from, stream.seen_until)
+    if stream.by == "arrival" and not _bound_ids(db, where, entry, stream.seen_from, stream.seen_until):
+        return None
     if stream.search:
         source, found = _search(db, where, source, entry, stream.search)
         if not found:
@@ -142,8 +148,8 @@ def _sources(db: Connection, user_id: int, stream: Stream) -> list[int]:
     ]
 
 
-def _bound_ids(db: Connection, where: _Conditions, entry: str, since: float | None, until: float | None) -> None:
-    """Times of arrival as bounds on ids, so that the walk by id ends where no more can come."""
+def _bound_ids(db: Connection, where: _Conditions, entry: str, since: float | None, until: float | None) -> bool:
+    """Times of arrival as bounds on ids, so that the walk by id ends where no more can come; False if nothing came then."""
     for time, sign, order, end in (since, ">=", "", "min"), (until, "<", " DESC", "max"):
         if time is not None:
             (edge,) = db.execute(
@@ -151,7 +157,10 @@ def _bound_ids(db: Connection, where: _Conditions, entry: str, since: float | No
                 f"ORDER BY first_seen_at{order} LIMIT ?) AS around",
                 (time, DISORDER),
             ).fetchone()
-            where.add(f"{entry} {sign[0]}= ?", edge or 0)
+            if edge is None:
+                return False
+            where.add(f"{entry} {sign[0]}= ?", edge)
+    return True
 
 
 def _search(db: Connection, where: _Conditions, source: str, entry: str, query: str) -> tuple[str, bool]:
@@ -168,7 +177,7 @@ def _search(db: Connection, where: _Conditions, source: str, entry: str, query: 
 
 
 def ids(db: Connection, user_id: int, stream: Stream, limit: int, after: str | None) -> IdPage:
-    chosen = selection(db, user_id, stream)
+    chosen = selection(db, user_id, stream, ordered=True)
     if chosen is None or limit < 1:
         return IdPage((), None)
     direction, sign = ("ASC", ">") if stream.oldest_first else ("DESC", "<")
