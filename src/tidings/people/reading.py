@@ -32,6 +32,7 @@ from tidings.store.people_rows import (
     Tag,
     User,
 )
+from tidings.store.rows import Wanted
 
 #: Statistics look back so far.
 DAYS = 30
@@ -104,6 +105,20 @@ class Reading:
         if not await self.store.write(folders.change, self.user.id, feed_id, changes):
             raise NotFound(f"there is no feed {feed_id} among your subscriptions")
         self._changed(feed_id)
+
+    async def readdress(self, feed_id: int, url: str) -> int:
+        """Follow the feed at another address in place of this one; returns its id. `Taken` if it is followed already."""
+        old = await self.subscription(feed_id)
+        if any(s.feed.url == url for s in await self.subscriptions()):
+            raise Taken(f"you are subscribed to {url} already")
+        (added,) = await self.store.add([Wanted(url, self._clock(), old.title, old.folder)], self.user.id)
+        await self.change(added.feed_id, priority=old.priority, full_text=old.full_text)
+        await self.unsubscribe(feed_id)
+        return added.feed_id
+
+    async def held(self) -> dict[int, int]:
+        """How many entries there are of each subscription, read or not."""
+        return await self.store.read(folders.held, self.user.id)
 
     async def unsubscribe(self, feed_id: int) -> None:
         """What was starred or tagged stays. A feed that nobody is subscribed to any more is not polled any more."""

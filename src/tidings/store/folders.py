@@ -64,6 +64,16 @@ def titles(db: Connection, user_id: int, feed_ids: Iterable[int]) -> dict[int, s
     return dict(rows.fetchall())
 
 
+def held(db: Connection, user_id: int) -> dict[int, int]:
+    """How many entries there are of each subscription, read or not."""
+    rows = db.execute(
+        "SELECT s.feed_id, (SELECT count(*) FROM entries AS e WHERE e.feed_id = s.feed_id) FROM subscriptions AS s "
+        "WHERE s.user_id = ?",
+        (user_id,),
+    )
+    return dict(rows.fetchall())
+
+
 def change(db: Connection, user_id: int, feed_id: int, changes: Mapping[str, Any]) -> bool:
     """Columns to values; ``folder`` is a name. Returns whether there is such a subscription."""
     columns: dict[str, Any] = {}

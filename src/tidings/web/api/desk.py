@@ -1,0 +1,196 @@
+"""What the three dialects share: who asks, what was sent, and how it is answered.
+
+A dialect translates its words into operations of `tidings.people` and back, and does nothing else.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping, Sequence
+from email import policy
+from email.parser import BytesParser
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidings.aggregator.aggregator import Aggregator
+from tidings.errors import TidingsError, UsageError
+from tidings.people import Events, Forbidden, NotFound, People, Reading, TooManyAttempts, WrongPassword
+from tidings.people.icons import Icons
+from tidings.store import Store
+from tidings.store.people_rows import Subscription, User
+
+#: A body larger than this is nothing that a client means: 10,000 item ids take half a megabyte, a long OPML list two.
+MOST_BYTES = 8_000_000
+#: Fields of a form: RSS Guard asks for up to 9,999 items at once.
+MOST_FIELDS = 20_000
+#: The largest number that a database, and a client written in JavaScript, takes.
+LARGEST = 2**53 - 1
+#: Browsers may ask too, with a header that no other site can make them send (as FreshRSS and Miniflux answer).
+CORS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE, OPTIONS",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, Accept, X-Auth-Token",
+    "Access-Control-Max-Age": "3600",
+}
+
+
+class Desk(Struct, frozen=True):
+    """Where requests are brought: the parts that answer them."""
+
+    people: People
+    store: Store
+    aggregator: Aggregator
+    events: Events
+    icons: Icons
+    clock: Callable[[], float]
+
+    def reading(self, user: User) -> Reading:
+        return Reading(user, self.store, self.clock, self.events, self.aggregator)
+
+
+class TooLarge(UsageError):
+    """More was sent than is read."""
+
+
+def address(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+async def body(request: Request) -> bytes:
+    """All of it, but not endlessly much."""
+    read = bytearray()
+    async for chunk in request.stream():
+        read += chunk
+        if len(read) > MOST_BYTES:
+            raise TooLarge(f"the request is larger than {MOST_BYTES:,} bytes")
+    return bytes(read)
+
+
+class Fields:
+    """What was sent by name, in the address and in the body alike: clients of all dialects put either in either."""
+
+    def __init__(self, pairs: Sequence[tuple[str, str]], raw: bytes = b"") -> None:
+        self.raw = raw  #: the body as it came
+        self._values: dict[str, list[str]] = {}
+        for name, value in pairs:
+            self._values.setdefault(name, []).append(value)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def all(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
+    def get(self, name: str, default: str = "") -> str:
+        return self._values.get(name, [default])[0]
+
+    def number(self, name: str) -> int | None:
+        """A whole number that is not negative, and that a database takes; None where there is none."""
+        return whole(self.get(name))
+
+
+async def fields(request: Request) -> Fields:
+    """Address and form. Readrops sends its forms as multipart; newsboat sends JSON as a form, which nobody reads here."""
+    pairs = _pairs(request.url.query)
+    raw = await body(request) if request.method in ("POST", "PUT") else b""
+    kind = request.headers.get("content-type", "")
+    if kind.lower().startswith("multipart/"):
+        pairs += _parts(kind, raw)
+    elif raw and "xml" not in kind and "json" not in kind:
+        pairs += _pairs(raw.decode("utf-8", "replace"))
+    return Fields(pairs, raw)
+
+
+def _pairs(encoded: str) -> list[tuple[str, str]]:
+    try:
+        pairs = parse_qsl(encoded, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise TooLarge(f"the request has more than {MOST_FIELDS:,} fields") from None
+    return [(name, value.replace("\0", "")) for name, value in pairs]  # a database cannot keep a zero character
+
+
+def _parts(kind: str, raw: bytes) -> list[tuple[str, str]]:
+    head = b"Content-Type: " + kind.encode("latin-1", "replace") + b"\r\n\r\n"
+    message = BytesParser(policy=policy.HTTP).parsebytes(head + raw)
+    found = []
+    for part in list(message.iter_parts())[:MOST_FIELDS] if message.is_multipart() else ():
+        name, payload = part.get_param("name", header="content-disposition"), part.get_payload(decode=True)
+        if isinstance(name, str) and isinstance(payload, bytes):
+            found.append((name, payload.decode("utf-8", "replace").replace("\0", "")))
+    return found
+
+
+def whole(text: str) -> int | None:
+    """A whole number that is not negative, within what clients and databases take."""
+    return int(text) if re.fullmatch(r"[0-9]{1,16}", text) and int(text) <= LARGEST else None
+
+
+def basic(header: str) -> list[tuple[str, str]]:
+    """Name and password, in both readings that clients give them: newsboat sends UTF-8, `requests` latin-1."""
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return []
+    try:
+        decoded = base64.b64decode(encoded.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return []
+    readings = {decoded.decode("utf-8", "replace"), decoded.decode("latin-1")} if not decoded.isascii() else {decoded.decode()}
+    return [(name, password) for name, colon, password in (text.partition(":") for text in sorted(readings)) if colon]
+
+
+def json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, {**CORS, **(headers or {})}, "application/json")
+
+
+def text(value: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(value, status, {**CORS, **(headers or {})}, "text/plain")
+
+
+def preflight() -> Response:
+    return Response(status_code=204, headers=CORS)
+
+
+def unless_known(request: Request, answer: Response) -> Response:
+    """With an ETag; 304 where the client has the very same already."""
+    tag = f'"{blake2b(bytes(answer.body), digest_size=12).hexdigest()}"'
+    if request.headers.get("if-none-match", "").removeprefix("W/") == tag:
+        return Response(status_code=304, headers={**CORS, "ETag": tag})
+    answer.headers["ETag"] = tag
+    return answer
+
+
+def status_of(error: TidingsError) -> int:
+    """Which HTTP status says this."""
+    for kind, status in STATUSES:
+        if isinstance(error, kind):
+            return status
+    return 400
+
+
+STATUSES: tuple[tuple[type[TidingsError], int], ...] = (
+    (WrongPassword, 401),
+    (Forbidden, 403),
+    (NotFound, 404),
+    (TooLarge, 413),
+    (TooManyAttempts, 429),
+)
+
+
+def retry_after(error: TidingsError) -> dict[str, str]:
+    return {"Retry-After": str(int(error.retry_after_s) + 1)} if isinstance(error, TooManyAttempts) else {}
+
+
+async def subscribe(reading: Reading, url: str, title: str = "", folder: str = "") -> tuple[Subscription, bool]:
+    """And whether it is new. Of several feeds the site's first: these clients have no way to choose."""
+    addition = await reading.subscribe(url, title=title, folder=folder)
+    if addition.added is None:
+        addition = await reading.subscribe(addition.choices[0].url, title=title, folder=folder)
+    if addition.added is None:
+        raise UsageError(f"{url} names several feeds; give the address of one of them")
+    return await reading.subscription(addition.added.feed_id), addition.added.subscription_new

@@ -1,0 +1,107 @@
+"""Items as Google Reader's clients want them: JSON for most, Atom for newsboat's `feedhq` and old ones."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from lxml import etree  # type: ignore[import-untyped]  # it has no types
+
+from tidings.store.people_rows import Item, Subscription
+from tidings.web.api.google_streams import LABEL, STATE, long_id
+
+ATOM = "http://www.w3.org/2005/Atom"
+READER = "http://www.google.com/schemas/reader/atom/"
+#: newsboat takes the read state from categories of this scheme, and from nothing else.
+SCHEME = "http://www.google.com/reader/"
+
+Subscriptions = Mapping[int, Subscription]
+
+
+def categories(item: Item, subscriptions: Subscriptions) -> list[str]:
+    found = [f"{STATE}reading-list", *([] if item.unread else [f"{STATE}read"]), *([f"{STATE}starred"] if item.starred else [])]
+    subscription = subscriptions.get(item.entry.feed_id)
+    folder = [subscription.folder] if subscription and subscription.folder else []
+    return [*found, *(f"{LABEL}{name}" for name in (*folder, *item.tags))]
+
+
+def item_json(item: Item, subscriptions: Subscriptions) -> dict[str, Any]:
+    """Every field that at least one client cannot do without."""
+    entry, subscription = item.entry, subscriptions.get(item.entry.feed_id)
+    site = subscription.feed.state.site_url if subscription else ""
+    origin = {"streamId": f"feed/{entry.feed_id}", "title": subscription.title if subscription else "", "htmlUrl": site}
+    told = {
+        "id": long_id(entry.id),
+        "crawlTimeMsec": str(int(entry.first_seen_at * 1e3)),
+        "timestampUsec": str(int(entry.first_seen_at * 1e6)),
+        "published": int(entry.published_at),
+        "updated": int(entry.updated_at or entry.published_at),
+        "title": entry.title or entry.url or "(untitled)",  # Readrops takes no empty title
+        "canonical": [{"href": entry.url}],  # Fluent Reader reads the first one unasked
+        "alternate": [{"href": entry.url, "type": "text/html"}],
+        "categories": categories(item, subscriptions),
+        "origin": origin,
+        "summary": {"direction": "ltr", "content": entry.content or entry.summary},
+        "author": entry.author,
+    }
+    if entry.enclosures:
+        told["enclosure"] = [{"href": e.url, "type": e.type, "length": str(e.length or 0)} for e in entry.enclosures]
+    return told
+
+
+def contents(
+    items: Iterable[Item], subscriptions: Subscriptions, stream_id: str, title: str, now: float, after: str | None
+) -> dict[str, Any]:
+    told: dict[str, Any] = {"direction": "ltr", "id": stream_id, "title": title, "updated": int(now)}
+    told["items"] = [item_json(item, subscriptions) for item in items]
+    if after is not None:  # NetNewsWire goes on for as long as there is one, even on an empty page
+        told["continuation"] = after
+    return told
+
+
+def atom(
+    items: Iterable[Item], subscriptions: Subscriptions, stream_id: str, title: str, now: float, after: str | None
+) -> bytes:
+    feed = etree.Element(f"{{{ATOM}}}feed", nsmap={None: ATOM, "gr": READER})
+    _add(feed, "id", f"tag:google.com,2005:reader/{stream_id}")
+    _add(feed, "title", title)
+    _add(feed, "updated", _moment(now))
+    if after is not None:
+        etree.SubElement(feed, f"{{{READER}}}continuation").text = after
+    for item in items:
+        _entry(feed, item, subscriptions)
+    return bytes(etree.tostring(feed, xml_declaration=True, encoding="utf-8"))
+
+
+def _entry(feed: etree._Element, item: Item, subscriptions: Subscriptions) -> None:
+    entry = item.entry
+    node = etree.SubElement(feed, f"{{{ATOM}}}entry")
+    node.set(f"{{{READER}}}crawl-timestamp-msec", str(int(entry.first_seen_at * 1e3)))
+    _add(node, "id", long_id(entry.id))  # newsboat sends it back as it is
+    for name in categories(item, subscriptions):
+        _add(node, "category", scheme=SCHEME, term=name, label=name.rpartition("/")[2])
+    if item.unread:
+        _add(node, "category", scheme=SCHEME, term=f"{STATE}fresh", label="fresh")
+    _add(node, "title", entry.title or entry.url or "(untitled)", type="text")
+    _add(node, "published", _moment(entry.published_at))
+    _add(node, "updated", _moment(entry.updated_at or entry.published_at))
+    _add(node, "link", rel="alternate", href=entry.url, type="text/html")
+    for enclosure in entry.enclosures:
+        _add(node, "link", rel="enclosure", href=enclosure.url, type=enclosure.type, length=str(enclosure.length or 0))
+    _add(node, "content", entry.content or entry.summary, type="html")
+    _add(_add(node, "author"), "name", entry.author or "(unknown)")
+    if (subscription := subscriptions.get(entry.feed_id)) is not None:
+        source = _add(node, "source")
+        source.set(f"{{{READER}}}stream-id", f"feed/{entry.feed_id}")
+        _add(source, "id", f"tag:google.com,2005:reader/feed/{entry.feed_id}")
+        _add(source, "title", subscription.title)
+        _add(source, "link", rel="alternate", href=subscription.feed.state.site_url, type="text/html")
+
+
+def _add(parent: etree._Element, tag: str, text: str | None = None, **attributes: str) -> etree._Element:
+    node = etree.SubElement(parent, f"{{{ATOM}}}{tag}", attributes)
+    node.text = text
+    return node
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,145 @@
+"""Google Reader's names: of items, and of streams of items.
+
+An item's id is ours plus 10^15, so that it has sixteen digits: Readrops pads the hexadecimal form to the length of the decimal
+one, and small numbers would never match. It stays below 2^53, which clients written in JavaScript need.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from tidings.people import Reading
+from tidings.store.people_rows import Stream, Subscription
+from tidings.web.api.desk import LARGEST, Fields, whole
+
+FIRST_ID = 10**15
+ITEM = "tag:google.com,2005:reader/item/"
+STATE = "user/-/state/com.google/"
+LABEL = "user/-/label/"
+
+#: Clients ask for what is newer than the Date of our last answer; what was under way at that moment has an earlier time
+#: (BazQux allows the same).
+SLACK_S = 180.0
+
+
+def long_id(entry_id: int) -> str:
+    return f"{ITEM}{entry_id + FIRST_ID:016x}"
+
+
+def entry_id(text: str) -> int | None:
+    """Ours, from any form that clients send: the long one, its last part with or without zeros in front, or decimal."""
+    _, slash, last = text.strip().rpartition("/")
+    if not slash and re.fullmatch(r"[1-9][0-9]{0,18}", last):
+        number = int(last)
+    elif re.fullmatch(r"[0-9a-fA-F]{1,16}", last):
+        number = int(last, 16)
+    else:
+        return None
+    return number - FIRST_ID if FIRST_ID < number <= LARGEST else None
+
+
+def entry_ids(texts: Iterable[str]) -> list[int]:
+    """Those that can be; no entry twice."""
+    return list(dict.fromkeys(i for text in texts if (i := entry_id(text)) is not None))
+
+
+def canonical(stream_id: str) -> str:
+    """``user/1234/...`` is ``user/-/...``, and ``feed/feed/...`` is ``feed/...``."""
+    stream_id = re.sub(r"^user/[^/]*/", "user/-/", stream_id.strip().lstrip("/"))
+    return re.sub(r"^(feed/)+", "feed/", stream_id)
+
+
+def label(stream_id: str) -> str | None:
+    name = canonical(stream_id)
+    return name.removeprefix(LABEL) if name.startswith(LABEL) else None
+
+
+def state(stream_id: str) -> str | None:
+    name = canonical(stream_id)
+    return name.removeprefix(STATE) if name.startswith(STATE) else None
+
+
+class Streams:
+    """One user's streams by name; what there is to name is looked up once for a request."""
+
+    def __init__(self, reading: Reading, subscriptions: list[Subscription], folders: dict[str, int], tags: set[str]) -> None:
+        self.reading, self.subscriptions = reading, subscriptions
+        self.folders, self.tags = folders, tags
+        self._by_url = {s.feed.url: s for s in subscriptions}
+        self._by_id = {s.feed.id: s for s in subscriptions}
+
+    @classmethod
+    async def of(cls, reading: Reading) -> "Streams":
+        folders = {folder.name: folder.id for folder in await reading.folders()}
+        tags = {tag.name for tag in await reading.tags()}
+        return cls(reading, await reading.subscriptions(), folders, tags)
+
+    def subscription(self, stream_id: str) -> Subscription | None:
+        """``feed/12``, or ``feed/`` with the feed's address."""
+        name = canonical(stream_id).removeprefix("feed/")
+        number = whole(name)
+        return self._by_url.get(name) if number is None else self._by_id.get(number)
+
+    def stream(self, names: list[str], asked: Fields) -> Stream | None:
+        """What ``s`` (any of these feeds and folders), ``it`` (all of these), ``xt`` (none of these), ``ot``, ``nt`` and ``r``
+        ask for. None where nothing can match."""
+        conditions: dict[str, Any] = {}
+        groups: list[tuple[set[int], set[int]]] = []
+        for several in [names, *([name] for name in asked.all("it"))]:
+            found = [source for name in several if (source := self._source(name)) is not None]
+            if found:
+                groups.append((set().union(*(feeds for feeds, _ in found)), set().union(*(folders for _, folders in found))))
+            if not all(self._narrow(conditions, name, True) for name in several if self._source(name) is None):
+                return None
+        for name in asked.all("xt"):
+            source = self._source(name)
+            if source is not None:
+                for key, ids in zip(("not_feeds", "not_folders"), source, strict=True):
+                    conditions[key] = (*conditions.get(key, ()), *ids)
+            elif not self._narrow(conditions, name, False):
+                return None
+        feeds, folders = groups[0] if groups else (set(), set())
+        if len(groups) > 1:
+            feeds, folders = set.intersection(*(self._feeds(*group) for group in groups)), set()
+        if groups and not feeds and not folders:
+            return None
+        since, until = asked.number("ot"), asked.number("nt")
+        return Stream(
+            **conditions,
+            feeds=tuple(sorted(feeds)),
+            folders=tuple(sorted(folders)),
+            seen_from=since - SLACK_S if since else None,
+            seen_until=until + 1.0 if until else None,
+            oldest_first=asked.get("r") == "o",
+        )
+
+    def _source(self, name: str) -> tuple[set[int], set[int]] | None:
+        """The feed or folder of this name; None if it is neither. A label is a folder before it is a tag."""
+        if canonical(name).startswith("feed/"):
+            found = self.subscription(name)
+            return ({found.feed.id} if found else set()), set()
+        folder = self.folders.get(label(name) or "")
+        return None if folder is None else (set(), {folder})
+
+    def _feeds(self, feeds: set[int], folders: set[int]) -> set[int]:
+        return feeds | {s.feed.id for s in self.subscriptions if s.folder_id in folders}
+
+    def _narrow(self, conditions: dict[str, Any], name: str, wanted: bool) -> bool:
+        """Add a state or a tag, or that it is not to be; False where nothing is left."""
+        tag, what = label(name), state(name)
+        if tag is not None:
+            if tag in self.tags:
+                key = "tags" if wanted else "not_tags"
+                conditions[key] = (*conditions.get(key, ()), tag)
+            return tag in self.tags or not wanted
+        if what == "reading-list":
+            return wanted
+        if what == "starred":
+            return _agree(conditions, "starred", wanted)
+        if what in ("read", "unread"):
+            return _agree(conditions, "unread", wanted == (what == "unread"))
+        return not wanted  # a state without a meaning here, or no stream at all
+
+
+def _agree(conditions: dict[str, Any], key: str, value: bool) -> bool:
+    return bool(conditions.setdefault(key, value) is value)
