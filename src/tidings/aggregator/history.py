@@ -1,0 +1,43 @@
+"""What an installation knows of the past, as arrays for the laboratory: which budget would have bought what.
+
+``Trace.build("own history", past.feed, past.times, past.window, weight=past.weight)`` and ``Manners(pushed=past.pushed)`` are
+all that `tidings.lab.whatif` needs.
+"""
+
+import numpy as np
+from msgspec import Struct
+
+from tidings.aggregator.looks import history_of
+from tidings.aggregator.monitor import window_sizes
+from tidings.aggregator.push import reliability
+from tidings.model import Floats, Ints
+from tidings.store import Store
+
+
+class Past(Struct, frozen=True):
+    """Feeds that have shown a document, and their posts of the last months."""
+
+    feed_ids: Ints
+    window: Ints
+    weight: Floats
+    pushed: Floats  #: share of its posts that a hub sends
+    feed: Ints  #: of each post, as a place in the arrays above
+    times: Floats
+
+
+async def own_history(store: Store, now: float) -> Past:
+    """Everything that was collected and is still remembered; what was lost cannot be replayed."""
+    timings = await store.timings()
+    members = timings[timings["window"] > 0]
+    posts, _ = await history_of(store, members, now)
+    feed, times = posts.new_entries()
+    full = (members["dropped"] > 0) | (posts.count > members["window"])
+    shares = {push.feed_id: reliability(push) for push in await store.pushes_ending(np.inf) if push.state == "active"}
+    return Past(
+        feed_ids=members["feed_id"].copy(),
+        window=window_sizes(members["window"], full, members["by_age"]),
+        weight=members["weight"].copy(),
+        pushed=np.array([shares.get(feed_id, 0.0) for feed_id in members["feed_id"].tolist()]),
+        feed=feed.astype(np.int64),
+        times=times,
+    )
