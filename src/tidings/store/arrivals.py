@@ -4,6 +4,7 @@ All of it within the transaction that stores the entries: nobody ever sees an en
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -11,7 +12,7 @@ from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.people_rows import PRIORITY_WEIGHT, Rule, Settings
 from tidings.store.rows import EntryText, PollOutcome
 from tidings.store.stories import keys, near, simhash
-from tidings.store.wishes import matches
+from tidings.store.wishes import matches, read_rule
 
 #: A story is told again within so long; entries that were published earlier are none, such as those of a feed's first document.
 STORY_S = 3 * 86400.0
@@ -19,30 +20,34 @@ STORY_S = 3 * 86400.0
 _FAN_OUT = f"""
     INSERT INTO unread (user_id, entry_id, feed_id, published_at, first_seen_at)
     SELECT s.user_id, e.id, e.feed_id, e.published_at, e.first_seen_at
-    FROM subscriptions AS s JOIN entries AS e ON e.feed_id = s.feed_id
-    WHERE s.feed_id = ? AND e.id {IN_MANY}"""
+    FROM entries AS e JOIN subscriptions AS s ON s.feed_id = e.feed_id WHERE e.id {IN_MANY}"""
 _WEIGHT = " ".join(f"WHEN '{name}' THEN {weight}" for name, weight in PRIORITY_WEIGHT.items())
 
-_rule = msgspec.json.Decoder(Rule)
 _settings = msgspec.json.Decoder(Settings)
 
 
-def arrive(db: Connection, outcome: PollOutcome, new: Mapping[int, EntryText]) -> None:
-    """These entries have just been stored."""
+#: New entries of a feed, by id.
+New: TypeAlias = Mapping[int, EntryText]
+
+
+def arrive(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, New]) -> None:
+    """These entries, by feed, have just been stored with these polls."""
     if not new:
         return
-    db.execute(_FAN_OUT, (outcome.feed_id, Many(new)))
-    _fold(db, outcome, {i: e for i, e in new.items() if e.published_at > outcome.at - STORY_S})
+    db.execute(f"{_FAN_OUT} ORDER BY s.user_id, e.id", (Many(i for some in new.values() for i in some),))
+    with_new = [outcome for outcome in outcomes if outcome.feed_id in new]
+    _fold(db, with_new, new)
+    by_feed = {outcome.feed_id: outcome for outcome in with_new}
     rows = db.execute(
-        "SELECT r.user_id, r.id, r.rule FROM rules AS r JOIN subscriptions AS s ON s.user_id = r.user_id "
-        "WHERE s.feed_id = ? ORDER BY r.id",
-        (outcome.feed_id,),
+        "SELECT s.feed_id, r.user_id, r.id, r.rule FROM rules AS r JOIN subscriptions AS s ON s.user_id = r.user_id "
+        f"WHERE s.feed_id {IN_MANY} ORDER BY r.id",
+        (Many(by_feed),),
     )
-    for user_id, rule_id, text in rows.fetchall():
-        rule = msgspec.structs.replace(_rule.decode(text), id=rule_id)
-        found = [i for i, e in new.items() if matches(rule, outcome.feed_id, e)]
+    for feed_id, user_id, rule_id, text in rows.fetchall():
+        rule = read_rule(rule_id, text)
+        found = [i for i, e in new[feed_id].items() if matches(rule, feed_id, e)]
         if found:
-            _act(db, user_id, outcome, rule, found)
+            _act(db, user_id, by_feed[feed_id], rule, found)
 
 
 def welcome(db: Connection, user_id: int, feed_id: int) -> None:
@@ -51,16 +56,15 @@ def welcome(db: Connection, user_id: int, feed_id: int) -> None:
     ids = db.execute(
         "SELECT id FROM entries WHERE feed_id = ? ORDER BY published_at DESC, id DESC LIMIT ?", (feed_id, row[0])
     ).fetchall()
-    db.execute(
-        f"{_FAN_OUT} AND s.user_id = ? ON CONFLICT (user_id, entry_id) DO NOTHING", (feed_id, Many(i for (i,) in ids), user_id)
-    )
+    db.execute(f"{_FAN_OUT} AND s.user_id = ? ON CONFLICT (user_id, entry_id) DO NOTHING", (Many(i for (i,) in ids), user_id))
 
 
 def inherit(db: Connection, old: int, new: int, now: float) -> None:
     """The subscribers of one feed become those of another; what was unread in the first is gone with it."""
     rows = db.execute(
         "INSERT INTO subscriptions (user_id, feed_id, folder_id, title, added_at, priority, full_text) "
-        "SELECT user_id, ?, folder_id, title, added_at, priority, full_text FROM subscriptions WHERE feed_id = ? "
+        "SELECT user_id, CAST(? AS BIGINT), folder_id, title, added_at, priority, full_text "
+        "FROM subscriptions WHERE feed_id = ? "
         "ON CONFLICT (user_id, feed_id) DO NOTHING RETURNING user_id",
         (new, old),
     )
@@ -92,34 +96,41 @@ def forget_stories(db: Connection, now: float) -> None:
     db.execute("DELETE FROM stories WHERE at < ?", (now - 2 * STORY_S,))
 
 
-def _fold(db: Connection, outcome: PollOutcome, recent: Mapping[int, EntryText]) -> None:
+def _fold(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, New]) -> None:
     """An entry whose story came by another of a user's feeds before is not unread for that user."""
-    hashes = {i: simhash(f"{e.title} {e.text}") for i, e in recent.items()}
-    own_keys = {i: keys(e.url, hashes[i]) for i, e in recent.items()}
-    wanted = {key for some in own_keys.values() for key in some}
+    recent = [
+        (outcome, i, e)
+        for outcome in outcomes
+        for i, e in new[outcome.feed_id].items()
+        if e.published_at > outcome.at - STORY_S
+    ]
+    told = [(outcome, i, e, simhash(f"{e.title} {e.text}")) for outcome, i, e in recent]
+    own_keys = {i: keys(e.url, bits) for _, i, e, bits in told}
+    wanted = Many({key for some in own_keys.values() for key in some})
     if not wanted:
         return
     earlier: dict[int, list[tuple[int, int, int]]] = {}
-    rows = db.execute(
-        f"SELECT key, entry_id, feed_id, simhash FROM stories WHERE key {IN_MANY} AND at > ? AND feed_id <> ?",
-        (Many(wanted), outcome.at - 2 * STORY_S, outcome.feed_id),
-    )
-    for key, entry_id, feed_id, bits in rows:
-        earlier.setdefault(key, []).append((entry_id, feed_id, bits))
-    for i, some in own_keys.items():
-        link = keys(recent[i].url, None)
+    since = min(outcome.at for outcome in outcomes) - 2 * STORY_S
+    for key, *story in db.execute(
+        f"SELECT key, entry_id, feed_id, simhash FROM stories WHERE key {IN_MANY} AND at > ?", (wanted, since)
+    ):
+        earlier.setdefault(key, []).append((story[0], story[1], story[2]))
+    for outcome, i, e, bits in told:
+        link = keys(e.url, None)
         twins = {
             (entry_id, feed_id)
-            for key in some
-            for entry_id, feed_id, bits in earlier.get(key, ())
-            if key in link or near(bits, hashes[i] or 0)
+            for key in own_keys[i]
+            for entry_id, feed_id, other in earlier.get(key, ())
+            if feed_id != outcome.feed_id and (key in link or near(other, bits or 0))
         }
         if twins:
             _fold_one(db, i, outcome.feed_id, sorted(twins))
+        for key in own_keys[i]:
+            earlier.setdefault(key, []).append((i, outcome.feed_id, bits or 0))
     db.insert(
         "stories",
         ("key", "entry_id", "feed_id", "at", "simhash"),
-        [(key, i, outcome.feed_id, outcome.at, hashes[i] or 0) for i, some in own_keys.items() for key in some],
+        [(key, i, outcome.feed_id, outcome.at, bits or 0) for outcome, i, _, bits in told for key in own_keys[i]],
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidings.document import Hints
+from tidings.store.arrivals import inherit, weigh, welcome
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.rows import Added, Estimate, Feed, FeedState, Listed, Pause, Push, Schedule, Wanted
 
@@ -94,6 +95,9 @@ def add(db: Connection, wanted: Sequence[Wanted], user_id: int, now: float) -> l
             (user_id, feed_id, folder_id(db, user_id, want.folder), want.title, now),
         )
         added.append(Added(want.url, feed_id, feed_new, subscribed.rowcount == 1))
+        if added[-1].subscription_new and not feed_new:
+            welcome(db, user_id, feed_id)
+            weigh(db, [feed_id], now)
     return added
 
 
@@ -141,13 +145,7 @@ def adopt(db: Connection, feed_id: int, url: str, now: float) -> None:
     if old == url:
         return
     if other is not None and other != feed_id:
-        db.execute(
-            "INSERT INTO subscriptions (user_id, feed_id, folder_id, title, added_at) "
-            "SELECT user_id, CAST(? AS BIGINT), folder_id, title, added_at FROM subscriptions WHERE feed_id = ? "
-            "ON CONFLICT (user_id, feed_id) DO NOTHING",
-            (other, feed_id),
-        )
-        db.execute("DELETE FROM subscriptions WHERE feed_id = ?", (feed_id,))
+        inherit(db, feed_id, other, now)
         db.execute("UPDATE aliases SET feed_id = ? WHERE feed_id = ?", (other, feed_id))
         retire(db, feed_id, f"it has moved to {url}, which is feed {other}", now)
         feed_id = other

@@ -110,7 +110,8 @@ def tags(db: Connection, user_id: int) -> list[Tag]:
 
 def rename_tag(db: Connection, user_id: int, name: str, new: str) -> bool:
     done = db.execute(
-        "INSERT INTO labels (user_id, name, entry_id) SELECT user_id, ?, entry_id FROM labels WHERE user_id = ? AND name = ? "
+        "INSERT INTO labels (user_id, name, entry_id) "
+        "SELECT user_id, CAST(? AS TEXT), entry_id FROM labels WHERE user_id = ? AND name = ? "
         "ON CONFLICT (user_id, name, entry_id) DO NOTHING",
         (new, user_id, name),
     )

@@ -165,7 +165,12 @@ def _bound_ids(db: Connection, where: _Conditions, entry: str, since: float | No
 
 def _search(db: Connection, where: _Conditions, source: str, entry: str, query: str) -> tuple[str, bool]:
     """Narrow to what people typed; returns where to look, and whether anything can be found."""
-    sought = terms(query)
+    sought = terms(query, postgres=db.postgres)
+    if db.postgres:
+        for expression, condition in (sought.wanted, "w.words @@ ?::tsquery"), (sought.unwanted, "NOT w.words @@ ?::tsquery"):
+            if expression:
+                where.add(f"EXISTS (SELECT 1 FROM entries AS w WHERE w.id = {entry} AND {condition})", expression)
+        return source, not sought.nothing
     if sought.wanted:
         where.add(f"{entry} IN (SELECT rowid FROM search WHERE search MATCH ?)", sought.wanted)
     if sought.unwanted:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidings.store.arrivals import arrive
 from tidings.store.connection import Connection
 from tidings.store.feeds import adopt, retire, save_estimates, write_states
 from tidings.store.identities import mark, packed, seen
@@ -89,6 +90,7 @@ def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
     edited = {t.key: t for o in outcomes for e in o.changed for t in [_Text(o, mark(e.identity), e)]}
     known = seen(db, {**offered, **edited})
     new = _insert(db, [t for key, t in offered.items() if key not in known])
+    arrive(db, outcomes, new)
     changed = _change(db, [(known[key], t) for key, t in edited.items() if key in known])
     by_feed = sorted(outcomes, key=lambda o: o.feed_id)
     db.executemany(_INSERT_POLL, [_line(o, new.get(o.feed_id, {}).values(), changed[o.feed_id]) for o in by_feed])

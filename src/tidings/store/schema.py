@@ -8,6 +8,8 @@ rest.
 
 import re
 
+from tidings.store import schema_people
+
 MIGRATIONS = (
     """
     CREATE TABLE feeds (
@@ -213,13 +215,14 @@ MIGRATIONS = (
       missed INTEGER NOT NULL
     );
     """,
+    schema_people.PEOPLE,
 )
 
 
 #: Tables whose rows go with the entry that their ``entry_id`` names.
-OF_ENTRIES = ("entry_versions",)
+OF_ENTRIES = ("entry_versions", *schema_people.OF_ENTRIES)
 #: Queries that give the ids of entries which stay however old they are.
-KEPT: tuple[str, ...] = ()
+KEPT: tuple[str, ...] = schema_people.KEPT
 
 #: What PostgreSQL calls otherwise. Rows point to feeds and entries without a constraint there: each check would lock the feed,
 #: and a partition of old entries could not be dropped without a look at every row that may point into it.

@@ -48,7 +48,12 @@ def remove_search(db: Connection, user_id: int, search_id: int) -> bool:
 
 def rules(db: Connection, user_id: int) -> list[Rule]:
     rows = db.execute("SELECT id, rule FROM rules WHERE user_id = ? ORDER BY id", (user_id,))
-    return [msgspec.structs.replace(_rule.decode(rule), id=i) for i, rule in rows]
+    return [read_rule(i, rule) for i, rule in rows]
+
+
+@lru_cache(maxsize=1000)
+def read_rule(rule_id: int, text: str) -> Rule:
+    return msgspec.structs.replace(_rule.decode(text), id=rule_id)
 
 
 def save_rule(db: Connection, user_id: int, rule: Rule) -> int | None:
