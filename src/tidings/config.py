@@ -80,6 +80,12 @@ class Config:
         lambda value: (match := BUDGET.fullmatch(value)) is not None and float(match["requests"]) > 0,
         "Requests that may be spent: in a day (2400), in an hour (100/hour), or in a day for each feed there is (24/feed).",
     )
+    store_database: str = option(
+        "",
+        "the address of a PostgreSQL database (postgresql://user@host/name), or nothing",
+        lambda value: not value or value.startswith(("postgresql://", "postgres://")),
+        "Where the store is, if it is not a file in the data folder: for more feeds or workers than one process can serve.",
+    )
     store_retain_days: float = option(
         365.0, "at least 1", lambda value: value >= 1, "Entries that came longer ago are forgotten, save each feed's newest."
     )

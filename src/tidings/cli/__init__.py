@@ -18,6 +18,7 @@ from tidings.cli.feeding import add, import_feeds, poll
 from tidings.cli.home import Home, default_folder
 from tidings.cli.keeping import backup, config, doctor, restore
 from tidings.cli.lab import lab
+from tidings.cli.moving import migrate
 from tidings.cli.reading import entries, export, feeds
 from tidings.cli.serve import serve
 from tidings.cli.telling import explain, status
@@ -66,11 +67,12 @@ class Root(click.Group):
     envvar="TIDINGS_DATA_DIR",
     help="Folder of the store and config.toml; else $TIDINGS_DATA_DIR, else tidings in the user's data folder.",
 )
+@click.option("--database", metavar="ADDRESS", help="A store in PostgreSQL, as in postgresql://user@host/name.")
 @click.option(
     "--set", "flags", multiple=True, metavar="OPTION=VALUE", help="An option of the configuration: fetch.timeout_s=20."
 )
 @click.pass_context
-def root(ctx: click.Context, data_dir: Path | None, flags: tuple[str, ...]) -> None:
+def root(ctx: click.Context, data_dir: Path | None, database: str | None, flags: tuple[str, ...]) -> None:
     """A feed aggregator that knows when to look.
 
     `tidings serve` looks after your feeds; the other commands work beside it, on the same data folder.
@@ -81,10 +83,28 @@ def root(ctx: click.Context, data_dir: Path | None, flags: tuple[str, ...]) -> N
         if not equals:
             raise UsageError(f"--set {flag}: write OPTION=VALUE, as in --set fetch.timeout_s=20; `tidings config` lists them")
         values[name.strip()] = value
+    if database is not None:
+        values["store.database"] = database
     ctx.obj = Home(data_dir or default_folder(), values)
 
 
-for command in (serve, add, import_feeds, export, feeds, entries, poll, explain, status, doctor, backup, restore, config, lab):
+for command in (
+    serve,
+    add,
+    import_feeds,
+    export,
+    feeds,
+    entries,
+    poll,
+    explain,
+    status,
+    doctor,
+    backup,
+    restore,
+    migrate,
+    config,
+    lab,
+):
     root.add_command(command)
 
 

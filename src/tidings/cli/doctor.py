@@ -69,7 +69,7 @@ async def _folder(home: Home) -> list[Finding]:
 
 
 async def _store(home: Home) -> list[Finding]:
-    if not home.store_path.exists():
+    if not home.has_store:
         return [Finding("store", "look", "is empty; begin with `tidings add URL` or `tidings import FILE`")]
     async with home.open_store() as store:
         problems = await store.check()
@@ -78,8 +78,8 @@ async def _store(home: Home) -> list[Finding]:
         return [
             Finding("store", "wrong", f"{problem}; restore your last backup with `tidings restore`") for problem in problems
         ]
-    size = home.store_path.stat().st_size
-    return [Finding("store", "well", f"{status.feeds:,} feeds, {status.entries:,} entries, {size / 1e6:,.1f} MB, whole")]
+    size = f"{home.place.stat().st_size / 1e6:,.1f} MB" if isinstance(home.place, Path) else "in PostgreSQL"
+    return [Finding("store", "well", f"{status.feeds:,} feeds, {status.entries:,} entries, {size}, whole")]
 
 
 async def _disk(home: Home) -> list[Finding]:
@@ -97,7 +97,7 @@ async def _clock(home: Home) -> list[Finding]:
     words = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     if now < WRITTEN_AT:
         return [Finding("clock", "wrong", f"says {words}, which is before this program was written; set it")]
-    if home.store_path.exists():
+    if home.has_store:
         async with home.open_store() as store:
             asked = max((await store.hosts_asked(now)).values(), default=0.0)
         if asked > now:

@@ -46,11 +46,11 @@ async def import_feeds(home: Home, file: str, dry_run: bool, as_json: bool) -> N
     with click.open_file(file, "rb") as opened:
         body = opened.read()
     with TemporaryDirectory() as nowhere:  # a trial leaves no trace, not even an empty store
-        path = Path(nowhere) / "tidings.db" if dry_run and not home.store_path.exists() else home.store_path
+        place = Path(nowhere) / "tidings.db" if dry_run and not home.has_store else home.place
         _ = home.config  # a wrong option is told by every command
-        if path == home.store_path:
+        if place == home.store_path:
             home.make_folder()
-        async with Store.open(path, clock=time.time) as store:
+        async with Store.open(place, clock=time.time) as store:
             with progress(f"importing {file}"):
                 report = await importer.import_feeds(store, body, time.time, dry_run=dry_run)
     if as_json:

@@ -41,7 +41,18 @@ class Home:
 
     @property
     def store_path(self) -> Path:
+        """The file that is the store, if it is no database elsewhere."""
         return self.folder / "tidings.db"
+
+    @property
+    def place(self) -> Path | str:
+        """Where the store is: the file, or the address of a PostgreSQL database."""
+        return self.config.store_database or self.store_path
+
+    @property
+    def has_store(self) -> bool:
+        """Whether there is one already. A database is made ready by whoever comes first."""
+        return bool(self.config.store_database) or self.store_path.exists()
 
     def make_folder(self) -> None:
         """For its owner alone: what somebody reads is nobody's business."""
@@ -55,13 +66,12 @@ class Home:
 
         from tidings.store import Store
 
-        if not self.store_path.exists():
+        if not self.has_store:
             raise UsageError(
                 f"there is no store in {self.folder} yet; begin with `tidings add URL` or `tidings import FILE`, "
                 "or name another folder with --data-dir before the command"
             )
-        _ = self.config  # a wrong option is told by every command
-        return Store.open(self.store_path, clock=time.time)
+        return Store.open(self.place, clock=time.time)
 
     def open_polling(self) -> "AbstractAsyncContextManager[Aggregator]":
         """The parts that polling needs; of what they log, only what somebody should do something about is told."""
@@ -69,7 +79,7 @@ class Home:
         from tidings.service import open_polling
 
         logs.set_up("warning", self.config.log_format)
-        return open_polling(self.settings, self.store_path)
+        return open_polling(self.settings, self.place)
 
 
 def with_home(

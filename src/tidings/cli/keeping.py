@@ -80,7 +80,7 @@ async def doctor(home: Home, as_json: bool) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @with_home
 async def backup(home: Home, file: Path) -> None:
-    """Copy the store to FILE, whole and of one moment, while the service runs.
+    """Copy the store to FILE, whole and of one moment, while the service runs. PostgreSQL has pg_dump for that.
 
     \b
     Example:
@@ -102,8 +102,11 @@ async def restore(home: Home, file: Path) -> None:
     Example:
       tidings restore monday.db
     """
+    from tidings.errors import UsageError
     from tidings.store import restore as put_back
 
+    if isinstance(home.place, str):
+        raise UsageError(f"a store in PostgreSQL is restored by its own means; use: pg_restore -d ADDRESS {file}")
     home.make_folder()
     kept = await _set_aside(home)
     with progress(f"copying {file}", total=1) as bar:

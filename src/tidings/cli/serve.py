@@ -26,4 +26,4 @@ def serve(home: Home, host: str | None, port: int | None) -> None:
         if value is not None:
             home.flags[option] = str(value)
     home.make_folder()
-    run(home.settings, home.store_path, say=click.echo)
+    run(home.settings, home.place, say=click.echo)

@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -309,7 +309,7 @@ def migrate(db: PostgresConnection, name: str) -> None:
         for statement in for_postgres(migration):
             db.command(statement)
     db.execute("UPDATE tidings_version SET version = ?", (len(MIGRATIONS),))
-    settle_sequences(db)
+    settle_sequences(db, {})
     partitions.ensure(db, 0)
 
 
@@ -329,11 +329,12 @@ def _version(db: PostgresConnection, name: str) -> int:
     return version
 
 
-def settle_sequences(db: PostgresConnection) -> None:
-    """Ids go on after the highest there is, also where rows were put in with ids of their own."""
+def settle_sequences(db: PostgresConnection, given: Mapping[str, int]) -> None:
+    """Ids go on after the highest that there is or that was ``given`` once, also where rows came with ids of their own."""
     serials = db.execute(
         "SELECT table_name, pg_get_serial_sequence(table_name, 'id') FROM information_schema.columns "
         "WHERE table_schema = current_schema() AND column_name = 'id' AND is_identity = 'YES'"
     ).fetchall()
     for table, sequence in (*serials, ("entries", "entries_id_seq")):
-        db.execute(f"SELECT setval('{sequence}', coalesce(max(id), 0) + 1, false) FROM {table}")
+        highest = f"greatest(max(id), {given.get(table, 0)})"
+        db.execute(f"SELECT setval('{sequence}', {highest} + 1, false) FROM {table}")
