@@ -1,0 +1,59 @@
+"""`tidings demo`: the whole of it at work in a small world of its own."""
+
+import asyncio
+import re
+import signal
+from typing import Any
+
+import click
+
+from tidings.errors import UsageError
+
+UNITS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
+
+
+@click.command()
+@click.option("--speed", type=click.FloatRange(1, 1000), default=500.0, show_default=True, help="Times as fast as life.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8035, show_default=True, help="Port; 0 picks a free one.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Another seed is another world.")
+@click.option("--publishers", type=click.IntRange(1, 5000), default=300, show_default=True, help="How many blogs and papers.")
+@click.option("--for", "lasts", default="7d", show_default=True, metavar="TIME", help="In the world's own time: 12h, 7d, 2w.")
+def demo(speed: float, port: int, seed: int, publishers: int, lasts: str) -> None:
+    """Watch two policies spend the same budget on a miniature blogosphere.
+
+    Everything is on this machine: publishers with habits of their own, and two whole services that differ in nothing but
+    their policy. One screen shows how late each has the news. Nothing is left behind when it ends, or at Ctrl-C.
+
+    \b
+    Example:
+      tidings demo
+      tidings demo --speed 1000 --publishers 60 --for 2d
+    """
+    from tidings import logs, loops
+    from tidings.cli.output import print_table
+    from tidings.demo.demo import Plan
+    from tidings.demo.run import TOLD, run_demo
+    from tidings.service import listen
+    from tidings.words import duration, percent
+
+    logs.set_up("error")
+    plan = Plan(publishers, _days(lasts), speed, seed)
+
+    async def until_told() -> dict[str, dict[str, Any]]:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        return await run_demo(plan, listening, stop, click.echo)
+
+    with listen("127.0.0.1", port) as listening:
+        found = loops.run(until_told())
+    words = (lambda polls: f"{polls:,}", duration, duration, duration, percent)
+    rows = [[name, *(word(told[key]) for key, word in zip(TOLD, words, strict=True))] for name, told in found.items()]
+    print_table(["", "looks", "mean delay", "half within", "95 % within", "missed"], rows)
+
+
+def _days(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([hdw])", text.strip())
+    if found is None:
+        raise UsageError(f"--for {text}: write a number with h, d or w, as in 12h or 7d")
+    return float(found[1]) * UNITS[found[2]]

@@ -1,0 +1,45 @@
+"""A demo from its beginning to its end, with its screen: what `tidings demo` does, and what a button can start."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from tidings.demo.demo import POLICIES, Demo, Plan, open_demo
+from tidings.demo.screen import make_app
+from tidings.lab.score import metrics
+from tidings.service import address
+
+#: The columns of what is told at the end.
+TOLD = ("polls", "mean_delay_s", "median_delay_s", "p95_delay_s", "missed_share")
+
+
+async def run_demo(
+    plan: Plan, listening: socket.socket, stop: asyncio.Event, say: Callable[[str], object]
+) -> dict[str, dict[str, Any]]:
+    """Show a demo at ``listening`` until its time is over, or ``stop``; returns the figures of each policy.
+
+    If its time was over, they are followed by what the simulator says of the same world.
+    """
+    say(f"making a world of {plan.publishers} publishers")
+    async with open_demo(plan) as demo:
+        runner = web.AppRunner(make_app(demo), access_log=None)
+        await runner.setup()
+        try:
+            await web.SockSite(runner, listening).start()
+            say(f"the demo world is at {address(listening)}demo (Ctrl-C stops it)")
+            over = asyncio.create_task(demo.until_the_end())
+            await asyncio.wait({over, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
+            found = {f"{name}, live": metrics(demo.judge(name)) for name in POLICIES}
+            if over.done():
+                found |= await asyncio.to_thread(_foretold, demo)
+            over.cancel()
+        finally:
+            await runner.cleanup()
+    return found
+
+
+def _foretold(demo: Demo) -> dict[str, dict[str, Any]]:
+    return {f"{name}, simulated": metrics(demo.foretell(name, demo.world.end)) for name in POLICIES}
