@@ -1,7 +1,8 @@
 """A few nodes that hear each other at once: what one wants done is done, call by call, until nobody wants anything.
 
 ``circle = Circle("abc")`` makes the nodes a, b, c; ``circle.link("ab", "bc")`` makes neighbours;
-``circle.fetch("a", 1, 2)`` lets a see the document with the posts 1 and 2. What came is in ``circle.has("c")``, what was called in ``circle.calls``.
+``circle.fetch("a", 1, 2)`` lets a see the document with the posts 1 and 2. What came is in ``circle.has("c")``, what was called
+in ``circle.calls``.
 """
 
 from hashlib import blake2b

@@ -289,7 +289,7 @@ def test_who_says_that_it_looked_and_did_not_is_not_believed():
 
 def test_no_notice_replaces_own_looks_for_ever():
     circle = three()
-    circle.wait(4 * 86400)
+    circle.wait(15 * 86400)
     circle.nodes["a"].put_looks(circle.nid("b"), [Look(FEED, circle.now)], circle.now)
     circle.follow("a")
     assert circle.told("a", Looked) == []

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidings.cli.lab_evaluate import ablate, evaluate, whatif
+from tidings.cli.lab_exchange import exchange
 from tidings.cli.lab_formulas import allocate, schedule
 from tidings.cli.lab_runs import compare, limit, score
 from tidings.cli.output import (
@@ -33,7 +34,7 @@ def lab() -> None:
     """
 
 
-for command in (allocate, schedule, score, compare, limit, evaluate, ablate, whatif):
+for command in (allocate, schedule, score, compare, limit, evaluate, ablate, whatif, exchange):
     lab.add_command(command)
 
 

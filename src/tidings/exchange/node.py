@@ -56,7 +56,7 @@ PROMISE_S, BROKEN_S = 60.0, 3600.0
 STRANGERS = 5
 #: Notices go out so often, and only if they tell so much; an own look is due after so long, whatever others say.
 LOOK_STEP_S = 30.0
-OWN_LOOK_S = 3 * 86400.0
+OWN_LOOK_S = 14 * 86400.0
 #: A post is on its way to us for no longer than this after who found it has told that it looked.
 ON_ITS_WAY_S = 300.0
 #: So many are asked at once, and so many addresses kept.

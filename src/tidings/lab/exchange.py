@@ -21,13 +21,6 @@ WARM_UP_S = 2 * HOUR_S
 #: Tuesday, the second day of the trace, so that documents are full when it begins.
 START = EPOCH + DAY_S
 FEEDS_OF = 245
-INTERVALS_H = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-#: What the paper prints, by interval in hours; where it has only a figure, what its text says of it.
-PAPER_RATIO = {0.5: 7.0, 16.0: 15.2}
-PAPER_BUNDLE = {0.5: 2.67, 1.0: 2.63, 2.0: 2.83, 4.0: 2.87, 8.0: 3.29, 16.0: 3.65}
-PAPER_PUTS_PER_MIN, PAPER_CHECKS_PER_MIN = 0.9, 6.3
-
-
 #: Coverage and mean lag (s) of one node.
 Score: TypeAlias = tuple[float, float]
 
@@ -59,7 +52,8 @@ class Outcome:
     counts: Counts
     forged: int  #: forged entries that some node has at the end
     seen_forged: int  #: and that some node has had at any time
-    shunned: float  #: share of a liar's or free rider's places that are empty at the end
+    shunned: float  #: share of the forgers' and free riders' places that are empty at the end
+    riders_coverage: float  #: what free riders have
     setup: Setup
 
     def rows(self) -> list[dict[str, object]]:
@@ -127,10 +121,13 @@ def run(setup: Setup, progress: Callable[[float], None] | None = None) -> Outcom
     measured = [i for i in range(total) if i not in world.gone and i not in riders and i not in forgers]
     alone = [_alone(trace, follows[i], polls[i], setup.interval_s, end, i in cut_off) for i in measured]
     shared = [_shared(trace, world, i, follows[i], end) for i in measured]
-    return _outcome(setup, world, alone, shared, [*riders, *forgers])
+    taken = [_shared(trace, world, i, follows[i], end)[0] for i in riders]
+    return _outcome(setup, world, alone, shared, [*riders, *forgers], float(np.mean(taken)) if taken else np.nan)
 
 
-def _outcome(setup: Setup, world: World, alone: list[Score], shared: list[Score], bad: list[int]) -> Outcome:
+def _outcome(
+    setup: Setup, world: World, alone: list[Score], shared: list[Score], bad: list[int], riders_coverage: float
+) -> Outcome:
     nids = {world.nodes[i].nid for i in bad}
     linked = sum(nid in node.neighbours for i, node in enumerate(world.nodes) if i not in bad for nid in nids)
     had = {(i, identity) for i, identity, _ in world.withdrawn if "forged" in identity}
@@ -142,6 +139,7 @@ def _outcome(setup: Setup, world: World, alone: list[Score], shared: list[Score]
         forged=len(has),
         seen_forged=len(has | had),
         shunned=max(1 - linked / max(len(nids) * setup.rules.min_neighbours, 1), 0.0),
+        riders_coverage=riders_coverage,
         setup=setup,
     )
 

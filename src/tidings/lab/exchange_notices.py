@@ -26,7 +26,7 @@ LEARN_DAYS = 14.0
 SETTLE_DAYS = 3.0
 #: Notices are sent so often.
 FLUSH_S = 2.0
-#: A moment longer: up to this share of the time until the look, and no longer than that.
+#: A moment longer: up to this share of the time between looks, and no longer than that.
 SHARE, MOST_S = 0.1, 600.0
 
 
@@ -105,7 +105,7 @@ class _Reader:
     def _decide(self, feed: int) -> None:
         now = self._world.now
         at = float(self._policy.decide(np.array([feed]), np.array([self._last[feed]])).times[0])
-        self._due[feed] = max(at, now + 1.0) + self._random.random() * min(SHARE * max(at - now, 0.0) + 60.0, MOST_S)
+        self._due[feed] = max(at, now + 1.0) + self._random.random() * min(SHARE * (at - self._last[feed]), MOST_S)
 
 
 def run(setup: Friends, progress: Callable[[float], None] | None = None) -> Shared:
