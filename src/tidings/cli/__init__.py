@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from tidings import __version__
+from tidings.cli.demo import demo
 from tidings.cli.feeding import add, import_feeds, poll
 from tidings.cli.home import Home, default_folder
 from tidings.cli.keeping import backup, config, doctor, restore
@@ -90,6 +91,7 @@ def root(ctx: click.Context, data_dir: Path | None, database: str | None, flags:
 
 for command in (
     serve,
+    demo,
     add,
     import_feeds,
     export,

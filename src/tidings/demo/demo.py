@@ -49,6 +49,7 @@ class Plan:
     speed: float = 500.0  #: `inf` for no waiting at all
     seed: int = 1
     budget: float = BUDGET
+    policies: tuple[str, ...] = POLICIES
 
     def __post_init__(self) -> None:
         if self.publishers < 1:
@@ -139,7 +140,7 @@ class Demo:
             late = {v.name: self._late(v, feed, post) for v in self.publishers.visitors}
             if any(isinstance(delay_s, float) for delay_s in late.values()):
                 number = post - int(trace.offsets[feed])
-                url = self.publishers.url(POLICIES[0], feed).replace("feed.xml", str(number))
+                url = self.publishers.url(self.plan.policies[0], feed).replace("feed.xml", str(number))
                 out.append(
                     {
                         "at": float(trace.times[post]),
@@ -169,14 +170,14 @@ async def open_demo(plan: Plan) -> AsyncIterator[Demo]:
     """The demo while it runs, in a folder that goes with it."""
     world = await asyncio.to_thread(World, plan.publishers, plan.days, plan.seed)
     clock = Clock(world.start, plan.speed)
-    visitors = [Visitor(name, plan.publishers) for name in POLICIES]
+    visitors = [Visitor(name, plan.publishers) for name in plan.policies]
     with tempfile.TemporaryDirectory(prefix="tidings-demo-") as folder:
         async with Publishers(world, clock, visitors).open() as publishers, asyncio.TaskGroup() as tasks:
             demo = Demo(plan, world, clock, publishers)
             past = await asyncio.to_thread(_past, publishers)
-            for name in POLICIES:
+            for name in plan.policies:
                 tasks.create_task(_serve(demo, name, Path(folder) / name, past))
-            clock.watch(lambda: len(demo.aggregators) < len(POLICIES))
+            clock.watch(lambda: len(demo.aggregators) < len(plan.policies))
             beside = [tasks.create_task(work) for work in (clock.run(), publishers.push())]
             try:
                 yield demo

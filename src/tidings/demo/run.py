@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tidings.demo.demo import POLICIES, Demo, Plan, open_demo
+from tidings.demo.demo import Demo, Plan, open_demo
 from tidings.demo.screen import make_app
 from tidings.lab.score import metrics
 from tidings.service import address
@@ -32,7 +32,7 @@ async def run_demo(
             say(f"the demo world is at {address(listening)}demo (Ctrl-C stops it)")
             over = asyncio.create_task(demo.until_the_end())
             await asyncio.wait({over, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
-            found = {f"{name}, live": metrics(demo.judge(name)) for name in POLICIES}
+            found = {f"{name}, live": metrics(demo.judge(name)) for name in plan.policies}
             if over.done():
                 found |= await asyncio.to_thread(_foretold, demo)
             over.cancel()
@@ -42,4 +42,4 @@ async def run_demo(
 
 
 def _foretold(demo: Demo) -> dict[str, dict[str, Any]]:
-    return {f"{name}, simulated": metrics(demo.foretell(name, demo.world.end)) for name in POLICIES}
+    return {f"{name}, simulated": metrics(demo.foretell(name, demo.world.end)) for name in demo.plan.policies}

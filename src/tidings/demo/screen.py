@@ -106,7 +106,7 @@ def _page(demo: Demo) -> str:
 <p>{count(plan.publishers, "publisher")} on this machine, and two aggregators that may spend {figures(plan.budget)} requests a
 day for each. One looks at all of them equally often (<span class="uniform">uniform</span>), the other when it is worth it
 (<span class="price">price</span>). They differ in nothing else.
-<a href="{escape(demo.addresses.get(POLICIES[0], "/"))}">Read what has arrived</a></p>
+<a href="{escape(demo.addresses.get(plan.policies[0], "/"))}">Read what has arrived</a></p>
 </header>
 <main>
 <form method="post" action="/demo/speed" aria-label="Speed of the clock">{buttons}</form>
