@@ -6,29 +6,34 @@ Commands that poll open the same parts without the pages. Other commands may wor
 import asyncio
 import errno
 import logging
+import os
 import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidings import logs, loops
 from tidings.aggregator.aggregator import Aggregator
 from tidings.aggregator.brain import Brain
+from tidings.aggregator.shared import SharedBrain
 from tidings.config import Config, ConfigError, Setting, config_of
 from tidings.errors import UsageError
 from tidings.fetch import Fetcher, FetchSettings
 from tidings.policy import Policy
 from tidings.policy.registry import make_policy
-from tidings.store import Store
+from tidings.store import Store, StoreError
 from tidings.store.connection import Database
 from tidings.store.rows import PollOutcome, Recorded
 from tidings.web.metrics import Counts
 
 #: Polls under way when the service is told to stop have this long; what is not done then is due again after its lease.
 GRACE_S = 5.0
+#: Between two requests for pictures of articles to one host.
+PICTURE_SPACING_S = 0.05
 #: How often the store is looked at for feeds that other processes have added or made due.
 NOTICE_S = 2.0
 
@@ -40,19 +45,22 @@ VISIT = "visit"
 
 log = logs.Log("tidings.service")
 Clock = Callable[[], float]
+Place = Path | str  #: of the store: a file, or the address of a PostgreSQL database
 Sleep = Callable[[float], Awaitable[object]]
 
 
 class CountedStore(Store):
-    """The store; whatever is recorded is counted for `/metrics`."""
+    """The store; whatever is recorded is told to those who listen: figures for `/metrics`, pages that are open, our hub."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         super().__init__(database, clock)
         self.counts = Counts()
+        self.listeners: list[Callable[[Sequence[PollOutcome], Sequence[Recorded]], None]] = [self.counts.note]
 
     async def record(self, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
         recorded = await super().record(outcomes)
-        self.counts.note(outcomes, recorded)
+        for tell in self.listeners:
+            tell(outcomes, recorded)
         return recorded
 
 
@@ -65,8 +73,12 @@ def check_policy(settings: Mapping[str, Setting]) -> Policy:
         raise ConfigError(setting.origin, str(error)) from None
 
 
-def make_brain(settings: Mapping[str, Setting]) -> Brain:
-    return Brain(check_policy(settings), config_of(settings).budget)
+def make_brain(settings: Mapping[str, Setting], store: Store) -> Brain:
+    """Where several processes may work, one that keeps all it knows in the store, if the policy can."""
+    policy, budget = check_policy(settings), config_of(settings).budget
+    if store.for_many and policy.extends:
+        return SharedBrain(lambda: check_policy(settings), budget, store)
+    return Brain(policy, budget)
 
 
 def fetch_settings(config: Config) -> FetchSettings:
@@ -83,20 +95,34 @@ def fetch_settings(config: Config) -> FetchSettings:
 @asynccontextmanager
 async def open_polling(
     settings: Mapping[str, Setting],
-    store_path: Path,
+    place: Place,
     *,
     serving: bool = False,
     clock: Clock = time.time,
     sleep: Sleep = asyncio.sleep,
+    fetching: FetchSettings | None = None,
 ) -> AsyncIterator[Aggregator]:
-    """All parts that polling needs; with ``serving``, as the only one that serves this store."""
+    """All parts that polling needs; with ``serving``, as the only one that serves this file, or as one of many workers."""
     config = config_of(settings)
-    days, entries = config.store_retain_days, config.store_retain_entries
-    async with CountedStore.open(store_path, clock=clock, serving=serving) as store:
+    async with CountedStore.open(place, clock=clock, serving=serving) as store:
+        brain = make_brain(settings, store)
+        worker = f"{socket.gethostname()}:{os.getpid()}" if isinstance(brain, SharedBrain) else ""
+        if serving and store.for_many and not worker and not await store.lead():
+            raise UsageError(
+                f"another process polls this database, and {brain.policy.name} plans for all feeds in one: "
+                "stop the other, or choose a policy that several can share, such as price"
+            )
         async with (
-            Fetcher(fetch_settings(config), clock, sleep=sleep) as fetcher,
+            Fetcher(fetching or fetch_settings(config), clock, sleep=sleep) as fetcher,
             Aggregator(
-                store, fetcher, make_brain(settings), clock, sleep=sleep, retain_days=days, retain_entries=entries
+                store,
+                fetcher,
+                brain,
+                clock,
+                sleep=sleep,
+                retain_days=config.store_retain_days,
+                retain_entries=config.store_retain_entries,
+                worker=worker,
             ) as aggregator,
         ):
             yield aggregator
@@ -104,37 +130,73 @@ async def open_polling(
             await store.share({VISIT: str(clock()).encode()})
 
 
-def serve(settings: Mapping[str, Setting], store_path: Path, say: Callable[[str], object]) -> None:
-    """Serve until Ctrl-C or SIGTERM, both of which are a clean end."""
+def serve(settings: Mapping[str, Setting], place: Place, say: Callable[[str], object], *, polling: bool = True) -> None:
+    """Serve until Ctrl-C or SIGTERM, both of which are a clean end; without ``polling``, pages alone."""
     config = config_of(settings)
     check_policy(settings)
+    _set_up_logs(config)
+    with listen(config.serve_host, config.serve_port) as listening:
+        loops.run(_until_told(lambda stop: attend(settings, place, listening, stop, say, polling=polling)))
+
+
+def work(settings: Mapping[str, Setting], place: Place, say: Callable[[str], object]) -> None:
+    """Poll, as one of any number of processes that share a database, until Ctrl-C or SIGTERM."""
+    if isinstance(place, Path):
+        raise UsageError("workers share a PostgreSQL database: name it with --database postgresql://USER@HOST/NAME")
+    if not check_policy(settings).extends:
+        raise ConfigError(settings["policy.name"].origin, "plans for all feeds in one process; workers need price, say")
+    _set_up_logs(config_of(settings))
+
+    async def poll(stop: asyncio.Event) -> None:
+        async with open_polling(settings, place, serving=True) as aggregator:
+            say("working (Ctrl-C stops it)")
+            await labour(aggregator, settings, stop)
+        say("stopped")
+
+    loops.run(_until_told(poll))
+
+
+async def labour(
+    aggregator: Aggregator, settings: Mapping[str, Setting], stop: asyncio.Event, clock: Clock = time.time
+) -> None:
+    """Poll until ``stop``; then what is under way has a moment to end."""
+    async with _first_failure(), asyncio.TaskGroup() as tasks:
+        polling = tasks.create_task(aggregator.run(stop))
+        noticing = tasks.create_task(_notice(aggregator, settings, clock))
+        await stop.wait()
+        noticing.cancel()
+        await asyncio.wait({polling}, timeout=GRACE_S)
+        polling.cancel()
+
+
+def _set_up_logs(config: Config) -> None:
     logs.set_up(config.log_level, config.log_format)
     for name in ("uvicorn", "asyncio"):
         logging.getLogger(name).handlers[:] = logging.getLogger("tidings").handlers
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
-    async def until_told() -> None:
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await attend(settings, store_path, listening, stop, say)
 
-    with listen(config.serve_host, config.serve_port) as listening:
-        loops.run(until_told())
+async def _until_told(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await work(stop)
 
 
 async def attend(
     settings: Mapping[str, Setting],
-    store_path: Path,
+    place: Place,
     listening: socket.socket,
     stop: asyncio.Event,
     say: Callable[[str], object],
     comparisons: "Comparisons | None" = None,
+    *,
+    polling: bool = True,
 ) -> None:
     """The service itself: poll, take pushes and answer, until ``stop``."""
-    async with open_polling(settings, store_path, serving=True) as aggregator:
+    async with open_polling(settings, place, serving=True) as aggregator:
         say(f"tidings is at {address(listening)} (Ctrl-C stops it)")
-        await tend(aggregator, settings, listening, stop, comparisons)
+        await tend(aggregator, settings, listening, stop, comparisons, polling=polling)
     say("stopped")
 
 
@@ -145,16 +207,23 @@ async def tend(
     stop: asyncio.Event,
     comparisons: "Comparisons | None" = None,
     *,
+    polling: bool = True,
     clock: Clock = time.time,
     sleep: Sleep = asyncio.sleep,
 ) -> None:
     """Everything around an aggregator: hubs, pages, and what other processes do to its store."""
     # Here and not above, because commands that only poll need none of it.
     from tidings.aggregator.push import Subscriber
+    from tidings.people import Events, People
+    from tidings.people.icons import Icons
+    from tidings.web import api
     from tidings.web.app import make_app
     from tidings.web.comparison import Comparisons
+    from tidings.web.hub import Hub
+    from tidings.web.live import Streams
     from tidings.web.now import Live
     from tidings.web.server import PageServer
+    from tidings.web.visit import Site
 
     public_url = settings["serve.public_url"].value
     store, fetcher = aggregator.store, aggregator.fetcher
@@ -170,22 +239,30 @@ async def tend(
             on_ping=aggregator.take_ping,
             sleep=sleep,
         ) as hubs,
+        # A page has twenty pictures of one host, and somebody waits for them.
+        Fetcher(replace(fetcher.settings, host_spacing_s=PICTURE_SPACING_S), clock, sleep=sleep) as pictures,
     ):
         aggregator.hubs = hubs
-        live = Live(aggregator, hubs, store.counts, clock)
-        pages = PageServer(make_app(live, comparisons or Comparisons()))
+        live, events, people = Live(aggregator, hubs, store.counts, clock), Events(), People(store, clock)
+        icons = Icons(aggregator, clock)
+        site = Site(live, people, events, comparisons or Comparisons(), clock, pictures=pictures, public_url=public_url)
+        hub, streams = Hub(site, fetcher, clock), Streams(site)
+        store.listeners += [events.recorded, hub.changed]
+        desk = api.Desk(people, store, aggregator, events, icons, clock)
+        pages = PageServer(make_app(site, hub, streams, api.routes(desk)))
         async with asyncio.TaskGroup() as tasks:
-            polling = tasks.create_task(aggregator.run(stop))
             serving = tasks.create_task(pages.serve(sockets=[listening]))
-            beside = [tasks.create_task(work) for work in (_notice(aggregator, settings, clock), hubs.run())]
-            log.info("serving", address=address(listening))
+            beside = [tasks.create_task(work) for work in (hubs.run(), hub.run(), icons.run())]
+            log.info("serving", address=address(listening), polling=polling)
+            if polling:
+                tasks.create_task(labour(aggregator, settings, stop, clock))
             await stop.wait()
             log.info("stopping", under_way=aggregator.under_way)
             pages.should_exit = True
+            streams.close()
             for task in beside:
                 task.cancel()
-            await asyncio.wait({polling, serving}, timeout=GRACE_S)
-            polling.cancel()
+            await asyncio.wait({serving}, timeout=GRACE_S)
 
 
 @asynccontextmanager
@@ -204,17 +281,18 @@ async def _notice(aggregator: Aggregator, settings: Mapping[str, Setting], clock
     while True:
         await asyncio.sleep(NOTICE_S)
         now = clock()
-        if (last := (await store.shared()).get(VISIT)) != visit:
-            visit, brain = last, make_brain(settings)
-            await brain.start(store, now)
+        with suppress(StoreError):  # the loop that polls has told of it, and tries again as we do
             for pause in await store.paused():
                 aggregator.fetcher.gate.pause(pause.host, pause.until)
-            aggregator.brain = brain
-            log.info("another process has polled; what it learned is taken up")
-            aggregator.wake()
-        due = await store.next_due()
-        if due is not None and due <= now:
-            aggregator.wake()
+            if not store.for_many and (last := (await store.shared()).get(VISIT)) != visit:
+                visit, brain = last, make_brain(settings, store)
+                await brain.start(store, now)
+                aggregator.think_with(brain)
+                log.info("another process has polled; what it learned is taken up")
+                aggregator.wake()
+            due = await store.next_due()
+            if due is not None and due <= now:
+                aggregator.wake()
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -45,7 +45,7 @@ class Head:
         times = self.now - every_s * np.arange(posts)[::-1]
         for feed_id in ids:
             look = Look(feed_id, self.now, added_at=self.now, times=times, fresh=posts, window=posts)
-            (decision,) = self.brain.decide([look])
+            (decision,) = self.wait(self.brain.decide([look]))
             new = tuple(EntryText(identity=str(i), digest=b"", published_at=at) for i, at in enumerate(times.tolist()))
             state = FeedState(window=posts, next_poll_at=decision.at, reason=decision.reason, last_poll_at=self.now)
             self.wait(self.store.record([PollOutcome(feed_id=feed_id, at=self.now, new=new, state=state)]))
@@ -53,7 +53,7 @@ class Head:
         return ids
 
     def look(self, feed_id, **fields):
-        (decision,) = self.brain.decide([Look(feed_id, self.now, added_at=MONDAY, window=20, **fields)])
+        (decision,) = self.wait(self.brain.decide([Look(feed_id, self.now, added_at=MONDAY, window=20, **fields)]))
         return decision
 
 

@@ -24,7 +24,7 @@ from tidings.fetch.addresses import parse_url
 from tidings.fetch.wishes import hour_of_week
 from tidings.logs import Log
 from tidings.model import DAY_S
-from tidings.store import Store
+from tidings.store import Store, StoreError
 from tidings.store.rows import Feed, PollOutcome, Recorded, Schedule
 from tidings.words import duration
 
@@ -42,6 +42,12 @@ QUIET_S = 30.0
 SETTLE_S = 600.0
 #: Before the reason of a feed that is due and has to wait.
 SPENT = "the budget is spent for now; "
+#: So long the loop waits, at most, before it tries a store again that could not be used.
+MOST_PATIENCE_S = 30.0
+#: So long a worker waits that found nothing although something is due: another holds the hosts of it.
+BETWEEN_CLAIMS_S = 0.5
+#: On this channel other processes say that there are feeds to be asked.
+FEEDS = "feeds"
 #: Old entries are forgotten so often.
 RETENTION_S = DAY_S
 
@@ -94,15 +100,18 @@ class Aggregator:
         retain_days: float = 365.0,
         retain_entries: int = 100,
         recoverers: Sequence[Recoverer] = (),
+        worker: str = "",
     ) -> None:
+        """``worker`` is the name of one of several processes that share the store; the only one needs none."""
         self.store, self.fetcher, self.brain = store, fetcher, brain
         self.reader = Reader(store, fetcher, clock)
-        self._recorder = Recorder(store, brain)
+        self._recorder = Recorder(store, brain, sleep)
         self._repairer = Repairer(store, fetcher, clock, recoverers)
-        self._clock, self._sleep = clock, sleep
+        self._clock, self._sleep, self._worker = clock, sleep, worker
         self._retain_days, self._retain_entries = retain_days, retain_entries
         self._most = WAITING * fetcher.settings.concurrency
         self._polling: dict[int, asyncio.Task[Brought]] = {}
+        self._held: dict[int, Feed] = {}  # what was claimed and is not recorded
         self._per_host: dict[str, int] = {}
         self._wake = asyncio.Event()
         self.resting = False  #: nothing is due, and nothing under way
@@ -115,6 +124,7 @@ class Aggregator:
         for pause in await self.store.paused():
             self.fetcher.gate.pause(pause.host, pause.until)
         await self.brain.start(self.store, now)
+        await self.store.listen(FEEDS, lambda _: self.wake())
         self._with_gaps = {gap.feed_id for gap in await self.store.gaps(state="open", limit=10_000)}
         return self
 
@@ -123,12 +133,17 @@ class Aggregator:
             task.cancel()
         await asyncio.gather(*self._polling.values(), return_exceptions=True)
         await self._recorder.close()
+        await self.store.release(list(self._held.values()), self._worker)
         await self.brain.save(self.store, self._clock())
 
     @property
     def under_way(self) -> int:
         """Polls that have been begun and not yet recorded."""
         return len(self._polling)
+
+    def think_with(self, brain: Brain) -> None:
+        """Go on with a brain that knows more."""
+        self.brain = self._recorder.brain = brain
 
     def wake(self) -> None:
         """Something has changed outside: feeds were added, or are due sooner."""
@@ -137,41 +152,58 @@ class Aggregator:
     # --- by the clock --------------------------------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Poll what is due, whenever it is due, until ``stop``; polls under way are then finished."""
-        next_retention, settle_by = self._clock() + RETENTION_S, self._clock() + SETTLE_S
+        """Poll what is due, whenever it is due, until ``stop``; polls under way are then finished.
+
+        A store that cannot be used now (a database that is being restarted, a full disk) is tried again and again.
+        """
+        self._retain_at, self._settle_by = self._clock() + RETENTION_S, self._clock() + SETTLE_S
+        failures = 0
         try:
             while not stop.is_set():
                 self._wake.clear()
-                now = self._clock()
-                if now >= self.brain.next_tick:
-                    async with self._recorder.thinking:
-                        await self._reschedule(await self.brain.tick(now))
-                        await self.brain.save(self.store, now)
-                if now >= next_retention:
-                    next_retention = now + RETENTION_S
-                    gone = await self.store.retain(days=self._retain_days, least=self._retain_entries)
-                    log.info("retained", entries=gone.entries, polls=gone.polls)
-                if await self._begin_due(now):
-                    continue
-                next_at = await self._next_at(now)
-                if self.brain.unsettled and (next_at > now + QUIET_S or now >= settle_by):
-                    await self._settle(now)
-                    settle_by = now + SETTLE_S
-                    continue
-                await self._rest(min(next_at, next_retention), stop)
+                try:
+                    rest_until = await self._do_what_is_due()
+                    failures = 0
+                except StoreError as error:
+                    failures += 1
+                    rest_until = self._clock() + min(2.0**failures, MOST_PATIENCE_S)
+                    log.warning("the store cannot be used; trying again", error=str(error), failures=failures)
+                await self._rest(rest_until, stop)
         finally:
             await asyncio.gather(*self._polling.values(), return_exceptions=True)
+
+    async def _do_what_is_due(self) -> float:
+        """Returns when there will be something to do again."""
+        while True:
+            now = self._clock()
+            if now >= self.brain.next_tick:
+                async with self._recorder.thinking:
+                    await self._reschedule(await self.brain.tick(now))
+                    await self.brain.save(self.store, now)
+            if now >= self._retain_at and self.brain.leads:
+                self._retain_at = now + RETENTION_S
+                gone = await self.store.retain(days=self._retain_days, least=self._retain_entries)
+                log.info("retained", entries=gone.entries, polls=gone.polls)
+            if await self._begin_due(now):
+                continue
+            next_at = await self._next_at(now)
+            if not self.brain.unsettled or (next_at <= now + QUIET_S and now < self._settle_by):
+                return min(next_at, self._retain_at)
+            await self._settle(now)
+            self._settle_by = now + SETTLE_S
 
     async def _begin_due(self, now: float) -> int:
         """Claim what is due and can be begun; returns how many."""
         free = self._most - len(self._polling)
         if free <= 0:
             return 0
-        allowed = self.brain.bucket.available(now)
-        if not allowed:
+        if self._worker and await self._next_at(now) > now + BETWEEN_CLAIMS_S:
+            return 0  # do not trouble the budget of all for nothing
+        granted = await self.brain.grant(min(free, BATCH), now)
+        if not granted:
             return await self._wait_for_budget(now)
-        claimed = await self.store.claim(min(free, allowed, BATCH), lease_s=LEASE_S)
-        put_off = []
+        claimed = await self.store.claim(granted, lease_s=LEASE_S, worker=self._worker)
+        begun, put_off = 0, []
         for feed in claimed:
             if feed.id in self._polling:
                 continue  # its lease has run out while it waits for its host; it will be recorded
@@ -181,6 +213,9 @@ class Aggregator:
                 put_off.append(Schedule(feed.id, now + wait_s, "its host is being asked for other feeds"))
             else:
                 self._begin(feed, feed.state.reason)
+                begun += 1
+        if begun < granted:
+            await self.brain.spend(begun - granted, now)
         if put_off:
             await self.store.reschedule(put_off)
         return len(claimed)
@@ -195,18 +230,20 @@ class Aggregator:
     async def _next_at(self, now: float) -> float:
         """When there is something to do."""
         due = await self.store.next_due()
+        if due is not None and due <= now and self._worker:  # another worker holds its host
+            due = now + BETWEEN_CLAIMS_S
         return min(self.brain.next_tick, now + DAY_S if due is None else due)
 
     async def _wait_for_budget(self, now: float) -> int:
         """All that may be spent is spent: what is due takes its place in line, and says so. Returns 0 if nothing is due."""
-        self.brain.follows(len(await self.store.timings()), now)  # some may have been added since
-        if self.brain.bucket.available(now):
+        places = await self.brain.wait_for_grant(self.store, BATCH, now)
+        if not places:
             return 1
-        claimed = await self.store.claim(BATCH, lease_s=LEASE_S)
-        waits = []
-        for place, feed in enumerate(claimed):
-            at = self.brain.bucket.ready_at(now, place)
-            waits.append(Schedule(feed.id, at, SPENT + feed.state.reason.removeprefix(SPENT)))
+        claimed = await self.store.claim(BATCH, lease_s=LEASE_S, worker=self._worker)
+        waits = [
+            Schedule(feed.id, at, SPENT + feed.state.reason.removeprefix(SPENT))
+            for feed, at in zip(claimed, places, strict=False)
+        ]
         if waits:
             await self.store.reschedule(waits)
             log.info("budget spent", waiting=len(waits), until=waits[-1].next_poll_at, budget_per_day=self.brain.budget_per_day)
@@ -249,6 +286,7 @@ class Aggregator:
                 chunk, wanted = wanted[:free], wanted[free:]
                 for feed in await self.store.claim(len(chunk), lease_s=LEASE_S, feed_ids=chunk):
                     if feed.id not in self._polling:
+                        await self.brain.spend(1, now)
                         task = self._begin(feed, feed.state.reason if due else "asked for by hand")
                         task.add_done_callback(lambda task: None if task.cancelled() else done.put_nowait(task.result()))
                         running += 1
@@ -313,10 +351,10 @@ class Aggregator:
     # --- one poll ------------------------------------------------------------------------------------------------------
 
     def _begin(self, feed: Feed, why: str) -> "asyncio.Task[Brought]":
-        self.brain.bucket.take(1, self._clock())
         return self._start(feed, partial(self.reader.look, feed, why))
 
     def _start(self, feed: Feed, look: Callable[[], Awaitable[Seen]]) -> "asyncio.Task[Brought]":
+        self._held[feed.id] = feed
         task = self._polling[feed.id] = asyncio.create_task(self._finish(feed, look))
         return task
 
@@ -333,12 +371,14 @@ class Aggregator:
             looking = False
             self._recorder.looking -= 1
             outcome, what = await self._recorder.record(seen)
+            self._held.pop(feed.id, None)
             self._tell(seen, outcome, what)
             if seen.links is not None:
                 await self._after_document(seen, seen.links)
             return Brought(new=len(what.new), changed=what.changed, failed=bool(outcome.error_kind))
         except Exception:  # whatever it was, one feed's trouble must not end the loop for all
             log.exception("a poll was not finished; if it was not recorded, it is due again", feed=feed.id, url=feed.url)
+            self._held.pop(feed.id, None)
             return Brought(failed=True)
         finally:
             self._recorder.looking -= looking
@@ -352,6 +392,7 @@ class Aggregator:
         """Its host has asked to be left alone: nothing was asked, nothing is recorded but the new time."""
         (decision,) = await self._recorder.decide([seen])
         await self.store.reschedule([Schedule(seen.feed.id, decision.at, decision.reason)])
+        self._held.pop(seen.feed.id, None)
         return Brought(skipped=Skipped(seen.feed.id, seen.look.why))
 
     def _tell(self, seen: Seen, outcome: PollOutcome, what: Recorded) -> None:
@@ -378,7 +419,7 @@ class Aggregator:
         """Look for what was lost, and for a hub that would tell sooner."""
         feed = seen.feed
         if feed.id in self._with_gaps:
-            self.brain.spend(await self._repairer.repair(feed, links), self._clock())
+            await self.brain.spend(await self._repairer.repair(feed, links), self._clock(), beside=True)
             if not await self.store.gaps(feed_id=feed.id, state="open", limit=1):
                 self._with_gaps.discard(feed.id)
         if self.hubs is not None and seen.outcome.source == "poll" and seen.outcome.state is not None:

@@ -6,7 +6,7 @@ a quiet moment for that (`settle`), since many come at once, it has a provisiona
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -31,6 +31,8 @@ LEAST_GAP_S = 1.0
 WATCHED_S = 30 * DAY_S
 #: Feeds that were asked together, and would all be asked again as soon as is polite, are parted by up to this share.
 STRETCH = 0.2
+#: When the feeds are so many times as many as they were, the price is found anew.
+GROWN = 1.2
 #: A budget for each feed grows with the feeds; the policy is told when it is off by so much.
 BUDGET_OFF = 0.05
 
@@ -44,12 +46,15 @@ class _Newcomer(Struct, frozen=True):
     times: Floats
 
 
-class _Saved(Struct, frozen=True):
+class Saved(Struct, frozen=True):
     """What outlives the process, beside the policy's own."""
 
     next_tick: float
     saved_at: float
     tokens: float
+    feeds: int = 0  #: that are followed
+    learned: int = 0  #: of these, known to the policy
+    untold: int = 0  #: polls since the policy's last tick
 
 
 class Brain:
@@ -63,20 +68,22 @@ class Brain:
         self.least_gap_s, self.longest_s = least_gap_s, longest_s
         self.bucket = Bucket.full(budget.per_day(0), 0.0)
         self.next_tick = np.inf
+        self.leads = True  #: of several processes on one store, one does what is to be done once
         self._first_phase = float(spread(1, seed)[0])
         self._row: dict[int, int] = {}
         self._ids: list[int] = []
+        self._ready = False
         self._documents: dict[int, Floats] = {}  # only for policies that look at more than what is new
         self._why: dict[int, str] = {}  # of `earliest`, where there is one
         self._newcomers: dict[int, _Newcomer] = {}
         self._unlearned = False  # the store knows feeds that the policy does not
-        self._spent = 0
+        self._spent, self._told = 0, 0  # polls since the policy was started or restored, and what it was told of them
         self._followed = 0
 
     @property
     def started(self) -> bool:
-        """Whether the policy knows any feeds."""
-        return bool(self._ids)
+        """Whether the policy can decide."""
+        return self._ready
 
     @property
     def unsettled(self) -> bool:
@@ -87,10 +94,24 @@ class Brain:
     def budget_per_day(self) -> float:
         return self.budget.per_day(max(self._followed, len(self._row) + len(self._newcomers)))
 
-    def follows(self, feeds: int, now: float) -> None:
-        """There are so many feeds, with those that were never asked; a budget for each grows with them."""
-        self._followed = feeds
+    # --- the budget ----------------------------------------------------------------------------------------------------
+
+    async def grant(self, wanted: int, now: float) -> int:
+        """Take up to so many requests out of the bucket; what is not used of them goes back with `spend`."""
+        granted = min(wanted, self.bucket.available(now))
+        self.bucket.take(granted, now)
+        return granted
+
+    async def spend(self, requests: int, now: float, *, beside: bool = False) -> None:
+        """Requests that were made without a grant, or, below 0, granted and not made; ``beside`` polls: for archives, say."""
+        self.bucket.take(requests, now)
+        self._spent += requests * beside
+
+    async def wait_for_grant(self, store: Store, places: int, now: float) -> list[float]:
+        """When there will be requests again, for so many who stand in line; nothing if there are some now."""
+        self._followed = len(await store.timings())  # some may have been added since, and a budget for each grows with them
         self.bucket.set_budget(self.budget_per_day, now)
+        return [] if self.bucket.available(now) else [self.bucket.ready_at(now, place) for place in range(places)]
 
     # --- beginning and end ---------------------------------------------------------------------------------------------
 
@@ -103,7 +124,7 @@ class Brain:
         forbidden = await store.forbidden_hours()
         size = self.policy.row_dtype.itemsize
         estimated = np.array([len(saved.get(int(i), b"")) == size for i in members["feed_id"]], dtype=np.bool_)
-        own = _own(shared.get("brain", b""))
+        own = self.saved(shared)
         # What a process that was killed has spent stands in the log of polls.
         spent_since = now - DAY_S if own is None else own.saved_at
         spent = await store.polls_since(spent_since)
@@ -122,7 +143,7 @@ class Brain:
                 self._unlearned = True
             else:
                 self.next_tick = now + self.policy.tick_s if own is None else own.next_tick
-                self._spent = 0 if own is None else spent
+                self._spent = 0 if own is None else spent + own.untold
         elif not self.policy.extends and estimated.any():
             await self._begin(store, members, forbidden, now)
             for feed_id in members["feed_id"][estimated].tolist():
@@ -130,9 +151,18 @@ class Brain:
         else:
             self._unlearned = True
 
+    @staticmethod
+    def saved(shared: Mapping[str, bytes]) -> Saved | None:
+        """What `save` has put away, as the store's shared values have it."""
+        try:
+            return msgspec.json.decode(shared["brain"], type=Saved) if "brain" in shared else None
+        except msgspec.DecodeError:
+            return None
+
     async def save(self, store: Store, now: float) -> None:
         """Put away what belongs to no single feed."""
-        values = {"brain": msgspec.json.encode(_Saved(self.next_tick, now, self.bucket.tokens))}
+        own = Saved(self.next_tick, now, self.bucket.tokens, self._followed, len(self._row), self._spent - self._told)
+        values = {"brain": msgspec.json.encode(own)}
         if self.started and self.policy.extends:
             values["policy"] = self.policy.save_shared()
         await store.share(values)
@@ -143,7 +173,8 @@ class Brain:
         self._number(members["feed_id"].tolist())
         table = self._table(members, forbidden, now, history.count > members["window"])
         await asyncio.to_thread(self.policy.start, table, history, since, now, self._useful_budget())
-        self._unlearned, self._spent, self.next_tick = False, 0, now + self.policy.tick_s
+        self._ready = bool(self._ids)
+        self._unlearned, self._spent, self._told, self.next_tick = False, 0, 0, now + self.policy.tick_s
         if not self.policy.extends:
             ends = history.end.tolist()
             for feed_id, window, end, first in zip(
@@ -167,6 +198,7 @@ class Brain:
         table = self._table(here, forbidden, now)
         self._number(ids)
         self.policy.restore(table, [saved[i] for i in ids], shared, self._useful_budget(), now)
+        self._ready = True
         others = members[~estimated]
         if len(others):
             history, _ = await history_of(store, others, now)
@@ -182,6 +214,40 @@ class Brain:
                     forbidden=forbidden.get(int(timing["feed_id"]), b""),
                 )
                 self._newcomers[look.feed_id] = _Newcomer(look, times.copy())
+
+    def recall(self, looks: Sequence[Look], saved: Mapping[int, bytes], shared: bytes, now: float) -> None:
+        """Take up these feeds alone, as far as the policy knows them: any process can decide for a feed that it holds."""
+        size = self.policy.row_dtype.itemsize
+        known = [look for look in looks if len(saved.get(look.feed_id, b"")) == size]
+        ids = np.array([look.feed_id for look in known], dtype=np.int64)
+        table = Feeds.of([look.window for look in known], [look.weight for look in known], self.seed)
+        table.phase = self._phases(ids)
+        table.longest_s[:] = self.longest_s
+        try:
+            self.policy.restore(table, [saved[i] for i in ids.tolist()], shared, None, now)
+        except UsageError as problem:  # the leader will learn anew
+            log.warning("estimates not usable", problem=str(problem))
+            return
+        self._number(ids.tolist())
+        self._ready = True
+
+    async def decide_at_once(self, looks: Sequence[Look], now: float) -> list[Decision]:
+        """As `decide`, but newcomers are taken in now."""
+        decisions = await self.decide(looks)
+        if not self._ready or not self._newcomers:
+            return decisions
+        newcomers, self._newcomers = list(self._newcomers.values()), {}
+        rows = await self._extend(newcomers, now)
+        asked = np.array([newcomer.look.at for newcomer in newcomers])
+        decided = {schedule.feed_id: schedule for schedule in self._schedules(rows, asked, now, first=True)}
+        return [
+            self._decision(look, decided[look.feed_id]) if look.feed_id in decided else decision
+            for look, decision in zip(looks, decisions, strict=True)
+        ]
+
+    def follow(self, feeds: int) -> None:
+        """There are so many feeds, known to the policy or not."""
+        self._followed = feeds
 
     def _number(self, ids: list[int]) -> None:
         self._ids = ids
@@ -212,7 +278,7 @@ class Brain:
 
     # --- after polls ---------------------------------------------------------------------------------------------------
 
-    def decide(self, looks: Sequence[Look]) -> list[Decision]:
+    async def decide(self, looks: Sequence[Look]) -> list[Decision]:
         """Learn from a batch of polls, of different feeds, and say when each is next."""
         for look in looks:
             self._note(look)
@@ -327,6 +393,7 @@ class Brain:
         if not self.started:
             return []
         await self._adjust_budget(now)
+        self._told = self._spent
         rows = await asyncio.to_thread(self.policy.tick, due if now - due < LEAST_GAP_S else now, self._spent)
         if rows is None or not len(rows):
             return []
@@ -346,10 +413,15 @@ class Brain:
             rows, asked = np.arange(len(self._ids)), np.full(len(self._ids), now)
         await self._adjust_budget(now)
         schedules = self._schedules(rows, asked, now, first=True)
-        name = self.policy.name
-        await store.save_estimates({self._ids[row]: Estimate(name, self.policy.save_row(row)) for row in rows.tolist()})
+        await self.save_rows(store, [self._ids[row] for row in rows.tolist()], now)
         await self.save(store, now)
         return schedules
+
+    async def save_rows(self, store: Store, feed_ids: Sequence[int], now: float) -> None:
+        """Put away what the policy knows of these feeds, where nobody has learned more meanwhile."""
+        name, renewed = self.policy.name, self._ids if self.policy.renewed else feed_ids
+        rows = {i: Estimate(name, self.policy.save_row(self._row[i])) for i in renewed if i in self._row}
+        await store.save_estimates(rows, unless_since=now)
 
     async def _extend(self, newcomers: list[_Newcomer], now: float) -> Rows:
         looks = [newcomer.look for newcomer in newcomers]
@@ -383,11 +455,6 @@ class Brain:
         if row is not None:
             self.policy.feeds.weight[row] = 1e-12
 
-    def spend(self, requests: int, now: float) -> None:
-        """Requests that were made beside polls: for archives, say."""
-        self._spent += requests
-        self.bucket.take(requests, now)
-
     def pushed(self, feed_id: int, share: float) -> None:
         """So much of what a feed posts comes without asking."""
         if feed_id in self._row:
@@ -403,10 +470,3 @@ class Brain:
         """What the policy may spend: no more than the least gap lets it, or it would plan for what cannot be."""
         most = len(self._row) * DAY_S / self.least_gap_s if self.least_gap_s > 0 else np.inf
         return min(self.budget_per_day, max(most, 1.0))
-
-
-def _own(saved: bytes) -> _Saved | None:
-    try:
-        return msgspec.json.decode(saved, type=_Saved) if saved else None
-    except msgspec.DecodeError:
-        return None

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from tidings.aggregator.aggregator import Aggregator
+from tidings.aggregator.aggregator import FEEDS, Aggregator
 from tidings.errors import TidingsError
 from tidings.fetch.discovery import discover
 from tidings.parse.html import FoundFeed
 from tidings.parse.opml import Outline, Problem, read_list, read_opml
 from tidings.store import Store
-from tidings.store.rows import Added, Wanted
+from tidings.store.rows import OPERATOR, Added, Wanted
 from tidings.words import count
 
 #: So many feeds of a list are first polled at once, the others this far apart: ten thousand within ten minutes. Their hosts are
@@ -39,7 +39,9 @@ class Report(Struct, frozen=True):
         return f"{count(len(self.new), 'new feed')}, {len(self.known)} known already, {count(len(self.problems), 'bad row')}"
 
 
-async def import_feeds(store: Store, body: bytes, clock: Callable[[], float], *, dry_run: bool = False) -> Report:
+async def import_feeds(
+    store: Store, body: bytes, clock: Callable[[], float], *, dry_run: bool = False, user_id: int = OPERATOR
+) -> Report:
     """Subscribe to all feeds of a list, or to none of them if it cannot be stored."""
     start = body[:1000].lstrip(b"\xef\xbb\xbf \t\r\n")
     outlines, problems = read_opml(body) if start.startswith(b"<") else read_list(body)
@@ -51,7 +53,8 @@ async def import_feeds(store: Store, body: bytes, clock: Callable[[], float], *,
             Wanted(o.url, now + max(i - AT_ONCE, 0) * FIRST_GAP_S, o.title, o.folder, o.site_url)
             for i, o in enumerate(outlines)
         ]
-        fresh = [added.subscription_new for added in await store.add(wanted)]
+        fresh = [added.subscription_new for added in await store.add(wanted, user_id)]
+        await store.notify(FEEDS)
     new = tuple(outline for outline, is_new in zip(outlines, fresh, strict=True) if is_new)
     known = tuple(outline for outline, is_new in zip(outlines, fresh, strict=True) if not is_new)
     return Report(new, known, tuple(problems))
@@ -65,23 +68,30 @@ class Addition(Struct, frozen=True):
 
 
 async def add_feed(
-    aggregator: Aggregator, url: str, clock: Callable[[], float], *, title: str = "", folder: str = ""
+    aggregator: Aggregator,
+    url: str,
+    clock: Callable[[], float],
+    *,
+    title: str = "",
+    folder: str = "",
+    user_id: int = OPERATOR,
 ) -> Addition:
     """Subscribe to the feed at an address, or of the site there. Its own address costs one request, whose document is used."""
     store = aggregator.store
     document = None
     if await store.feed(url) is None:
         found = await discover(aggregator.fetcher, url)
-        aggregator.brain.spend(found.requests, clock())
+        await aggregator.brain.spend(found.requests, clock(), beside=True)
         if found.error is not None:
             said = f": {found.error.said}" if found.error.said else ""
             raise AddError(f"{url}: {found.error.words}{said}")
         if len(found.feeds) > 1:
             return Addition(choices=found.feeds)
         url, document = found.feeds[0].url, found.document
-    (added,) = await store.add([Wanted(url, clock(), title, folder)])
+    (added,) = await store.add([Wanted(url, clock(), title, folder)], user_id)
     if document is not None and added.feed_new:
         await aggregator.take_in(added.feed_id, document)
     else:
         aggregator.wake()
+        await store.notify(FEEDS)
     return Addition(added)

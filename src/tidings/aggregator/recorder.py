@@ -4,16 +4,17 @@ A poll that finishes alone is recorded at once. Where others are about to finish
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
 from tidings.aggregator.brain import Brain
 from tidings.aggregator.looks import Decision
 from tidings.aggregator.reader import Seen
-from tidings.store import Store
+from tidings.logs import Log
+from tidings.store import Store, StoreError
 from tidings.store.rows import PollOutcome, Recorded
 
 #: Finished polls, and the new entries of those, that are recorded in one transaction.
@@ -22,14 +23,19 @@ BATCH_ENTRIES = 500
 #: So long a finished poll waits for others to be recorded with: a batch costs the policy what forty feeds in it do.
 TOGETHER_S = 0.2
 
+#: A store that cannot be used is tried again after so long; then the polls are given up, and due again after their leases.
+RETRIES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+
+log = Log("tidings.recorder")
+T = TypeVar("T")
 Finished: TypeAlias = "asyncio.Future[tuple[PollOutcome, Recorded]]"
 
 
 class Recorder:
     """Between those who poll and the store."""
 
-    def __init__(self, store: Store, brain: Brain) -> None:
-        self._store, self._brain = store, brain
+    def __init__(self, store: Store, brain: Brain, sleep: Callable[[float], Awaitable[object]]) -> None:
+        self._store, self.brain, self._sleep = store, brain, sleep
         self.looking = 0  #: polls that are asking or reading, and will finish
         self.thinking = asyncio.Lock()  #: the brain's slow work is done in a thread; nobody may ask it meanwhile
         self._finished: list[tuple[Seen, Finished]] = []
@@ -43,7 +49,7 @@ class Recorder:
 
     async def decide(self, seen: Sequence[Seen]) -> list[Decision]:
         async with self.thinking:
-            return self._brain.decide([one.look for one in seen])
+            return await self.brain.decide([one.look for one in seen])
 
     async def record(self, seen: Seen) -> tuple[PollOutcome, Recorded]:
         """Give the feed its next poll and store all of it; returns what was stored, and what of that was new."""
@@ -63,9 +69,7 @@ class Recorder:
                     await asyncio.wait_for(self._enough.wait(), TOGETHER_S)
             batch = self._next_batch()
             try:
-                decisions = await self.decide([seen for seen, _ in batch])
-                outcomes = [_complete(seen, decision) for (seen, _), decision in zip(batch, decisions, strict=True)]
-                recorded = await self._store.record(outcomes)
+                outcomes, recorded = await self._persist([seen for seen, _ in batch])
             except Exception as error:  # not lost: handed to each poll that waits for this batch
                 for _, finished in batch:
                     if not finished.done():
@@ -74,6 +78,21 @@ class Recorder:
             for (_, finished), outcome, what in zip(batch, outcomes, recorded, strict=True):
                 if not finished.done():  # whoever waited for it may have been cancelled
                     finished.set_result((outcome, what))
+
+    async def _persist(self, batch: Sequence[Seen]) -> tuple[list[PollOutcome], list[Recorded]]:
+        decisions = await self._insist(lambda: self.decide(batch))
+        outcomes = [_complete(seen, decision) for seen, decision in zip(batch, decisions, strict=True)]
+        return outcomes, await self._insist(lambda: self._store.record(outcomes))
+
+    async def _insist(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What was fetched is worth waiting a while for a store that is being restarted."""
+        for wait_s in RETRIES_S:
+            try:
+                return await work()
+            except StoreError as error:
+                log.warning("the store cannot be used; trying again", error=str(error))
+                await self._sleep(wait_s)
+        return await work()
 
     def _next_batch(self) -> list[tuple[Seen, Finished]]:
         """Many polls that brought nothing, or few that brought much: a transaction holds up others and takes memory."""

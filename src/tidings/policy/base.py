@@ -106,6 +106,8 @@ class Policy(ABC):
     extends: ClassVar[bool] = False
     #: Seconds between calls of `tick`.
     tick_s: float = DAY_S
+    #: Whether the last `tick` has changed what is remembered of every feed.
+    renewed: bool = False
     #: Whether `observe` changes anything; if not, nobody need compute what polls return.
     learns: bool = True
 
@@ -176,8 +178,11 @@ class Policy(ABC):
         """What the policy knows beyond single feeds."""
         raise self._starts_anew()
 
-    def restore(self, feeds: Feeds, rows: Sequence[bytes], shared: bytes, budget_per_day: float, now: float) -> None:
-        """Go on where `save_row` and `save_shared` left off; `UsageError` if that was another policy or version."""
+    def restore(self, feeds: Feeds, rows: Sequence[bytes], shared: bytes, budget_per_day: float | None, now: float) -> None:
+        """Go on where `save_row` and `save_shared` left off; `UsageError` if that was another policy or version.
+
+        With no budget these are some of the feeds only: they are decided for at the price that was saved.
+        """
         raise self._starts_anew()
 
     def save_row(self, row: int) -> bytes:

@@ -314,7 +314,7 @@ class Price(Policy):
     def save_shared(self) -> bytes:
         return save_shared(self.control, self.shared, self.level.prior, self._feeds_in_market)
 
-    def restore(self, feeds: Feeds, rows: Sequence[bytes], shared: bytes, budget_per_day: float, now: float) -> None:
+    def restore(self, feeds: Feeds, rows: Sequence[bytes], shared: bytes, budget_per_day: float | None, now: float) -> None:
         size = self.row_dtype.itemsize
         if any(len(row) != size for row in rows) or len(rows) != len(feeds):
             raise UsageError("price: the saved estimates are not of this version")
@@ -323,7 +323,10 @@ class Price(Policy):
         self.control, self.shared, self.level.prior, self._feeds_in_market = load_shared(shared)
         self._spent_before = self.control.spent
         self.budget_per_day = self.control.budget_per_day * self.scale
-        if abs(budget_per_day / self.budget_per_day - 1) > BUDGET_OFF:
+        if budget_per_day is None:
+            return
+        grown = len(feeds) > GROWN * self._feeds_in_market
+        if grown or abs(budget_per_day / self.budget_per_day - 1) > BUDGET_OFF:
             self.set_budget(budget_per_day, now)
 
     # --- the price -----------------------------------------------------------------------------------------------------
@@ -332,7 +335,8 @@ class Price(Policy):
         slot = round((now - self.control.started) / SLOT_S)
         if slot % PER_DAY == 0:
             self.control.prices, self.control.demand = self._demand(self.control.price)
-        if slot % (PER_DAY * SHARE_DAYS) == 0:
+        self.renewed = slot % (PER_DAY * SHARE_DAYS) == 0
+        if self.renewed:
             self.level.fit_prior(self.state)
             self._share()
             self._value(np.arange(len(self.feeds)), self.control.price)
