@@ -1,104 +1,109 @@
-"""The web application: which address answers with what. Pages are made in `page`, figures in `metrics`.
+"""The web application: which address answers with what, and what surrounds every answer.
 
-Everything is read from the store or handed in by `tidings.service`; nothing here changes anything but what hubs push.
+Pages for people are in `reader`, `feeds`, `account` and `timing`; what programs ask for is here, in `output`, in `hub` and in
+`tidings.web.api`. Everything is wired in `tidings.service`.
 """
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable, Mapping
+import ipaddress
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, TypeVar
-from urllib.parse import parse_qs
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request as WebRequest
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidings import __version__
 from tidings.errors import TidingsError
-from tidings.web import comparison, metrics, page
-from tidings.web.comparison import Comparisons, Request
-from tidings.web.now import Live
-from tidings.web.style import ICON, STYLE
+from tidings.web import account, feeds, images, metrics, output, pages, reader, timing
+from tidings.web.hub import Hub
+from tidings.web.live import Streams
+from tidings.web.texts import _
+from tidings.web.visit import Site, json
 
-T = TypeVar("T")
-
-#: Nothing from elsewhere, no scripts, nobody may frame the page.
-SECURITY = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-HEADERS = [
-    (b"content-security-policy", SECURITY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"server", f"tidings/{__version__}".encode()),
-]
-#: An address longer than this is no form of ours.
-LONGEST_TARGET = 2000
+#: Other sites never learn where somebody came from. "no-referrer" would hide it from ourselves too: browsers then send forms
+#: with ``Origin: null``, as if they came from elsewhere.
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "server": f"tidings/{__version__}",
+}
+#: An address longer than this is no form of ours. The longest are those of pictures.
+LONGEST_TARGET = 8000
 #: A store that takes longer than this to say when the next feed is due is not ready.
 PATIENCE_S = 5.0
+#: Files that browsers keep for ever: their addresses change with them.
+TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "png": "image/png"}
 
 
 class Frame:
-    """Around every answer: the headers that keep browsers safe. Addresses that nobody could mean are turned away."""
+    """Around every answer: the headers that keep browsers safe. Addresses and hosts that nobody could mean are turned away."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, host: str = "") -> None:
+        self._app, self._host = app, host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_framed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], *HEADERS]}
+                own = {name for name, _value in message["headers"]}
+                more = {**HEADERS, "content-security-policy": pages.security()}
+                added = [(name.encode(), value.encode()) for name, value in more.items() if name.encode() not in own]
+                message = {**message, "headers": [*message["headers"], *added]}
             await send(message)
 
         app = self._app
         if scope["type"] == "http" and len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_TARGET:
-            app = _problem(HTTPStatus.REQUEST_URI_TOO_LONG, "Too long", "The address is longer than any form here makes it.")
+            sentence = _("The address is longer than any form here makes it.")
+            app = _problem(HTTPStatus.REQUEST_URI_TOO_LONG, _("Too long"), sentence)
+        elif scope["type"] == "http" and not is_our_name(
+            dict(scope["headers"]).get(b"host", b"").decode("latin-1"), self._host
+        ):
+            sentence = _("This service does not know itself by that name. If it should, set serve.public_url to its address.")
+            app = _problem(HTTPStatus.MISDIRECTED_REQUEST, _("Not here"), sentence)
         await app(scope, receive, send_framed)
 
 
-def make_app(live: Live, comparisons: Comparisons) -> Starlette:
+def is_our_name(host: str, public: str) -> bool:
+    """Whether a Host header may mean us. Names that anybody can register, and point at our address, may not (DNS rebinding)."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+    name = name.strip("[]").lower()
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name == public.lower() or "." not in name or name.endswith((".local", ".localhost", ".internal", ".home.arpa"))
+    return True
+
+
+def make_app(site: Site, hub: Hub, streams: Streams, api_routes: Sequence[BaseRoute] = ()) -> Starlette:
     """The application over a living service."""
-    one_at_a_time = asyncio.Lock()
+    live = site.live
 
-    async def compare(request: Request) -> dict[str, Any]:
-        async with one_at_a_time:  # each takes a core for seconds, and polls must go on
-            return await in_thread(lambda: comparisons.run(request))
+    async def allowed(request: Request) -> bool:
+        """Figures are for administrators, or an app with an administrator's token; for everybody as long as there is none."""
+        bearer = request.headers.get("authorization", "").partition(" ")[2].strip()
+        user = await site.people.by_token(bearer) if bearer else await site.who(request)
+        return user.admin if user is not None else await site.people.is_new()
 
-    async def home(request: WebRequest) -> Response:
-        try:
-            query = _query(request)
-            kinds = comparison.kinds()
-            if not query:
-                return HTMLResponse(page.home(Request(), kinds, await live.now()))
-            asked = comparison.read_request(query, kinds)
-            return HTMLResponse(page.home(asked, kinds, await live.now(), await compare(asked)))
-        except TidingsError as error:
-            return _problem(HTTPStatus.BAD_REQUEST, "That did not work", _sentence(str(error)))
+    async def status(request: Request) -> Response:
+        if not await allowed(request):
+            return json({"error": _("Only an administrator may see this.")}, HTTPStatus.FORBIDDEN)
+        return json(await live.status())
 
-    async def compare_json(request: WebRequest) -> Response:
-        try:
-            return _json(await compare(comparison.read_request(_query(request), comparison.kinds())))
-        except TidingsError as error:
-            return _json({"error": _sentence(str(error))}, HTTPStatus.BAD_REQUEST)
-
-    async def status(request: WebRequest) -> Response:
-        return _json(await live.status())
-
-    async def explain(request: WebRequest) -> Response:
-        found = await live.explain(request.path_params["feed"])
-        return _json({"error": "There is no such feed."}, HTTPStatus.NOT_FOUND) if found is None else _json(found)
-
-    async def measure(request: WebRequest) -> Response:
+    async def measure(request: Request) -> Response:
+        if not await allowed(request):
+            return PlainTextResponse("give an administrator's token: Authorization: Bearer ...\n", HTTPStatus.FORBIDDEN)
         return PlainTextResponse(metrics.exposition(await live.families()), media_type=metrics.MEDIA_TYPE)
 
-    async def alive(request: WebRequest) -> Response:
+    async def alive(request: Request) -> Response:
         return PlainTextResponse("alive\n")
 
-    async def ready(request: WebRequest) -> Response:
+    async def ready(request: Request) -> Response:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 problem = await live.why_not_ready()
@@ -106,7 +111,7 @@ def make_app(live: Live, comparisons: Comparisons) -> Starlette:
             problem = str(error) or "the store does not answer"
         return PlainTextResponse(f"{problem or 'ready'}\n", HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK)
 
-    async def push(request: WebRequest) -> Response:
+    async def push(request: Request) -> Response:
         token = request.path_params["token"]
         if request.method == "POST":
             body = await _body(request, live.subscriber.max_bytes)
@@ -116,51 +121,35 @@ def make_app(live: Live, comparisons: Comparisons) -> Starlette:
         return PlainTextResponse(answer.body, answer.status)
 
     routes = [
-        Route("/", home),
-        Route("/compare.json", compare_json),
-        Route("/style.css", _text(STYLE, "text/css")),
-        Route("/icon.svg", _text(ICON, "image/svg+xml")),
+        *account.routes(site),
+        *reader.routes(site),
+        *feeds.routes(site),
+        *timing.routes(site),
+        *images.routes(site),
+        *streams.routes(),
+        *output.routes(site),
+        *hub.routes(),
+        *api_routes,
+        Route("/static/{version}/{name}", _static),
+        Route("/sw.js", _service_worker),
+        Route("/manifest.webmanifest", _manifest),
+        Route("/offline", _offline),
         Route("/api/status", status),
-        Route("/api/feeds/{feed:int}/explain", explain),
         Route("/metrics", measure),
         Route("/healthz", alive),
         Route("/readyz", ready),
         Route("/push/{token}", push, methods=["GET", "POST"]),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(Frame)], exception_handlers={HTTPException: _http_problem})
+    packing = Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
+    framing = Middleware(Frame, host=_host_of(site.public_url))
+    return Starlette(routes=routes, middleware=[framing, packing], exception_handlers={HTTPException: _http_problem})
 
 
-async def in_thread(work: Callable[[], T]) -> T:
-    """Run what takes seconds in a thread that does not keep the process from ending, unlike those of a pool."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(how: Callable[[Any], None], value: Any) -> None:
-        if not done.done():  # whoever waited may have gone
-            how(value)
-
-    def tell(how: Callable[[Any], None], value: Any) -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, how, value)
-
-    def run() -> None:
-        try:
-            tell(done.set_result, work())
-        except Exception as error:  # raised again where it is awaited
-            tell(done.set_exception, error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return await done
+def _host_of(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0].rpartition("@")[2].partition(":")[0]
 
 
-def _query(request: WebRequest) -> dict[str, list[str]]:
-    try:
-        return parse_qs(request.url.query, keep_blank_values=True, max_num_fields=40)
-    except ValueError:
-        raise TidingsError("the address has too many parameters") from None
-
-
-async def _body(request: WebRequest, most: int) -> bytes:
+async def _body(request: Request, most: int) -> bytes:
     """Up to one byte more than may be: enough for the subscriber to see that it is too much."""
     body = bytearray()
     async for chunk in request.stream():
@@ -170,27 +159,58 @@ async def _body(request: WebRequest, most: int) -> bytes:
     return bytes(body[: most + 1])
 
 
-def _json(value: Any, status: int = HTTPStatus.OK) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+# --- files -------------------------------------------------------------------------------------------------------------
 
 
-def _text(text: str, media_type: str) -> Callable[[WebRequest], Awaitable[Response]]:
-    async def answer(request: WebRequest) -> Response:
-        return Response(text, media_type=media_type)
+async def _static(request: Request) -> Response:
+    file = pages.STATIC / request.path_params["name"]
+    kind = TYPES.get(request.path_params["name"].rpartition(".")[2])
+    if kind is None or not file.is_file():
+        raise HTTPException(HTTPStatus.NOT_FOUND)
+    kept = "public, max-age=31536000, immutable" if request.path_params["version"] == pages.version() else "no-cache"
+    return FileResponse(str(file), media_type=kind, headers={"cache-control": kept})
 
+
+async def _service_worker(request: Request) -> Response:
+    """At the root, so that it may serve all pages, and with the version of the files that it keeps."""
+    script = (pages.STATIC / "sw.js").read_text("utf-8").replace("VERSION", pages.version())
+    return Response(script, media_type="text/javascript", headers={"cache-control": "no-cache"})
+
+
+async def _manifest(request: Request) -> Response:
+    images = [{"src": pages.asset(f"icon-{size}.png"), "sizes": f"{size}x{size}", "type": "image/png"} for size in (192, 512)]
+    told = {
+        "name": "tidings",
+        "short_name": "tidings",
+        "description": _("A feed reader that knows when to look"),
+        "id": "/",
+        "start_url": "/unread",
+        "scope": "/",
+        "display": "standalone",
+        "background_color": "#fdfdfc",
+        "theme_color": "#0f6b6b",
+        "icons": [*images, {**images[1], "purpose": "maskable"}],
+        "shortcuts": [{"name": _("Unread"), "url": "/unread"}, {"name": _("Starred"), "url": "/starred"}],
+    }
+    answer = json(told)
+    answer.headers["content-type"] = "application/manifest+json"
     return answer
 
 
+async def _offline(request: Request) -> Response:
+    return _problem(HTTPStatus.OK, _("No connection"), _("tidings cannot be reached. Articles are there again when it can."))
+
+
+# --- problems ----------------------------------------------------------------------------------------------------------
+
+
 def _problem(status: int, title: str, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
-    return HTMLResponse(page.problem(title, sentence), status, headers)
+    """A page for whoever sees it: it knows nothing about them."""
+    return HTMLResponse(pages.render("alone.html", {"title": title, "sentence": sentence}), status, headers)
 
 
-async def _http_problem(request: WebRequest, error: Exception) -> Response:
+async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return _problem(error.status_code, "Not found", "There is no such page here.")
-    return _problem(error.status_code, error.detail, "This address answers differently; begin at the start.", error.headers)
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+        return _problem(error.status_code, _("Not found"), _("There is no such page here."))
+    return _problem(error.status_code, error.detail, _("This address answers differently; begin at the start."), error.headers)

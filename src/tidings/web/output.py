@@ -1,0 +1,291 @@
+"""What somebody reads, as a feed for other programs: Atom, RSS or JSON Feed of any folder, feed, tag or saved search.
+
+The address holds a mark that only we can make, of the user, the view and the user's number of renewals: whoever has it may
+read, nothing has to be stored, and raising the number makes all addresses of that user new. Who asks again gets 304, or with
+``A-IM: feed`` (RFC 3229) what is new alone, which saves most of the traffic (Sia & Cho sect. 4.6).
+"""
+
+import hmac
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from email.utils import formatdate, parsedate_to_datetime
+from hashlib import blake2b
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from lxml import etree  # type: ignore[import-untyped]
+from lxml.builder import ElementMaker  # type: ignore[import-untyped]
+from msgspec import Struct
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from tidings.people import NotFound
+from tidings.store.people_rows import Item, User
+from tidings.web import pages, views
+from tidings.web.views import View
+from tidings.web.visit import Site, Visit
+
+ATOM, DC, CONTENT = (
+    "http://www.w3.org/2005/Atom",
+    "http://purl.org/dc/elements/1.1/",
+    "http://purl.org/rss/1.0/modules/content/",
+)
+TYPES = {"atom": "application/atom+xml", "rss": "application/rss+xml", "json": "application/feed+json"}
+LENGTH = 50
+MARK = 26
+#: Views whose entries come in the order of arrival: only there is "what is new since" a matter of the last id.
+ARRIVING = ("all", "unread", "feed", "folder", "saved")
+
+
+class Document(Struct, frozen=True):
+    """An output feed at one moment."""
+
+    view: View
+    items: tuple[Item, ...]
+    titles: dict[int, str]
+    self_url: str
+    base: str
+
+    @property
+    def changed_at(self) -> float:
+        return max((_stamp(item) for item in self.items), default=0.0)
+
+    @property
+    def etag(self) -> str:
+        """Says where it ends, so that later we know what its reader has: ``"<last id>-<last change>-<digest>"``."""
+        last = max((item.entry.id for item in self.items), default=0)
+        ids = ",".join(str(item.entry.id) for item in self.items)
+        return f'"{last}-{self.changed_at * 1000:.0f}-{blake2b(ids.encode(), digest_size=6).hexdigest()}"'
+
+
+def _stamp(item: Item) -> float:
+    return max(item.entry.first_seen_at, item.entry.changed_at or 0.0, item.starred_at or 0.0)
+
+
+# --- addresses ---------------------------------------------------------------------------------------------------------
+
+
+async def address(site: Site, user: User, view: str) -> str:
+    """The secret path of a view, without its ending."""
+    settings = await site.people.settings(user)
+    mark = hmac.digest(await site.key("output"), f"{user.id}:{settings.renewals}:{view}".encode(), "sha256").hex()[:MARK]
+    return f"/out/{user.id}/{mark}/{quote(view)}"
+
+
+async def addresses(visit: Visit) -> list[tuple[str, str]]:
+    """The title and path of every view of a user that can be followed elsewhere."""
+    reading = visit.reading
+    names = [("all", ""), ("starred", "")]
+    names += [(f"folder/{folder.id}", folder.name) for folder in await reading.folders()]
+    names += [(f"tag/{tag.name}", tag.name) for tag in await reading.tags()]
+    names += [(f"saved/{saved.id}", saved.name) for saved in await reading.saved_searches()]
+    return [
+        (title or (await views.find(reading, name)).title, await address(visit.site, visit.user, name)) for name, title in names
+    ]
+
+
+async def renew(visit: Visit) -> None:
+    settings = await visit.settings()
+    await visit.site.people.save_settings(visit.user, replace(settings, renewals=settings.renewals + 1))
+
+
+async def find(site: Site, path: str, base: str) -> tuple[Document, str]:
+    """The document at a path, and its kind. `NotFound` for everything that we did not hand out."""
+    told, _dot, kind = path.rpartition(".")
+    user_id, _slash, rest = told.removeprefix("/out/").partition("/")
+    _mark, _slash, view_name = rest.partition("/")
+    known = user_id.isascii() and user_id.isdecimal() and len(user_id) < 10 and kind in TYPES
+    user = await site.people.user(int(user_id)) if known else None
+    if user is None or not hmac.compare_digest(quote(told).encode(), (await address(site, user, view_name)).encode()):
+        raise NotFound("there is no such feed")
+    reading = site.reading(user)
+    view = await views.find(reading, view_name)
+    stream = replace(view.stream, unread=True if view.only_unread else None, by="arrival", oldest_first=False)
+    items = (await reading.page(stream, limit=LENGTH)).items
+    titles = await reading.titles(item.entry.feed_id for item in items)
+    return Document(view, items, titles, base + quote(path), base), kind
+
+
+# --- answers -----------------------------------------------------------------------------------------------------------
+
+
+def routes(site: Site) -> list[BaseRoute]:
+    async def answer(request: Request) -> Response:
+        try:
+            document, kind = await find(site, request.url.path, site.base(request))
+        except NotFound:
+            return Response("There is no such feed.\n", HTTPStatus.NOT_FOUND, media_type="text/plain")
+        headers = {
+            "etag": document.etag,
+            "last-modified": formatdate(document.changed_at, usegmt=True),
+            "vary": "A-IM, If-None-Match, If-Modified-Since",
+            "cache-control": "private, no-cache",
+            "link": f'<{document.base}/hub>; rel="hub", <{document.self_url}>; rel="self"',
+        }
+        known = _known(request, document)
+        if known == document:
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        if known is not None:
+            headers |= {"im": "feed", "cache-control": "no-store, im"}
+            return Response(write(known, kind), HTTPStatus.IM_USED, headers, TYPES[kind])
+        return Response(write(document, kind), headers=headers, media_type=TYPES[kind])
+
+    return [Route("/out/{path:path}", answer, methods=["GET"])]
+
+
+def _known(request: Request, document: Document) -> Document | None:
+    """The document itself if the asker has it, one with what is new for them if they can read that, else None."""
+    etags = [etag.strip().removeprefix("W/") for etag in request.headers.get("if-none-match", "").split(",") if etag.strip()]
+    if document.etag in etags:
+        return document
+    delta = "feed" in [word.partition(";")[0].strip() for word in request.headers.get("a-im", "").split(",")]
+    arriving = document.view.name.partition("/")[0] in ARRIVING
+    if etags:
+        last, _dash, rest = etags[-1].strip('"').partition("-")
+        changed = rest.partition("-")[0]
+        if not (delta and arriving and last.isdecimal() and changed.isdecimal()):
+            return None
+        return _newer(document, lambda item: item.entry.id > int(last) or _stamp(item) * 1000 > float(changed) + 0.5)
+    try:
+        since = parsedate_to_datetime(request.headers["if-modified-since"]).timestamp()
+    except (KeyError, ValueError):
+        return None
+    if int(document.changed_at) <= since:
+        return document
+    return _newer(document, lambda item: _stamp(item) > since) if delta and arriving else None
+
+
+def _newer(document: Document, is_new: Any) -> Document:
+    return replace(document, items=tuple(item for item in document.items if is_new(item)))
+
+
+# --- formats -----------------------------------------------------------------------------------------------------------
+
+
+def write(document: Document, kind: str) -> bytes:
+    if kind == "json":
+        return msgspec.json.encode(_json(document))
+    root = _atom(document) if kind == "atom" else _rss(document)
+    return bytes(etree.tostring(root, xml_declaration=True, encoding="UTF-8"))
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _title(document: Document) -> str:
+    return f"{document.view.title} – tidings"
+
+
+def _home(document: Document) -> str:
+    return document.base + document.view.path
+
+
+def _id(document: Document, item: Item) -> str:
+    return f"{document.base}/entry/{item.entry.id}"
+
+
+def _html(item: Item) -> str:
+    return item.entry.content or item.entry.summary
+
+
+def _x(text: str) -> str:
+    """Without the control characters that XML cannot hold."""
+    return "".join(c for c in text if c >= " " or c in "\t\n\r")
+
+
+def _atom(document: Document) -> Any:
+    a = ElementMaker(namespace=ATOM, nsmap={None: ATOM})
+    root = a.feed(
+        a.id(document.self_url),
+        a.title(_x(_title(document))),
+        a.updated(_iso(document.changed_at)),
+        a.link(rel="self", href=document.self_url, type=TYPES["atom"]),
+        a.link(rel="hub", href=f"{document.base}/hub"),
+        a.link(rel="alternate", href=_home(document), type="text/html"),
+        a.author(a.name("tidings")),
+    )
+    for item in document.items:
+        entry = item.entry
+        source = document.titles.get(entry.feed_id, "")
+        element = a.entry(
+            a.id(_id(document, item)),
+            a.title(_x(pages.title(item))),
+            a.published(_iso(entry.published_at)),
+            a.updated(_iso(entry.updated_at or entry.changed_at or entry.published_at)),
+            a.link(rel="alternate", href=entry.url or _id(document, item)),
+            a.author(a.name(_x(entry.author or source) or "unknown")),
+            a.content(_x(_html(item)), type="html"),
+        )
+        element.extend(a.category(term=_x(tag)) for tag in dict.fromkeys((*entry.tags, *item.tags)))
+        element.extend(_enclosure(a.link, "href", file, rel="enclosure") for file in entry.enclosures)
+        root.append(element)
+    return root
+
+
+def _enclosure(make: Any, address_name: str, file: Any, **attributes: str) -> Any:
+    attributes |= {address_name: file.url, "length": str(file.length or 0)}
+    return make(**attributes, type=file.type or "application/octet-stream")
+
+
+def _rss(document: Document) -> Any:
+    e = ElementMaker(nsmap={"atom": ATOM, "dc": DC, "content": CONTENT})
+    channel = e.channel(
+        e.title(_x(_title(document))),
+        e.link(_home(document)),
+        e.description(_x(_title(document))),
+        e.lastBuildDate(formatdate(document.changed_at, usegmt=True)),
+        e(f"{{{ATOM}}}link", rel="self", href=document.self_url, type=TYPES["rss"]),
+        e(f"{{{ATOM}}}link", rel="hub", href=f"{document.base}/hub"),
+    )
+    for item in document.items:
+        entry = item.entry
+        element = e.item(
+            e.title(_x(pages.title(item))),
+            e.link(entry.url or _id(document, item)),
+            e.guid(_id(document, item), isPermaLink="false"),
+            e.pubDate(formatdate(entry.published_at, usegmt=True)),
+            e(f"{{{DC}}}creator", _x(entry.author or document.titles.get(entry.feed_id, "")) or "unknown"),
+            e.description(_x(_html(item))),
+        )
+        element.extend(e.category(_x(tag)) for tag in dict.fromkeys((*entry.tags, *item.tags)))
+        element.extend(_enclosure(e.enclosure, "url", file) for file in entry.enclosures[:1])
+        channel.append(element)
+    return e.rss(channel, version="2.0")
+
+
+def _json(document: Document) -> dict[str, Any]:
+    return {
+        "version": "https://jsonfeed.org/version/1.1",
+        "title": _title(document),
+        "home_page_url": _home(document),
+        "feed_url": document.self_url,
+        "hubs": [{"type": "WebSub", "url": f"{document.base}/hub"}],
+        "items": [_json_item(document, item) for item in document.items],
+    }
+
+
+def _json_item(document: Document, item: Item) -> dict[str, Any]:
+    entry = item.entry
+    told: dict[str, Any] = {
+        "id": _id(document, item),
+        "url": entry.url or _id(document, item),
+        "title": pages.title(item),
+        "content_html": _html(item),
+        "date_published": _iso(entry.published_at),
+        "authors": [{"name": entry.author or document.titles.get(entry.feed_id, "")}],
+        "tags": list(dict.fromkeys((*entry.tags, *item.tags))),
+    }
+    if entry.updated_at is not None:
+        told["date_modified"] = _iso(entry.updated_at)
+    files: Sequence[Any] = [file for file in entry.enclosures if file.type]
+    if files:
+        told["attachments"] = [
+            {"url": file.url, "mime_type": file.type} | ({"size_in_bytes": file.length} if file.length else {})
+            for file in files
+        ]
+    return told
