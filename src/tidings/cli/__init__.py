@@ -21,7 +21,7 @@ from tidings.cli.keeping import backup, config, doctor, restore
 from tidings.cli.lab import lab
 from tidings.cli.moving import migrate
 from tidings.cli.reading import entries, export, feeds
-from tidings.cli.serve import serve
+from tidings.cli.serve import serve, worker
 from tidings.cli.telling import explain, status
 from tidings.errors import TidingsError, UsageError
 
@@ -91,6 +91,7 @@ def root(ctx: click.Context, data_dir: Path | None, database: str | None, flags:
 
 for command in (
     serve,
+    worker,
     demo,
     add,
     import_feeds,
