@@ -187,10 +187,15 @@ def retry_after(error: TidingsError) -> dict[str, str]:
 
 
 async def subscribe(reading: Reading, url: str, title: str = "", folder: str = "") -> tuple[Subscription, bool]:
-    """And whether it is new. Of several feeds the site's first: these clients have no way to choose."""
+    """And whether it is new. Of several feeds the site's first: these clients have no way to choose. They look at the feed as
+    soon as they have their answer, so it is polled before."""
     addition = await reading.subscribe(url, title=title, folder=folder)
     if addition.added is None:
         addition = await reading.subscribe(addition.choices[0].url, title=title, folder=folder)
     if addition.added is None:
         raise UsageError(f"{url} names several feeds; give the address of one of them")
-    return await reading.subscription(addition.added.feed_id), addition.added.subscription_new
+    made = await reading.subscription(addition.added.feed_id)
+    if made.feed.state.last_poll_at is None and reading.aggregator is not None:
+        await reading.aggregator.poll([made.feed.id])
+        made = await reading.subscription(made.feed.id)
+    return made, addition.added.subscription_new

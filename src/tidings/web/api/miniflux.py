@@ -341,7 +341,7 @@ async def _icon(call: Call, feed_id: int) -> values.Icon:
 async def find_feeds(call: Call) -> list[values.Found]:
     found = await discover(call.desk.aggregator.fetcher, _absolute(call.body.url))
     if found.error is not None:
-        if found.error.kind is Problem.UNREADABLE:
+        if found.error.kind in (Problem.UNREADABLE, Problem.STATUS):
             raise not_found("feed")
         raise UsageError(found.error.words)
     return [values.Found(one.title, one.url, one.kind) for one in found.feeds]

@@ -88,6 +88,8 @@ class Resource:
             return preflight()
         try:
             user = await who(self._desk, request)
+            if not self._operations:
+                raise not_found("address")
             operation = self._operations.get("GET" if request.method == "HEAD" else request.method)
             if operation is None:
                 allow = ", ".join(sorted({*self._operations, "OPTIONS"}))

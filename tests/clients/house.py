@@ -1,0 +1,203 @@
+"""A house where apps call: the APIs on real HTTP over a real store, and a press with blogs to read, all on the loopback address.
+
+``with Press() as press, House(folder) as house``: ``ann = house.reader("ann")``; ``ann.follow(press.feed("alpha"))``.
+"""
+
+import asyncio
+import base64
+import http.client
+import json
+import threading
+import time
+from concurrent.futures import Future
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+
+from tidings import service
+from tidings.config import read
+from tidings.people import Events, People
+from tidings.people.icons import Icons
+from tidings.web.api import Desk, routes
+from tidings.web.server import PageServer
+
+PASSWORD = "correct horse battery"
+#: The smallest picture there is.
+GIF = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
+ITEM = """<item><title>{title}</title><link>{site}/{number}</link><guid isPermaLink="false">{name}-{number}</guid>
+<pubDate>{date}</pubDate><author>Nan</author><category>news</category><description>&lt;p&gt;Text {number} of {name},
+released.&lt;/p&gt;</description><enclosure url="{site}/{number}.mp3" type="audio/mpeg" length="1234"/></item>"""
+
+
+class Press:
+    """Blogs ``alpha``, ``beta`` and so on, of ``posts`` entries each; each has a page that names its feed, and an icon."""
+
+    def __init__(self, posts=6):
+        self.posts, self.asked = posts, []
+        press = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                press.asked.append(self.path)
+                body, kind = press.page(self.path)
+                self.send_response(200 if body else 404)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+
+    def site(self, name):
+        return f"{self.address}/{name}/"
+
+    def feed(self, name):
+        return f"{self.address}/{name}/feed.xml"
+
+    def page(self, path):
+        _, name, *rest = path.split("/")
+        if path == "/favicon.ico":
+            return GIF, "image/vnd.microsoft.icon"
+        if rest == ["feed.xml"]:
+            return self._document(name), "application/rss+xml"
+        if rest == [""]:
+            title = f"{name.title()} Releases"
+            link = f'<link rel="alternate" type="application/rss+xml" title="{title}" href="feed.xml">'
+            return f"<html><head>{link}</head><body>{name}</body></html>".encode(), "text/html"
+        return b"", "text/plain"
+
+    def _document(self, name):
+        newest, items = time.time() - 3600, []
+        for number in range(self.posts, 0, -1):
+            date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(newest - 3600 * (self.posts - number)))
+            title = f"{name.title()} 2.0.{number}"
+            items.append(ITEM.format(title=title, site=f"{self.address}/{name}", number=number, name=name, date=date))
+        head = f"<title>{name.title()}</title><link>{self.site(name)}</link><description>{name}</description>"
+        return f'<?xml version="1.0"?><rss version="2.0"><channel>{head}{"".join(items)}</channel></rss>'.encode()
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.shutdown()
+        self._thread.join(timeout=30)
+        self._server.server_close()
+
+
+class Answer:
+    """What came back."""
+
+    def __init__(self, response):
+        self.status, self.headers = response.status, response.headers
+        self.body = response.read()
+
+    @property
+    def text(self):
+        return self.body.decode()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+class Reader:
+    """A user with an app; ``token`` is the app's own."""
+
+    def __init__(self, house, name, admin):
+        self.house, self.name = house, name
+        self.user = house.wait(house.people.add_user(name, PASSWORD, admin=admin, by=None))
+        self.token = house.wait(house.people.add_token(self.user, "app")).secret
+        self.reading = house.desk.reading(self.user)
+
+    def __getattr__(self, name):
+        """What `Reading` can do, plainly."""
+        method = getattr(self.reading, name)
+        return lambda *args, **options: self.house.wait(method(*args, **options))
+
+    def follow(self, url, folder=""):
+        return self.subscribe(url, folder=folder).added.feed_id
+
+    def rest(self, method, path, body=None):
+        data = None if body is None else body if isinstance(body, bytes) else json.dumps(body)
+        return self.house.call(method, path, data, {"X-Auth-Token": self.token, "Content-Type": "application/json"})
+
+    @property
+    def auth(self):
+        """Google Reader's Auth token."""
+        if not hasattr(self, "_auth"):
+            told = self.house.post("/accounts/ClientLogin", {"Email": self.name, "Passwd": PASSWORD}).text
+            self._auth = told.splitlines()[2].removeprefix("Auth=")
+        return self._auth
+
+    def google(self, path, fields=None, prefix=""):
+        """GET, or POST with fields: pairs or a mapping."""
+        headers = {"Authorization": f"GoogleLogin auth={self.auth}"}
+        target = f"{prefix}/reader/api/0/{path}"
+        return self.house.call("GET", target, None, headers) if fields is None else self.house.post(target, fields, headers)
+
+
+class House:
+    """The APIs, served from a thread of their own."""
+
+    def __init__(self, folder):
+        self._settings = read(folder, {}, {"fetch.allow_private": "true"})
+        self._place = folder / "tidings.db"
+        self._listening = service.listen("127.0.0.1", 0)
+        self.port = self._listening.getsockname()[1]
+        self.address = f"http://127.0.0.1:{self.port}"
+        self._began = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    async def _serve(self):
+        try:
+            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            async with service.open_polling(self._settings, self._place, serving=True) as aggregator:
+                self.people = People(aggregator.store, time.time)
+                self.desk = Desk(self.people, aggregator.store, aggregator, Events(), Icons(aggregator, time.time), time.time)
+                server = PageServer(Starlette(routes=routes(self.desk)))
+                task = asyncio.create_task(server.serve([self._listening]))
+                while not server.started:
+                    await asyncio.sleep(0.005)
+                self._began.set_result(None)
+                await self._stop.wait()
+                server.should_exit = True
+                await task
+        except Exception as error:  # raised again in the test's own thread
+            if self._began.done():
+                raise
+            self._began.set_exception(error)
+
+    def wait(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=60)
+
+    def reader(self, name, *, admin=False):
+        return Reader(self, name, admin)
+
+    def call(self, method, target, body=None, headers=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, target, body, headers or {})
+        answer = Answer(connection.getresponse())
+        connection.close()
+        return answer
+
+    def post(self, target, fields, headers=None):
+        body = fields if isinstance(fields, str | bytes) else urlencode(fields, doseq=True)
+        return self.call("POST", target, body, {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})})
+
+    def __enter__(self):
+        self._thread.start()
+        self._began.result(timeout=60)
+        return self
+
+    def __exit__(self, *_):
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(timeout=60)
+        assert not self._thread.is_alive()
+        self._listening.close()

@@ -1,0 +1,121 @@
+"""Fever's API, as its clients send it."""
+
+from hashlib import md5
+
+import pytest
+
+from tests.clients.house import GIF
+from tidings.store import icons
+from tidings.store.people_rows import Icon, Stream
+
+
+def key(reader):
+    return md5(f"{reader.name}:{reader.token}".encode()).hexdigest()
+
+
+def fever(reader, query="", path="/api/fever.php", **fields):
+    """What is told; fields go into the form."""
+    answer = reader.house.post(f"{path}?api&{query}", {"api_key": key(reader), **fields})
+    assert answer.status == 200
+    return answer.json
+
+
+@pytest.mark.parametrize("path", ["/fever/", "/fever.php", "/api/fever.php", "/api/fever.php/"])
+def test_the_key_is_md5_of_name_and_token(ann, path):
+    told = fever(ann, path=path)
+    assert (told["api_version"], told["auth"]) == (3, 1)
+    assert isinstance(told["last_refreshed_on_time"], int)
+
+
+def test_without_a_key_nothing_is_told(house):
+    assert house.post("/api/fever.php?api&items", {"api_key": "0" * 32}).json == {"api_version": 3, "auth": 0}
+    assert house.call("GET", "/api/fever.php?api&items").json == {"api_version": 3, "auth": 0}
+
+
+def test_the_key_may_be_written_large_and_sent_as_multipart(house, ann):
+    body = f'--xx\r\nContent-Disposition: form-data; name="api_key"\r\n\r\n{key(ann).upper()}\r\n--xx--\r\n'
+    told = house.call("POST", "/fever/?feeds", body, {"Content-Type": "multipart/form-data; boundary=xx"}).json
+    assert len(told["feeds"]) == 2
+
+
+def test_groups_and_feeds(ann, press):
+    told = fever(ann, "groups&feeds=1")
+    (group,) = told["groups"]
+    assert group["title"] == "Tech & Café/x+y"
+    assert told["feeds_groups"] == [{"group_id": group["id"], "feed_ids": str(ann.beta)}]
+    alpha = next(feed for feed in told["feeds"] if feed["id"] == ann.alpha)
+    assert (alpha["title"], alpha["url"], alpha["site_url"]) == ("Alpha", press.feed("alpha"), press.site("alpha"))
+    assert alpha["is_spark"] == 0
+
+
+def test_icons_are_data_without_their_prefix(house, ann):
+    house.wait(house.desk.store.write(icons.save, ann.alpha, Icon("image/gif", GIF), 0.0))
+    told = fever(ann, "favicons&feeds")
+    (icon,) = told["favicons"]
+    assert icon["id"] == ann.alpha
+    assert icon["data"].startswith("image/gif;base64,R0lGOD")
+    assert next(feed for feed in told["feeds"] if feed["id"] == ann.alpha)["favicon_id"] == ann.alpha
+
+
+def test_items_forward_backward_and_by_name(ann):
+    told = fever(ann, "items&since_id=0")
+    assert told["total_items"] == 12
+    assert [item["id"] for item in told["items"]] == ann.entries
+    half = ann.entries[5]
+    assert [i["id"] for i in fever(ann, f"items&since_id={half}")["items"]] == ann.entries[6:]
+    assert [i["id"] for i in fever(ann, f"items&max_id={half}")["items"]] == ann.entries[4::-1]
+    newest = [i["id"] for i in fever(ann, "items&max_id=9007199254740991")["items"]]
+    assert newest == [i["id"] for i in fever(ann, "items&max_id=0")["items"]] == ann.entries[::-1]
+    wanted = ann.entries[2:4]
+    assert [i["id"] for i in fever(ann, "items", with_ids=",".join(map(str, wanted)))["items"]] == wanted
+    assert fever(ann, "items&with_ids=999999")["items"] == []
+    assert {i["feed_id"] for i in fever(ann, f"items&feed_ids={ann.beta}")["items"]} == {ann.beta}
+
+
+def test_an_item_is_told_whole(ann, press):
+    ann.mark(ann.entries[:1], unread=False, starred=True)
+    item = fever(ann, "items")["items"][0]
+    assert (item["is_read"], item["is_saved"], item["title"]) == (1, 1, "Alpha 2.0.1")
+    assert item["url"] == f"{press.address}/alpha/1"
+    assert "<p>" in item["html"]
+    assert isinstance(item["created_on_time"], int)
+
+
+def test_marks_are_done_once_however_often_they_are_said(ann):
+    entry = ann.entries[0]
+    for _ in range(2):
+        told = fever(ann, f"mark=item&as=saved&id={entry}")  # freshrss-api
+        assert told["saved_item_ids"] == str(entry)
+        told = fever(ann, mark="item", **{"as": "read"}, id=entry)  # Fluent Reader
+        assert str(entry) not in told["unread_item_ids"].split(",")
+    fever(ann, f"mark=item&as=unsaved&id={entry}")
+    assert fever(ann, "saved_item_ids")["saved_item_ids"] == ""
+    told = fever(ann, f"mark=item&as=unread&id={entry}")
+    assert set(told["unread_item_ids"].split(",")) == set(map(str, ann.entries))
+
+
+def test_a_mark_needs_a_form(house, ann):
+    told = house.call("GET", f"/fever/?api&mark=item&as=read&id={ann.entries[0]}&api_key={key(ann)}").json
+    assert told["auth"] == 1
+    assert ann.item(ann.entries[0]).unread
+
+
+def test_feeds_and_groups_are_read_until_a_time(ann):
+    fever(ann, f"mark=feed&as=read&id={ann.alpha}&before=1000")
+    assert ann.count(Stream(unread=True)) == 12
+    fever(ann, f"mark=feed&as=read&id={ann.alpha}&before=99999999999")
+    assert ann.count(Stream(unread=True, feeds=(ann.alpha,))) == 0
+    fever(ann, "mark=group&as=read&id=-1")
+    assert ann.count(Stream(unread=True)) == 6
+    fever(ann, "mark=group&as=read&id=0")
+    assert ann.count(Stream(unread=True)) == 0
+
+
+def test_what_was_read_just_now_is_unread_again(ann):
+    fever(ann, f"mark=item&as=read&id={ann.entries[0]}")
+    told = fever(ann, "unread_recently_read=1")
+    assert len(told["unread_item_ids"].split(",")) == 12
+
+
+def test_there_are_no_links(ann):
+    assert fever(ann, "links")["links"] == []
