@@ -97,7 +97,7 @@ class Fetcher:
     def is_local(self, host: str) -> bool:
         """Whether a URL's host is known to live at a private address."""
         address = self.connections.address(host)
-        return address is not None and not is_public(address)
+        return address is not None and not is_public(address) and not self.settings.private_like_public
 
     def head_for(self, subscribers: int) -> bytes:
         """The headers that never change. "1 subscribers" is what log analysers expect."""

@@ -20,6 +20,7 @@ class FetchSettings:
     redirects: int = 5
     concurrency: int = 100  #: requests under way at once, to all hosts together
     host_spacing_s: float = 1.0  #: between requests to one host; private hosts are not spaced
+    private_like_public: bool = False  #: but are they? For trying manners out on one machine
 
 
 class FetchRequest(Struct, frozen=True):
