@@ -38,6 +38,7 @@ from tidings.exchange.values import (
     Withdrawn,
     bundle_of,
     did_of,
+    portions,
     statement,
 )
 
@@ -124,9 +125,8 @@ class Node:
         self._judge(feed, verdict.confirmed, verdict.altered, verdict.forged, now)
         self._judge_looks(feed, verdict.new, now)
         self._note_look(Look(feed, now), "")
-        if verdict.new:
-            for begin in range(0, len(verdict.new), MOST_ENTRIES):
-                self._publish(feed, verdict.new[begin : begin + MOST_ENTRIES], now, notes)
+        for part in portions(verdict.new):
+            self._publish(feed, part, now, notes)
         return verdict.new
 
     def unchanged(self, feed: str, now: float) -> None:

@@ -4,7 +4,7 @@ A node is known by its address and the port it listens on, ``203.0.113.5:8035``,
 connection and never from what the other says (FeedEx sect. 3.1). A feed is known by its URL, an entry by feed and identity.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha1
 from typing import TypeAlias
 
@@ -20,6 +20,7 @@ Subset: TypeAlias = Mapping[str, int]
 #: What the rest of the network may ask of one node. More than honest nodes ever need, less than what would hurt.
 MOST_FEEDS = 20_000  #: in a subscription set
 MOST_ENTRIES = 200  #: in a bundle; whole documents are smaller
+MOST_TEXT = 300_000  #: characters of the text of one entry, and of a bundle that has more than one
 MOST_PATH = 32
 MOST_URL = 2000
 MOST_TAGS = 10
@@ -57,6 +58,20 @@ def bundle_of(
     """A bundle with its did. Two nodes that found the same entries make the same did, and forward them once."""
     did = did_of(feed, entries)
     return Bundle(feed, tuple(entries), fetched_at, did, path, key, signatures or {}, notes or {})
+
+
+def portions(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """Entries in parts that make a bundle each, neither too many nor too long."""
+    part: list[Entry] = []
+    size = 0
+    for entry in entries:
+        size += len(entry.content) + len(entry.summary)
+        if part and (len(part) == MOST_ENTRIES or size > MOST_TEXT):
+            yield part
+            part, size = [], len(entry.content) + len(entry.summary)
+        part.append(entry)
+    if part:
+        yield part
 
 
 def did_of(feed: str, entries: Iterable[Entry]) -> bytes:

@@ -1,0 +1,59 @@
+"""A list server: tells newcomers of nodes that asked lately (FeedEx 3.1). It knows addresses and nothing else."""
+
+import random
+from collections.abc import Callable
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tidings.exchange import messages, xmlrpc
+from tidings.exchange.neighbours import address_of
+from tidings.exchange.transport import FAULT_BROKEN, PATH
+from tidings.exchange.values import Nid
+
+KEPT_S = 86400.0
+MOST_NODES = 5000
+PER_ADDRESS = 3
+LISTED = 30
+#: A call here is an empty one.
+MOST_BYTES = 2000
+
+
+class ListServer:
+    """Who was here in the last day."""
+
+    def __init__(self, clock: Callable[[], float], *, per_address: int = PER_ADDRESS, seed: int | None = None) -> None:
+        self._clock, self._per_address = clock, per_address
+        self._nodes: dict[Nid, float] = {}  # the latest last
+        self._random = random.Random(seed)
+
+    def get_neighbors(self, sender: Nid) -> list[Nid]:
+        """Some others; the sender is listed from now on, unless its address has enough places."""
+        now = self._clock()
+        self._nodes = {nid: at for nid, at in self._nodes.items() if now - at < KEPT_S and nid != sender}
+        found = self._random.sample(list(self._nodes), min(len(self._nodes), LISTED))
+        if sum(address_of(nid) == address_of(sender) for nid in self._nodes) < self._per_address:
+            self._nodes[sender] = now
+        while len(self._nodes) > MOST_NODES:
+            del self._nodes[next(iter(self._nodes))]
+        return found
+
+    def app(self) -> Starlette:
+        return Starlette(routes=[Route(PATH, self._serve, methods=["POST"])])
+
+    async def _serve(self, request: Request) -> Response:
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MOST_BYTES:
+                return Response(status_code=413)
+        try:
+            function, parameters = xmlrpc.read_call(bytes(body))
+            if function != "get_neighbors" or len(parameters) != 1:
+                raise xmlrpc.NotXmlRpc("a list server knows get_neighbors(port) only")
+            sender = messages.nid_of(request.client.host if request.client else "", parameters[0])
+        except xmlrpc.NotXmlRpc as error:
+            return Response(xmlrpc.write_fault(FAULT_BROKEN, str(error)), media_type=xmlrpc.CONTENT_TYPE)
+        return Response(xmlrpc.write_answer(self.get_neighbors(sender)), media_type=xmlrpc.CONTENT_TYPE)

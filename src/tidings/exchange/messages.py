@@ -1,0 +1,246 @@
+"""The exchange's values as XML-RPC has them, both ways; docs/exchange-protocol.md tells them to others.
+
+What is read is checked here for kind and size, and nowhere else: the core gets well-formed values. An entry's digest is not
+sent but made anew, so that the did vouches for what is really there.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from tidings.document import Enclosure, Entry
+from tidings.exchange.values import (
+    MOST_ENTRIES,
+    MOST_FEEDS,
+    MOST_PATH,
+    MOST_TAGS,
+    MOST_TEXT,
+    MOST_URL,
+    Bundle,
+    Holding,
+    Look,
+    Nid,
+    Note,
+    Query,
+    Subset,
+)
+from tidings.exchange.xmlrpc import NotXmlRpc
+from tidings.parse.dates import When
+from tidings.parse.entries import make_entry
+
+MOST_WORDS = 1000
+MOST_FILES = 20
+
+
+def nid_of(address: str, port: object) -> Nid:
+    """A node by the address that its connection comes from, and the port that it says it listens on."""
+    if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
+        raise NotXmlRpc("the first parameter is the port that you listen on")
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def read_nid(value: object) -> Nid:
+    """``203.0.113.5:8035`` or ``[2001:db8::5]:8035``: names of hosts are not nodes."""
+    address, _, port = str(value).rpartition(":")
+    try:
+        ip = ipaddress.ip_address(address.removeprefix("[").removesuffix("]"))
+        return nid_of(str(ip), int(port))
+    except ValueError:
+        raise NotXmlRpc(f"{str(value)[:60]} is not address:port") from None
+
+
+def is_public(nid: Nid) -> bool:
+    """Whether a node may be called wherever it is: neighbours must not lead us into our own network."""
+    return ipaddress.ip_address(nid.rpartition(":")[0].strip("[]")).is_global
+
+
+def write_subset(subset: Subset) -> list[list[Any]]:
+    return [[feed, hops] for feed, hops in subset.items()]
+
+
+def read_subset(value: object) -> dict[str, int]:
+    subset = {}
+    for item in _list(value, MOST_FEEDS):
+        match item:
+            case [str() as feed, int() as hops] if 0 < len(feed) <= MOST_URL and -1 <= hops <= 100:
+                subset[feed] = hops
+            case _:
+                raise NotXmlRpc("a subscription set is an array of [feed, hop count]")
+    return subset
+
+
+def write_entry(entry: Entry) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "id": entry.identity,
+        "url": entry.url,
+        "title": entry.title,
+        "author": entry.author,
+        "content": entry.content,
+        "summary": entry.summary,
+        "base": entry.base_url,
+        "tags": list(entry.tags[:MOST_TAGS]),
+        "enclosures": [[file.url, file.type] for file in entry.enclosures[:MOST_FILES]],
+        "comments": entry.comments_url,
+    }
+    for name, at in (("published", entry.published), ("updated", entry.updated)):
+        if at is not None:
+            told[name] = float(int(at))
+    return {name: value for name, value in told.items() if value or name == "id"}
+
+
+def read_entry(value: object) -> Entry:
+    if not isinstance(value, dict) or not isinstance(value.get("id"), str) or not value["id"]:
+        raise NotXmlRpc("an entry is a struct with an id")
+    texts = {name: _text(value.get(name, ""), MOST_TEXT) for name in ("content", "summary")}
+    words = {name: _text(value.get(name, ""), MOST_URL) for name in ("id", "url", "title", "author", "base", "comments")}
+    files = [f for f in _list(value.get("enclosures", []), MOST_FILES) if isinstance(f, list) and len(f) == 2]
+    return make_entry(
+        id=words["id"],
+        url=_address(words["url"]),
+        title=words["title"],
+        author=words["author"],
+        content=texts["content"],
+        summary=texts["summary"],
+        base_url=_address(words["base"]),
+        published=_when(value.get("published")),
+        updated=_when(value.get("updated")),
+        tags=[_text(tag, 100) for tag in _list(value.get("tags", []), MOST_TAGS)],
+        enclosures=[Enclosure(_address(_text(url, MOST_URL)), _text(kind, 100)) for url, kind in files],
+        comments_url=_address(words["comments"]),
+    )
+
+
+def passable(entries: Iterable[Entry]) -> list[Entry]:
+    """Entries as others will read them: the did is over that. What cannot be sent (too long, say) is left out."""
+    found = []
+    for entry in entries:
+        with suppress(NotXmlRpc):
+            found.append(read_entry(write_entry(entry)))
+    return found
+
+
+def write_bundle(bundle: Bundle) -> dict[str, Any]:
+    entries = []
+    for entry in bundle.entries:
+        told = write_entry(entry)
+        if (signature := bundle.signatures.get(entry.identity)) is not None:
+            told["signature"] = signature
+        if (note := bundle.notes.get(entry.identity)) is not None:
+            told["note"] = {"tags": list(note.tags), "rating": float(note.rating)}
+        entries.append(told)
+    found = {
+        "feed": bundle.feed,
+        "fetched": bundle.fetched_at,
+        "did": bundle.did,
+        "path": list(bundle.path),
+        "entries": entries,
+    }
+    return found | ({"key": bundle.key} if bundle.key else {})
+
+
+def read_bundle(value: Any) -> Bundle:
+    match value:
+        case {"feed": str() as feed, "did": bytes() as did, "entries": list() as told} if 0 < len(feed) <= MOST_URL:
+            pass
+        case _:
+            raise NotXmlRpc("a bundle is a struct with feed, did and entries")
+    if len(did) != 20 or len(told) > MOST_ENTRIES:
+        raise NotXmlRpc(f"a did has 20 bytes, and a bundle at most {MOST_ENTRIES} entries")
+    signatures, notes = {}, {}
+    for one in told:
+        entry_id = one.get("id") if isinstance(one, dict) else None
+        if isinstance(entry_id, str) and isinstance(one.get("signature"), bytes):
+            signatures[entry_id] = one["signature"]
+        if isinstance(entry_id, str) and isinstance(one.get("note"), dict):
+            notes[entry_id] = _note(one["note"])
+    key = value.get("key", b"")
+    return Bundle(
+        feed,
+        tuple(read_entry(one) for one in told),
+        _number(value.get("fetched"), 0.0),
+        did,
+        tuple(read_nid(nid) for nid in _list(value.get("path", []), MOST_PATH + 1)),
+        key if isinstance(key, bytes) else b"",
+        signatures,
+        notes,
+    )
+
+
+def _note(value: Mapping[str, object]) -> Note:
+    tags = tuple(_text(tag, 100) for tag in _list(value.get("tags", []), MOST_TAGS))
+    return Note(tags, min(max(_number(value.get("rating"), 0.0), -1.0), 1.0))
+
+
+def write_looks(looks: Sequence[Look]) -> list[list[Any]]:
+    return [[look.feed, look.at] for look in looks]
+
+
+def read_looks(value: object) -> list[Look]:
+    looks = []
+    for item in _list(value, MOST_FEEDS):
+        match item:
+            case [str() as feed, int() | float() as at]:
+                looks.append(Look(feed[:MOST_URL], float(at)))
+            case _:
+                raise NotXmlRpc("notices are an array of [feed, time]")
+    return looks
+
+
+def write_query(query: Query) -> dict[str, Any]:
+    return {
+        "id": query.id, "feed": query.feed, "since": query.since, "until": query.until, "words": query.words, "hops": query.hops
+    }  # fmt: skip
+
+
+def read_query(value: Any) -> Query:
+    match value:
+        case {"id": str() as query_id, "feed": str() as feed} if 0 < len(query_id) <= 64 and 0 < len(feed) <= MOST_URL:
+            hops = value.get("hops", 0)
+            since, until = _number(value.get("since"), 0.0), _number(value.get("until"), 4e9)
+            words = _text(value.get("words", ""), MOST_WORDS)
+            return Query(query_id, feed, since, until, words, hops if isinstance(hops, int) else 0)
+    raise NotXmlRpc("a query is a struct with id and feed")
+
+
+def write_holdings(holdings: Sequence[Holding]) -> list[dict[str, Any]]:
+    return [
+        {"nid": h.nid, "entries": h.entries, "oldest": h.oldest, "newest": h.newest, "altruist": h.altruist} for h in holdings
+    ]
+
+
+def read_holdings(value: object) -> list[Holding]:
+    found = []
+    for item in _list(value, 1000):
+        match item:
+            case {"entries": int() as entries} if entries > 0:
+                nid = read_nid(item["nid"]) if item.get("nid") else ""
+                oldest, newest = _number(item.get("oldest"), 0.0), _number(item.get("newest"), 0.0)
+                found.append(Holding(nid, entries, oldest, newest, item.get("altruist") is not False))
+    return found
+
+
+def _list(value: object, most: int) -> list[Any]:
+    if not isinstance(value, list) or len(value) > most:
+        raise NotXmlRpc(f"an array of at most {most:,} was expected")
+    return value
+
+
+def _text(value: object, most: int) -> str:
+    if not isinstance(value, str) or len(value) > most:
+        raise NotXmlRpc(f"a text of at most {most:,} characters was expected")
+    return value
+
+
+def _address(url: str) -> str:
+    """Links are http or https, whatever a neighbour says."""
+    return url if url.lower().startswith(("http://", "https://")) else ""
+
+
+def _number(value: object, default: float) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
+
+
+def _when(value: object) -> When | None:
+    number = _number(value, -1.0)
+    return When(number) if 0 <= number <= 4e9 else None

@@ -1,0 +1,381 @@
+"""The exchange on the network: XML-RPC over HTTP, both ways, with the core in the middle.
+
+`Exchange` runs a `Node`: it answers what others call (`routes`), makes the calls that the node wants made, and hands everything
+else that the node wants done to ``on_effect``. Calls have time-outs and bounds; those of one neighbour wait in one short line,
+so a slow neighbour holds up nobody.
+"""
+
+import asyncio
+import secrets
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import aiohttp
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from tidings.document import Entry
+from tidings.errors import TidingsError
+from tidings.exchange import messages, xmlrpc
+from tidings.exchange.archive import HELPING
+from tidings.exchange.keys import Doorkeeper, Signer, introduction
+from tidings.exchange.node import Node, Refused
+from tidings.exchange.values import Bundle, Call, Effect, Holding, Nid, Offer, Query, Reply
+from tidings.exchange.xmlrpc import MOST_BYTES, Fault, NotXmlRpc
+from tidings.logs import Log
+
+PATH = "/RPC2"
+CALL_S = 10.0
+QUERY_S = 30.0
+#: The node is ticked so often.
+TICK_S = 1.0
+#: Calls that wait for one neighbour; what comes then is lost, as it would be by a slow network.
+MOST_WAITING = 100
+#: Calls a minute from an address that is no neighbour's, and addresses remembered for that.
+STRANGERS_PER_MIN = 30
+MOST_STRANGERS = 10_000
+#: Helpings that are asked for in one recovery.
+MOST_HELPINGS = 20
+FAULT_REFUSED, FAULT_UNKNOWN, FAULT_BROKEN = 1, 2, 3
+
+log = Log("tidings.exchange")
+Archive = Callable[[Query, int], Awaitable[Sequence[Entry]]]
+
+
+class Client:
+    """Calls other nodes."""
+
+    def __init__(
+        self, port: int, *, allow_private: bool = False, local_address: str = "", tls: ssl.SSLContext | None = None
+    ) -> None:
+        """``port`` is where we listen; ``tls`` makes all calls encrypted ones."""
+        self.port = port
+        self._allow_private, self._tls = allow_private, tls
+        self._local = (local_address, 0) if local_address else None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def call(self, nid: Nid, function: str, *parameters: Any, timeout_s: float = CALL_S) -> Any:
+        """The answer; `Fault` if it refuses, `OSError` or `TimeoutError` if it cannot be reached."""
+        if not self._allow_private and not messages.is_public(nid):
+            raise OSError(f"{nid} is not a public address")
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=100, local_addr=self._local, ssl=self._tls or True)
+            self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
+        body = xmlrpc.write_call(function, self.port, *parameters)
+        url = f"{'https' if self._tls else 'http'}://{nid}{PATH}"
+        timeout = aiohttp.ClientTimeout(total=timeout_s)
+        headers = {"Content-Type": xmlrpc.CONTENT_TYPE}
+        try:
+            async with self._session.post(url, data=body, headers=headers, timeout=timeout, allow_redirects=False) as answer:
+                if answer.status != 200:
+                    raise OSError(f"{nid} answered {answer.status}")
+                return xmlrpc.read_answer(await _at_most(answer.content, MOST_BYTES))
+        except (aiohttp.ClientError, NotXmlRpc) as error:
+            raise OSError(f"{nid}: {error}") from None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+async def _at_most(content: aiohttp.StreamReader, most: int) -> bytes:
+    body = bytearray()
+    async for chunk in content.iter_chunked(65536):
+        body += chunk
+        if len(body) > most:
+            raise NotXmlRpc(f"more than {most:,} bytes are not read")
+    return bytes(body)
+
+
+class Exchange:
+    """A living node. ``async with Exchange(...) as exchange: ...`` while it runs; `routes` are to be served by somebody."""
+
+    def __init__(
+        self,
+        node: Node,
+        client: Client,
+        clock: Callable[[], float],
+        *,
+        on_effect: Callable[[Effect], Awaitable[None]],
+        archive: Archive,
+        signer: Signer | None = None,
+    ) -> None:
+        self.node, self._client, self._clock = node, client, clock
+        self._on_effect, self._archive, self._signer = on_effect, archive, signer
+        self._doorkeeper = Doorkeeper()
+        self._lines: dict[Nid, asyncio.Queue[Call | tuple[Bundle, Nid]]] = {}
+        self._workers: dict[Nid, asyncio.Task[None]] = {}
+        self._replies: dict[tuple[str, Nid], asyncio.Future[tuple[Holding, ...]]] = {}
+        self._strangers: dict[str, tuple[float, int]] = {}
+        self._others: set[asyncio.Task[None]] = set()
+        self._ticking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Exchange":
+        self._ticking = asyncio.create_task(self._tick())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        tasks = [task for task in (self._ticking, *self._workers.values(), *self._others) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._client.close()
+
+    async def _tick(self) -> None:
+        while True:
+            self.node.tick(self._clock())
+            self.follow()
+            await asyncio.sleep(TICK_S)
+
+    def follow(self) -> None:
+        """Do what the node wants done; to be called whenever it was told something."""
+        for effect in self.node.take():
+            if isinstance(effect, Offer):
+                for nid in effect.to:
+                    self._line_up(nid, (effect.bundle, nid))
+            elif isinstance(effect, Call):
+                if effect.function == "query_feed":  # waits for others, so nobody should wait for it
+                    self._begin(self._call(effect))
+                else:
+                    self._line_up(effect.to, effect)
+            elif isinstance(effect, Reply):
+                waiting = self._replies.pop((effect.query.id, effect.to), None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(effect.holdings)
+            else:
+                self._begin(self._on_effect(effect))
+
+    def _begin(self, work: Awaitable[None]) -> None:
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception:  # strangers' messages lead here: one of them must not end the others
+                log.exception("something that the exchange wanted was not done")
+
+        task = asyncio.create_task(guarded())
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
+
+    def _line_up(self, nid: Nid, what: Call | tuple[Bundle, Nid]) -> None:
+        line = self._lines.setdefault(nid, asyncio.Queue(MOST_WAITING))
+        if line.full():
+            log.info("neighbour too slow", nid=nid)
+            return
+        line.put_nowait(what)
+        if nid not in self._workers:
+            self._workers[nid] = asyncio.create_task(self._work(nid, line))
+
+    async def _work(self, nid: Nid, line: "asyncio.Queue[Call | tuple[Bundle, Nid]]") -> None:
+        try:
+            while not line.empty():
+                what = line.get_nowait()
+                await (self._call(what) if isinstance(what, Call) else self._offer(nid, what[0]))
+                self.follow()
+        finally:
+            del self._workers[nid], self._lines[nid]
+
+    # --- calling -------------------------------------------------------------------------------------------------------
+
+    async def _offer(self, nid: Nid, bundle: Bundle) -> None:
+        node = self.node
+        if nid not in node.neighbours:
+            return
+        try:
+            if await self._client.call(nid, "check_did", bundle.did) == "seen":
+                return
+            await self._client.call(nid, "put_entries", messages.write_bundle(bundle))
+        except Fault as fault:
+            if "connect first" in str(fault):
+                node.refused(nid, self._clock())
+        except (OSError, TimeoutError):
+            node.failed(nid, self._clock())
+        else:
+            node.delivered(nid, bundle)
+
+    async def _call(self, call: Call) -> None:
+        node, nid = self.node, call.to
+        argument: Any = call.argument
+        try:
+            match call.function:
+                case "connect":
+                    await self._connect(nid, argument)
+                case "get_neighbors":
+                    told = await self._client.call(nid, "get_neighbors")
+                    node.meet([messages.read_nid(one) for one in told[:100]], self._clock())
+                case "update_subset":
+                    await self._client.call(nid, "update_subset", messages.write_subset(argument))
+                case "put_looks":
+                    await self._client.call(nid, "put_looks", messages.write_looks(argument))
+                case "dispute":
+                    await self._client.call(nid, "dispute", *argument)
+                case "query_feed":
+                    told = await self._client.call(nid, "query_feed", messages.write_query(argument), timeout_s=QUERY_S)
+                    node.answered(argument.id, nid, messages.read_holdings(told), self._clock())
+        except Fault as fault:
+            if call.function == "connect":
+                node.connected(nid, {}, self._clock())
+            elif "connect first" in str(fault):
+                node.refused(nid, self._clock())
+        except (OSError, TimeoutError, NotXmlRpc, TypeError, KeyError):  # unreachable, or it talks nonsense
+            node.failed(nid, self._clock())
+        self.follow()
+
+    async def _connect(self, nid: Nid, subset: Mapping[str, int]) -> None:
+        now, proof = self._clock(), {}
+        if self._signer is not None:
+            signed = self._signer.sign(introduction(nid, self._client.port, now))
+            proof = {"key": self._signer.key, "time": now, "proof": signed}
+        told = await self._client.call(nid, "connect", messages.write_subset(subset), *([proof] if proof else []))
+        theirs = messages.read_subset(told["subset"])
+        you = messages.read_nid(told["you"])
+        key = b""
+        if "key" in told and self._doorkeeper.is_proven(
+            told["key"], told["proof"], {you}, int(nid.rpartition(":")[2]), float(told["time"]), self._clock()
+        ):
+            key = told["key"]
+        self.node.nid = self.node.nid or you
+        self.node.connected(nid, theirs, self._clock(), key)
+
+    # --- being called --------------------------------------------------------------------------------------------------
+
+    def routes(self) -> list[Route]:
+        """To be served, at the port that we tell others."""
+        return [Route(PATH, self._serve, methods=["POST"])]
+
+    async def _serve(self, request: Request) -> Response:
+        address = request.client.host if request.client else ""
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MOST_BYTES:
+                return PlainTextResponse("more than is read\n", 413)
+        try:
+            function, parameters = xmlrpc.read_call(bytes(body))
+            sender = messages.nid_of(address, parameters[0] if parameters else None)
+            if sender not in self.node.neighbours and not self._may_call(address):
+                return PlainTextResponse("too many calls; wait a minute\n", 429, {"Retry-After": "60"})
+            answer = await self._answer(function, sender, parameters[1:], request)
+        except Refused as refused:
+            return _xml(xmlrpc.write_fault(FAULT_REFUSED, str(refused)))
+        except (NotXmlRpc, LookupError, TypeError, ValueError) as error:
+            return _xml(xmlrpc.write_fault(FAULT_BROKEN, str(error)[:500]))
+        self.follow()
+        return _xml(xmlrpc.write_answer(answer))
+
+    def _may_call(self, address: str) -> bool:
+        """Strangers may call a little."""
+        now = self._clock()
+        since, calls = self._strangers.pop(address, (now, 0))
+        if now - since > 60:
+            since, calls = now, 0
+        self._strangers[address] = (since, calls + 1)
+        while len(self._strangers) > MOST_STRANGERS:
+            del self._strangers[next(iter(self._strangers))]
+        return calls < STRANGERS_PER_MIN
+
+    async def _answer(self, function: str, sender: Nid, told: list[Any], request: Request) -> Any:
+        node, now = self.node, self._clock()
+        match function, told:
+            case "get_neighbors", []:
+                return node.get_neighbors(sender, now)
+            case "connect", [subset, *proof]:
+                return self._accept(sender, messages.read_subset(subset), proof[0] if proof else {}, request)
+            case "update_subset", [subset]:
+                node.update_subset(sender, messages.read_subset(subset), now)
+            case "check_did", [bytes() as did]:
+                return "seen" if node.check_did(sender, did, now) else "unseen"
+            case "put_entries", [bundle]:
+                node.put_entries(sender, messages.read_bundle(bundle), now)
+            case "put_looks", [looks]:
+                node.put_looks(sender, messages.read_looks(looks), now)
+            case "dispute", [str() as feed, str() as identity, int() | float() as published]:
+                node.dispute(sender, feed, identity, float(published) or None, now)
+            case "query_feed", [query]:
+                return messages.write_holdings(await self._query(sender, messages.read_query(query)))
+            case "get_entries", [query, list() as seekers]:
+                if not node.trade.may_have(sender, [messages.read_nid(one) for one in seekers[:100]], now):
+                    raise Refused("only in return for something; we will see whether there is a ring")
+                return [messages.write_entry(entry) for entry in await self._helping(messages.read_query(query))]
+            case _:
+                raise NotXmlRpc(f"there is no function {function[:50]} with these parameters")
+        return "ok"
+
+    async def _helping(self, query: Query) -> list[Entry]:
+        """As many entries as fit into one answer."""
+        helping: list[Entry] = []
+        size = 0
+        for entry in messages.passable(await self._archive(query, HELPING)):
+            size += len(entry.content) + len(entry.summary) + 2000
+            if helping and size > MOST_BYTES // 4:
+                break
+            helping.append(entry)
+        return helping
+
+    def _accept(self, sender: Nid, subset: dict[str, int], proof: Any, request: Request) -> dict[str, Any]:
+        now, port, key = self._clock(), int(sender.rpartition(":")[2]), b""
+        local = request.scope.get("server") or ("", 0)
+        ours = {self.node.nid, messages.nid_of(local[0], local[1])} if local[0] else {self.node.nid}
+        if (
+            isinstance(proof, dict)
+            and proof
+            and self._doorkeeper.is_proven(proof["key"], proof["proof"], ours, port, float(proof["time"]), now)
+        ):
+            key = proof["key"]
+        told: dict[str, Any] = {"subset": messages.write_subset(self.node.connect(sender, subset, now, key)), "you": sender}
+        if self._signer is not None:
+            signed = self._signer.sign(introduction(sender, self._client.port, now))
+            told |= {"key": self._signer.key, "time": now, "proof": signed}
+        return told
+
+    async def _query(self, sender: Nid, query: Query) -> tuple[Holding, ...]:
+        answer: asyncio.Future[tuple[Holding, ...]] = asyncio.get_running_loop().create_future()
+        self._replies[query.id, sender] = answer
+        try:
+            self.node.query_feed(sender, query, self._clock())
+            self.follow()
+            async with asyncio.timeout(QUERY_S):
+                return await answer
+        except TimeoutError:
+            return ()
+        finally:
+            self._replies.pop((query.id, sender), None)
+
+    # --- for the own side ----------------------------------------------------------------------------------------------
+
+    def fetched(self, feed: str, entries: Sequence[Entry]) -> None:
+        """The feed's server has shown this document."""
+        self.node.fetched(feed, messages.passable(entries), self._clock())
+        self.follow()
+
+    async def recover(self, feed: str, since: float = 0.0, until: float = 4e9) -> list[Entry]:
+        """Entries of a feed from the archives of others, newest first; each once."""
+        holdings = await self._query("", Query(secrets.token_hex(16), feed, since, until))
+        found: dict[str, Entry] = {}
+        for holding in sorted(holdings, key=lambda h: (not h.altruist, -h.entries))[:3]:
+            with suppress(TidingsError, OSError, TimeoutError, TypeError):
+                await self._download(holding.nid, feed, since, until, found)
+        return sorted(found.values(), key=lambda entry: -(entry.published or 0.0))
+
+    async def _download(self, nid: Nid, feed: str, since: float, until: float, found: dict[str, Entry]) -> None:
+        trade = self.node.trade
+        trade.want(nid)
+        for _ in range(MOST_HELPINGS):
+            query = messages.write_query(Query(secrets.token_hex(16), feed, since, until))
+            told = await self._client.call(nid, "get_entries", query, trade.seekers(self._clock()), timeout_s=QUERY_S)
+            entries = [messages.read_entry(one) for one in told]
+            dated = [entry.published for entry in entries if entry.published is not None]
+            before, oldest = len(found), min(dated, default=since)
+            for entry in entries:
+                found.setdefault(entry.identity, entry)
+            last = not dated or oldest >= until or oldest <= since
+            trade.got(nid, all=last or len(found) == before)
+            if last or len(found) == before:
+                return
+            until = oldest
+
+
+def _xml(body: bytes) -> Response:
+    return Response(body, media_type=xmlrpc.CONTENT_TYPE)

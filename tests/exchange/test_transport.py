@@ -1,0 +1,279 @@
+"""XML-RPC between real servers: the paper's functions, and what must not get through."""
+
+import asyncio
+import ssl
+import time
+from xmlrpc.client import Binary, Fault, ServerProxy
+
+import aiohttp
+import pytest
+
+from tests.certificates import self_signed
+from tests.exchange.circle import post
+from tests.exchange.net import CLOSED, FEED, live, peer, serving, until
+from tidings.exchange import messages, xmlrpc
+from tidings.exchange.announce import peers_element, read_peers
+from tidings.exchange.keys import Signer, introduction, make_secret
+from tidings.exchange.listserver import ListServer
+from tidings.exchange.transport import STRANGERS_PER_MIN, Client
+from tidings.exchange.values import Arrived, Rules, Withdrawn, bundle_of
+from tidings.parse.dates import When
+from tidings.parse.entries import make_entry
+
+
+def entry(number, content="<p>words</p>"):
+    at = When(1_700_000_000.0 + number)
+    return make_entry(
+        id=f"e{number}", url=f"http://blog.example/{number}", title=f"Post {number}", content=content, published=at
+    )
+
+
+# --- values -------------------------------------------------------------------------------------------------------------
+
+
+def test_values_survive_the_way_and_the_standard_library_reads_them_too():
+    from xmlrpc.client import dumps, loads
+
+    value = {"text": "a < b & ü\r\n", "yes": True, "n": -5, "x": 1.5, "raw": b"\x00\xff", "list": [1, [2], {"a": ""}]}
+    assert xmlrpc.read_answer(xmlrpc.write_answer(value)) == value
+    name, parameters = xmlrpc.read_call(xmlrpc.write_call("f", 8035, value))
+    assert (name, parameters) == ("f", [8035, value])
+    (theirs,), name = loads(xmlrpc.write_call("f", value), use_builtin_types=True)
+    assert theirs["list"] == value["list"]
+    assert theirs["raw"] == b"\x00\xff"
+    assert xmlrpc.read_call(dumps((8035, ["x", 0], Binary(b"1")), "f").encode()) == ("f", [8035, ["x", 0], b"1"])
+
+
+def test_a_bundle_survives_the_way_with_its_did():
+    bundle = bundle_of(FEED, messages.passable([entry(1, "<b>\r\n ü</b>"), entry(2)]), 1.5, ("10.0.0.1:80",))
+    read = messages.read_bundle(xmlrpc.read_answer(xmlrpc.write_answer(messages.write_bundle(bundle))))
+    assert read == bundle
+    assert bundle_of(read.feed, read.entries, 0.0).did == bundle.did
+
+
+BOMB = """<?xml version="1.0"?><!DOCTYPE b [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>
+<methodCall><methodName>check_did</methodName><params><param><value>&b;</value></param></params></methodCall>"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        BOMB.encode(),
+        BOMB.encode("utf-16"),
+        b"",
+        b"<methodCall>",
+        b"<html/>",
+        b"<methodCall><methodName>f</methodName><params><param/></params></methodCall>",
+        b"<methodCall><methodName>f</methodName><params><param>"
+        + b"<value><array><data>" * 50
+        + b"</param></params></methodCall>",
+        xmlrpc.write_call("f", [[[[[[[[[[[1]]]]]]]]]]]),
+        xmlrpc.write_call("f", [0] * 60_001),
+        xmlrpc.write_call("f", "x" * 2_000_001),
+        xmlrpc.write_call("f", 1).replace(b"<int>1", b"<int>" + b"9" * 5 + b"x"),
+        xmlrpc.write_call("f", 1.0).replace(b"1.000000", b"nan"),
+        xmlrpc.write_call("f", b"ab").replace(b"YWI=", b"!!!!"),
+    ],
+)
+def test_what_is_no_call_is_refused(body):
+    with pytest.raises(xmlrpc.NotXmlRpc):
+        xmlrpc.read_call(body)
+
+
+def test_hostile_entries_lose_their_teeth():
+    read = messages.read_entry(
+        {"id": "x", "url": "javascript:alert(1)", "base": "file:///etc/", "enclosures": [["data:x", ""]]}
+    )
+    assert (read.url, read.base_url, read.enclosures) == ("", "", ())
+    for bad in ({}, {"id": ""}, {"id": 5}, {"id": "x", "content": "y" * 300_001}, {"id": "x", "tags": "abc"}, "text"):
+        with pytest.raises(xmlrpc.NotXmlRpc):
+            messages.read_entry(bad)
+
+
+@pytest.mark.parametrize("nid", ["blog.example:80", "10.0.0.1", "10.0.0.1:0", "10.0.0.1:99999", "10.0.0.1:80/x", ""])
+def test_nodes_are_addresses(nid):
+    with pytest.raises(xmlrpc.NotXmlRpc):
+        messages.read_nid(nid)
+
+
+# --- between nodes ------------------------------------------------------------------------------------------------------
+
+
+@live
+async def test_entries_spread_over_http_and_identity_comes_from_the_connection():
+    async with peer(2) as two, peer(3) as three, peer(4) as four:
+        await two.meet(three)
+        await three.meet(four)
+        assert list(three.node.neighbours) == [two.nid, four.nid]
+        two.fetched(entry(1), entry(2))
+        await until(lambda: four.arrived == ["Post 1", "Post 2"])
+        (arrived,) = [effect for effect in four.effects if isinstance(effect, Arrived)]
+        assert arrived.bundle.path == (two.nid, three.nid)
+        assert arrived.bundle.entries[0].content == "<p>words</p>"  # as published: the store makes it safe
+
+
+@live
+async def test_a_neighbour_that_is_gone_is_noticed():
+    async with peer(2) as two:
+        async with peer(3) as three:
+            await two.meet(three)
+        two.fetched(entry(1))
+        await until(lambda: not two.node.neighbours)
+
+
+@live
+async def test_old_entries_are_found_over_two_hops_and_fetched_directly():
+    async with peer(2) as two, peer(3) as three, peer(4) as four:
+        await two.meet(three)
+        await three.meet(four)
+        four.stored = [entry(number) for number in range(250)]
+        found = await two.exchange.recover(FEED, since=1_700_000_010.0)
+        assert len(found) == 240
+        assert found[0].title == "Post 249"
+
+
+@live
+async def test_a_list_server_brings_strangers_together():
+    lists = ListServer(time.time)
+    eager = Rules(min_neighbours=1, advertise_s=0.5)
+    async with serving(lists.app(), "127.0.0.9") as port, peer(2, rules=eager) as two, peer(3, rules=eager) as three:
+        for one in (two, three):
+            one.node.ask_lists([f"127.0.0.9:{port}"])
+        await until(lambda: two.node.neighbours and three.node.neighbours)
+
+
+def test_a_list_server_gives_few_places_to_one_address():
+    lists = ListServer(time.time, seed=1)
+    for port in range(1, 50):
+        lists.get_neighbors(f"10.6.6.6:{port}")
+    assert len(lists.get_neighbors("10.1.1.1:1")) == 3
+
+
+@live
+async def test_private_addresses_are_not_called_unless_allowed():
+    client = Client(8035)
+    with pytest.raises(OSError, match="not a public address"):
+        await client.call("127.0.0.1:80", "check_did", b"")
+    await client.close()
+
+
+# --- against attacks ----------------------------------------------------------------------------------------------------
+
+
+async def say(nid, body):
+    async with aiohttp.ClientSession() as session, session.post(f"http://{nid}/RPC2", data=body) as answer:
+        return answer.status, await answer.text()
+
+
+@live
+async def test_bombs_nonsense_and_oversize_are_answered_and_forgotten():
+    async with peer(2) as two:
+        assert "document types" in (await say(two.nid, BOMB.encode()))[1]
+        assert "faultString" in (await say(two.nid, b"nonsense"))[1]
+        assert "no function" in (await say(two.nid, xmlrpc.write_call("rm", 1)))[1]
+        assert "port" in (await say(two.nid, xmlrpc.write_call("check_did", "x", b"")))[1]
+        assert "connect first" in (await say(two.nid, xmlrpc.write_call("check_did", 80, b"x" * 20)))[1]
+        status, _ = await say(two.nid, b"x" * 3_000_000)
+        assert status == 413
+
+
+@live
+async def test_strangers_may_call_a_little_and_neighbours_are_still_heard():
+    async with peer(2) as two, peer(3) as three:
+        await two.meet(three)
+        answers = [(await say(two.nid, xmlrpc.write_call("get_neighbors", 80)))[0] for _ in range(STRANGERS_PER_MIN + 5)]
+        assert answers.count(429) == 5
+        three.fetched(entry(1))
+        await until(lambda: two.arrived == ["Post 1"])
+
+
+@live
+async def test_a_standard_library_client_can_forge_and_is_found_out():
+    """The whole way of a lie: told over HTTP, shown as unconfirmed, withdrawn when an own fetch does not show it."""
+    async with peer(2) as two:
+        two.node.fetched(FEED, messages.passable([entry(1), entry(2)]), time.time() - 7200)
+        lie = messages.passable([make_entry(id="lie", url="", title="Lie", published=When(time.time() - 60))])
+        bundle = messages.write_bundle(bundle_of(FEED, lie, time.time()))
+        await asyncio.to_thread(_forge, two.nid, bundle)
+        await until(lambda: two.arrived == ["Lie"])
+        two.node.fetched(FEED, messages.passable([entry(1), entry(2)]), time.time() + 3600)
+        two.exchange.follow()
+        await until(lambda: any(isinstance(effect, Withdrawn) for effect in two.effects))
+        assert two.node.neighbours == {}
+        with pytest.raises(Fault, match="connect first"):
+            await asyncio.to_thread(ServerProxy(f"http://{two.nid}/RPC2").check_did, 7777, b"x" * 20)
+
+
+def _forge(nid, bundle):
+    proxy = ServerProxy(f"http://{nid}/RPC2")
+    proxy.connect(7777, [[FEED, 0]])
+    assert proxy.check_did(7777, bundle["did"]) == "unseen"
+    assert proxy.put_entries(7777, bundle) == "ok"
+
+
+# --- keys and encryption ------------------------------------------------------------------------------------------------
+
+
+@live
+async def test_friends_only_lets_friends_in_and_believes_what_they_sign():
+    mine, friend, stranger = Signer(make_secret()), Signer(make_secret()), Signer(make_secret())
+    trusting = Rules(min_neighbours=0, advertise_s=1.0, friends=frozenset({friend.key}), friends_only=True)
+    back = Rules(min_neighbours=0, advertise_s=1.0, friends=frozenset({mine.key}), friends_only=True)
+    async with (
+        peer(2, rules=trusting, signer=mine) as two,
+        peer(3, rules=back, signer=friend) as three,
+        peer(4, rules=CLOSED, signer=stranger) as four,
+    ):
+        await three.meet(two)
+        await four.meet(two)
+        assert list(two.node.neighbours) == [three.nid]
+        assert four.node.neighbours == {}
+        three.fetched(entry(1))
+        await until(lambda: two.arrived == ["Post 1"])
+        (arrived,) = [effect for effect in two.effects if isinstance(effect, Arrived)]
+        assert arrived.believed == {"e1"}
+
+
+@live
+async def test_an_introduction_is_good_once_and_for_one_node():
+    friend = Signer(make_secret())
+    rules = Rules(min_neighbours=0, friends=frozenset({friend.key}), friends_only=True)
+    async with peer(2, rules=rules, signer=Signer(make_secret())) as two:
+        now = time.time()
+        proof = {"key": friend.key, "time": now, "proof": friend.sign(introduction(two.nid, 7000, now))}
+        other = {**proof, "proof": friend.sign(introduction("127.0.0.3:99", 7000, now))}
+        stale = {**proof, "time": now - 3600, "proof": friend.sign(introduction(two.nid, 7000, now - 3600))}
+        client = Client(7000, allow_private=True, local_address="127.0.0.7")
+        for wrong in (other, stale, {}, {**proof, "key": two.node._key}):
+            assert (await client.call(two.nid, "connect", [[FEED, 0]], wrong))["subset"] == []
+        assert (await client.call(two.nid, "connect", [[FEED, 0]], proof))["subset"] == [[FEED, 0]]
+        thief = Client(7000, allow_private=True, local_address="127.0.0.8")
+        assert (await thief.call(two.nid, "connect", [[FEED, 0]], proof))["subset"] == []
+        await client.close()
+        await thief.close()
+
+
+@live
+async def test_calls_can_be_encrypted():
+    trusting = ssl._create_unverified_context()
+    both = {"client_tls": trusting, "tls": self_signed()}
+    async with peer(2, **both) as two, peer(3, **both) as three:
+        await two.meet(three)
+        two.fetched(entry(1))
+        await until(lambda: three.arrived == ["Post 1"])
+
+
+# --- peers in documents -------------------------------------------------------------------------------------------------
+
+
+def test_a_document_tells_of_peers():
+    element = peers_element(["203.0.113.5:8035", "[2001:db8::5]:80"])
+    document = f'<rss version="2.0"><channel><title>x</title>{element}<item/></channel></rss>'.encode()
+    assert read_peers(document) == ["203.0.113.5:8035", "[2001:db8::5]:80"]
+    assert read_peers(b"<rss><peer>203.0.113.5:8035</peer></rss>") == []
+    assert read_peers(document.replace(b"203.0.113.5:8035", b"evil.example:8035")) == ["[2001:db8::5]:80"]
+    assert peers_element([]) == ""
+
+
+def test_posts_of_the_core_tests_can_be_sent_too():
+    assert messages.passable([post(1)])[0].identity == "post 1"
