@@ -17,10 +17,11 @@ from tidings.store.wishes import matches, read_rule
 #: A story is told again within so long; entries that were published earlier are none, such as those of a feed's first document.
 STORY_S = 3 * 86400.0
 
-_FAN_OUT = f"""
+#: SQLite keeps to the order of a cross join: it must not look through all entries of all feeds for these.
+FAN_OUT = f"""
     INSERT INTO unread (user_id, entry_id, feed_id, published_at, first_seen_at)
     SELECT s.user_id, e.id, e.feed_id, e.published_at, e.first_seen_at
-    FROM entries AS e JOIN subscriptions AS s ON s.feed_id = e.feed_id WHERE e.id {IN_MANY}"""
+    FROM entries AS e CROSS JOIN subscriptions AS s WHERE e.id {IN_MANY} AND s.feed_id = e.feed_id"""
 _WEIGHT = " ".join(f"WHEN '{name}' THEN {weight}" for name, weight in PRIORITY_WEIGHT.items())
 
 _settings = msgspec.json.Decoder(Settings)
@@ -34,7 +35,7 @@ def arrive(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, Ne
     """These entries, by feed, have just been stored with these polls."""
     if not new:
         return
-    db.execute(f"{_FAN_OUT} ORDER BY s.user_id, e.id", (Many(i for some in new.values() for i in some),))
+    db.execute(f"{FAN_OUT} ORDER BY s.user_id, e.id", (Many(i for some in new.values() for i in some),))
     with_new = [outcome for outcome in outcomes if outcome.feed_id in new]
     _fold(db, with_new, new)
     by_feed = {outcome.feed_id: outcome for outcome in with_new}
@@ -56,7 +57,7 @@ def welcome(db: Connection, user_id: int, feed_id: int) -> None:
     ids = db.execute(
         "SELECT id FROM entries WHERE feed_id = ? ORDER BY published_at DESC, id DESC LIMIT ?", (feed_id, row[0])
     ).fetchall()
-    db.execute(f"{_FAN_OUT} AND s.user_id = ? ON CONFLICT (user_id, entry_id) DO NOTHING", (Many(i for (i,) in ids), user_id))
+    db.execute(f"{FAN_OUT} AND s.user_id = ? ON CONFLICT (user_id, entry_id) DO NOTHING", (Many(i for (i,) in ids), user_id))
 
 
 def inherit(db: Connection, old: int, new: int, now: float) -> None:

@@ -62,6 +62,13 @@ def release(db: Connection, claimed: Sequence[Feed], worker: str) -> None:
         db.execute("UPDATE hosts SET leased_until = 0 WHERE leased_by = ? AND leased_until > 0", (worker,))
 
 
+def free(db: Connection, hosts: Sequence[tuple[str, float]], worker: str) -> None:
+    """The worker has nothing more to ask of these hosts; others may, each from its time on."""
+    db.executemany(
+        "UPDATE hosts SET leased_until = ? WHERE host = ? AND leased_by = ?", [(at, host, worker) for host, at in sorted(hosts)]
+    )
+
+
 def reserve(db: Connection, host: str, spacing_s: float, now: float) -> float:
     """The next time at which this host may be asked; whoever wants to ask after that comes ``spacing_s`` later."""
     row = db.execute(

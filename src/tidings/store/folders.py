@@ -30,24 +30,18 @@ def subscriptions(db: Connection, user_id: int, feed_ids: Collection[int] | None
     some = "" if feed_ids is None else f" AND s.feed_id {IN_MANY}"
     values = (user_id,) if feed_ids is None else (user_id, Many(feed_ids))
     rows = db.execute(
-        f"SELECT feed_id, count(*), max(first_seen_at) FROM unread AS s WHERE user_id = ?{some} GROUP BY feed_id", values
-    )
-    counts = {feed_id: (unread, newest) for feed_id, unread, newest in rows}
-    rows = db.execute(
-        f"SELECT {_LISTED}, s.title, s.folder_id, coalesce(folders.name, ''), s.priority, s.full_text, s.added_at, "
-        "EXISTS (SELECT 1 FROM icons WHERE icons.feed_id = s.feed_id AND type <> '') "
+        f"SELECT {_LISTED}, s.title, s.folder_id, coalesce(folders.name, ''), s.priority, s.full_text, s.added_at, s.unread, "
+        "s.newest_unread_at, EXISTS (SELECT 1 FROM icons WHERE icons.feed_id = s.feed_id AND type <> '') "
         "FROM subscriptions AS s JOIN feeds ON feeds.id = s.feed_id LEFT JOIN folders ON folders.id = s.folder_id "
         f"WHERE s.user_id = ?{some}",
         values,
     )
     found = []
-    nothing = (0, None)
     for row in rows:
         state = FeedState(*row[_BEFORE : _BEFORE + _SHOWN])
         feed = Feed(*row[:_BEFORE], state)  # type: ignore[call-arg]  # a row has what its columns say
-        title, folder_id, folder, priority, full_text, added_at, has_icon = row[_BEFORE + _SHOWN :]
+        title, folder_id, folder, priority, full_text, added_at, unread, newest, has_icon = row[_BEFORE + _SHOWN :]
         title = title or state.title or feed.url
-        unread, newest = counts.get(feed.id, nothing)
         own = Subscription(feed, title, folder_id, folder, priority, bool(full_text), added_at, unread, newest, bool(has_icon))
         found.append((folder.casefold(), title.casefold(), feed.id, own))
     found.sort()
@@ -110,19 +104,13 @@ def icon(db: Connection, user_id: int, feed_id: int) -> Icon | None:
 
 def folders(db: Connection, user_id: int) -> list[Folder]:
     """By name, with what is in them."""
-    feeds: dict[int, int] = dict(
-        db.execute("SELECT folder_id, count(*) FROM subscriptions WHERE user_id = ? GROUP BY folder_id", (user_id,)).fetchall()
+    rows = db.execute(
+        "SELECT f.id, f.name, count(s.feed_id), coalesce(sum(s.unread), 0) FROM folders AS f "
+        "LEFT JOIN subscriptions AS s ON s.folder_id = f.id AND s.user_id = f.user_id "
+        "WHERE f.user_id = ? GROUP BY f.id, f.name",
+        (user_id,),
     )
-    unread: dict[int, int] = dict(
-        db.execute(
-            "SELECT s.folder_id, sum(u.n) FROM subscriptions AS s JOIN "
-            "(SELECT feed_id, count(*) AS n FROM unread WHERE user_id = ? GROUP BY feed_id) AS u ON u.feed_id = s.feed_id "
-            "WHERE s.user_id = ? GROUP BY s.folder_id",
-            (user_id, user_id),
-        ).fetchall()
-    )
-    rows = db.execute("SELECT id, name FROM folders WHERE user_id = ?", (user_id,))
-    found = [Folder(i, name, feeds.get(i, 0), int(unread.get(i, 0))) for i, name in rows]
+    found = [Folder(i, name, feeds, int(unread)) for i, name, feeds, unread in rows]
     return sorted(found, key=lambda folder: (folder.name.casefold(), folder.id))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from tidings.store.arrivals import FAN_OUT
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.people_rows import Stream, Tag
 from tidings.store.reading import selection, visible
@@ -32,13 +33,7 @@ def mark(db: Connection, user_id: int, entry_ids: Sequence[int], wish: Wish, now
     if wish.unread is not None:
         _set(db, user_id, feeds, "read_at", None if wish.unread else now, keep=not wish.unread)
         if wish.unread:
-            db.execute(
-                "INSERT INTO unread (user_id, entry_id, feed_id, published_at, first_seen_at) "
-                "SELECT s.user_id, e.id, e.feed_id, e.published_at, e.first_seen_at "
-                f"FROM entries AS e JOIN subscriptions AS s ON s.feed_id = e.feed_id AND s.user_id = ? WHERE e.id {IN_MANY} "
-                "ON CONFLICT (user_id, entry_id) DO NOTHING",
-                (user_id, ids),
-            )
+            db.execute(f"{FAN_OUT} AND s.user_id = ? ON CONFLICT (user_id, entry_id) DO NOTHING", (ids, user_id))
         else:
             db.execute(f"DELETE FROM unread WHERE user_id = ? AND entry_id {IN_MANY}", (user_id, ids))
     if wish.starred is not None:

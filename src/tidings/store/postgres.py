@@ -163,12 +163,17 @@ class PostgresConnection:
             raise ConnectionResetError(str(error)) from error
 
 
+def _number(text: str) -> float:
+    return float(text) if "." in text else int(text)
+
+
 async def connect(url: str) -> Any:
     """A connection as we want it. JIT is for long queries, ours are short."""
     settings = {"application_name": "tidings", "jit": "off"}
     db = await asyncpg.connect(url, timeout=PATIENCE_S / 3, statement_cache_size=STATEMENTS, server_settings=settings)
-    # Made by `search.vector`.
+    # Made by `search.vector`; and sums of integers are numbers of another type here, which Python shall not see.
     await db.set_type_codec("tsvector", schema="pg_catalog", encoder=bytes, decoder=bytes, format="binary")
+    await db.set_type_codec("numeric", schema="pg_catalog", encoder=str, decoder=_number, format="text")
     return db
 
 

@@ -68,7 +68,7 @@ def selection(
         where.add("u.user_id = ?", user_id)
     elif stream.starred:
         source, entry, feed, table = "marks AS m JOIN entries AS e ON e.id = m.entry_id", "m.entry_id", "m.feed_id", "e"
-        where.add("m.user_id = ? AND m.starred_at IS NOT NULL", user_id)
+        where.add("m.user_id = ? AND m.starred_at > 0", user_id)
     elif tags:
         source, entry, feed, table = "labels AS l JOIN entries AS e ON e.id = l.entry_id", "l.entry_id", "e.feed_id", "e"
         where.add("l.user_id = ? AND l.name = ?", user_id, tags.pop())
@@ -76,13 +76,15 @@ def selection(
         source, entry, feed, table = "entries AS e", "e.id", "e.feed_id", "e"
     published, seen = f"{table}.published_at", f"{table}.first_seen_at"
 
-    gathered = False
+    gathered = single = False
     if stream.feeds or stream.folders or stream.not_feeds or stream.not_folders:
         feeds = _sources(db, user_id, stream)
         if not feeds:
             return None
-        gathered = 1 < len(feeds) <= FEW_FEEDS
-        if len(feeds) == 1:
+        gathered, single = 1 < len(feeds) <= FEW_FEEDS, len(feeds) == 1
+        if unread and not db.postgres and (gathered or single):
+            source += " INDEXED BY unread_feed"  # SQLite would rather walk the user's whole order
+        if single:
             where.add(f"{feed} = ?", feeds[0])
         else:
             where.add(f"{feed} {IN_MANY}" if gathered else f"{feed} + 0 {IN_MANY}", Many(feeds))
@@ -132,7 +134,7 @@ def selection(
 
 
 def _mutes(db: Connection, user_id: int) -> bool:
-    row = db.execute("SELECT 1 FROM marks WHERE user_id = ? AND muted_at IS NOT NULL LIMIT 1", (user_id,)).fetchone()
+    row = db.execute("SELECT 1 FROM marks WHERE user_id = ? AND muted_at > 0 LIMIT 1", (user_id,)).fetchone()
     return row is not None
 
 
@@ -270,7 +272,7 @@ def items(db: Connection, user_id: int, entry_ids: Sequence[int]) -> list[Item]:
     }
     labels: dict[int, list[str]] = {}
     for i, name in db.execute(
-        f"SELECT entry_id, name FROM labels WHERE user_id = ? AND entry_id {IN_MANY} ORDER BY name", (user_id, here)
+        f"SELECT entry_id, name FROM labels WHERE user_id + 0 = ? AND entry_id {IN_MANY} ORDER BY name", (user_id, here)
     ):
         labels.setdefault(i, []).append(name)
     also = _also(db, user_id, here)

@@ -111,6 +111,7 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
 
     /* postgres: CREATE SEQUENCE entries_id_seq */;
+    /* postgres: ALTER TABLE entries ALTER COLUMN words SET STORAGE EXTERNAL */;
     /* postgres: CREATE INDEX entries_words ON entries USING gin (words) */;
     /* sqlite */ CREATE VIRTUAL TABLE search USING fts5 (title, body, columnsize=0, tokenize='unicode61 remove_diacritics 2');
     /* sqlite */ INSERT INTO search (search, rank) VALUES ('automerge', 0);

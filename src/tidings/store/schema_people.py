@@ -1,7 +1,8 @@
 """The tables of those who read, as a migration.
 
 What a user has not read stands in a table of its own (`unread`), filled when entries arrive: the unread list, its counts and
-"mark all read" never look at the millions that were read. A row of `marks` or `labels` is there only where a user acted.
+"mark all read" never look at the millions that were read. How many it holds for each subscription is counted by the database
+itself, whoever adds or removes rows. A row of `marks` or `labels` is there only where a user acted.
 """
 
 #: Tables whose rows go with the entry that they name, and queries for the ids of entries that stay however old they are.
@@ -16,6 +17,8 @@ PEOPLE = """
     ALTER TABLE users ADD COLUMN settings TEXT NOT NULL DEFAULT '{}';
     ALTER TABLE subscriptions ADD COLUMN priority TEXT NOT NULL DEFAULT 'normal';
     ALTER TABLE subscriptions ADD COLUMN full_text INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE subscriptions ADD COLUMN unread INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE subscriptions ADD COLUMN newest_unread_at DOUBLE PRECISION;
 
     CREATE TABLE tokens (
       id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -39,8 +42,22 @@ PEOPLE = """
       PRIMARY KEY (user_id, entry_id)
     ) WITHOUT ROWID;
     CREATE INDEX unread_entry ON unread (entry_id);
-    CREATE INDEX unread_feed ON unread (user_id, feed_id, entry_id, first_seen_at);
+    CREATE INDEX unread_feed ON unread (user_id, feed_id, published_at, entry_id, first_seen_at);
     CREATE INDEX unread_published ON unread (user_id, published_at, entry_id, feed_id);
+    /* sqlite */ CREATE TRIGGER unread_more AFTER INSERT ON unread BEGIN
+      UPDATE subscriptions SET unread = unread + 1, newest_unread_at = max(coalesce(newest_unread_at, 0), new.first_seen_at)
+      WHERE user_id = new.user_id AND feed_id = new.feed_id; END;
+    /* sqlite */ CREATE TRIGGER unread_less AFTER DELETE ON unread BEGIN
+      UPDATE subscriptions SET unread = unread - 1 WHERE user_id = old.user_id AND feed_id = old.feed_id; END;
+    /* postgres: CREATE FUNCTION count_unread() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+      UPDATE subscriptions AS s SET unread = s.unread + CASE TG_OP WHEN 'INSERT' THEN c.n ELSE -c.n END,
+        newest_unread_at = CASE TG_OP WHEN 'INSERT' THEN greatest(s.newest_unread_at, c.at) ELSE s.newest_unread_at END
+      FROM (SELECT user_id, feed_id, count(*) AS n, max(first_seen_at) AS at FROM rows GROUP BY user_id, feed_id) AS c
+      WHERE s.user_id = c.user_id AND s.feed_id = c.feed_id; RETURN NULL; END $$ */;
+    /* postgres: CREATE TRIGGER unread_more AFTER INSERT ON unread
+      REFERENCING NEW TABLE AS rows FOR EACH STATEMENT EXECUTE FUNCTION count_unread() */;
+    /* postgres: CREATE TRIGGER unread_less AFTER DELETE ON unread
+      REFERENCING OLD TABLE AS rows FOR EACH STATEMENT EXECUTE FUNCTION count_unread() */;
     INSERT INTO unread (user_id, entry_id, feed_id, published_at, first_seen_at)
       SELECT s.user_id, e.id, e.feed_id, e.published_at, e.first_seen_at
       FROM entries AS e JOIN subscriptions AS s ON s.feed_id = e.feed_id
@@ -58,8 +75,8 @@ PEOPLE = """
       PRIMARY KEY (user_id, entry_id)
     ) WITHOUT ROWID;
     CREATE INDEX marks_entry ON marks (entry_id);
-    CREATE INDEX marks_starred ON marks (user_id, entry_id) WHERE starred_at IS NOT NULL;
-    CREATE INDEX marks_muted ON marks (user_id, entry_id) WHERE muted_at IS NOT NULL;
+    CREATE INDEX marks_starred ON marks (user_id, starred_at, entry_id, feed_id) WHERE starred_at IS NOT NULL;
+    CREATE INDEX marks_muted ON marks (user_id, muted_at) WHERE muted_at IS NOT NULL;
     CREATE INDEX marks_read ON marks (user_id, read_at) WHERE read_at IS NOT NULL;
 
     CREATE TABLE labels (

@@ -9,7 +9,6 @@ PostgreSQL the words are cut and folded here, by FTS5's rules (its tokenizer uni
 """
 
 import re
-import struct
 import unicodedata
 
 from msgspec import Struct
@@ -24,6 +23,8 @@ BETWEEN = 100
 _TERM = re.compile(r'(-?)(?:"([^"]*)"?|(\S+))')
 _WORD = re.compile(r"[^\W_]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
+#: Numbers in network order; beyond the last place there are none.
+_TWO_BYTES = [number.to_bytes(2, "big") for number in range(LAST_PLACE + 1)] + [b""]
 
 
 class Terms(Struct, frozen=True):
@@ -65,15 +66,15 @@ def words(text: str) -> list[str]:
 
 def vector(title: str, body: str) -> bytes:
     """A tsvector as PostgreSQL takes it in binary form: each word with its places."""
-    places: dict[str, list[int]] = {}
-    for start, text in ((1, title), (1 + BETWEEN, body)):
-        if start > 1:
-            start += sum(map(len, places.values()))
+    places: dict[str, bytes] = {}
+    start = 1
+    for text in (title, body):
+        place = start
         for place, word in enumerate(words(text), start):
-            found = places.setdefault(word, [])
-            if place <= LAST_PLACE and len(found) < MOST_PLACES:
-                found.append(place)
-    parts = [struct.pack("!i", len(places))]
+            places[word] = places.get(word, b"") + _TWO_BYTES[min(place, LAST_PLACE + 1)]
+        start = place + BETWEEN
+    parts = [len(places).to_bytes(4, "big")]
     for word, found in places.items():
-        parts.append(b"%b\0%b" % (word.encode(), struct.pack(f"!H{len(found)}H", len(found), *found)))
+        found = found[: 2 * MOST_PLACES]
+        parts += (word.encode(), b"\0", _TWO_BYTES[len(found) // 2], found)
     return b"".join(parts)

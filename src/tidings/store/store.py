@@ -121,6 +121,10 @@ class Store:
         """Hand back feeds that were not begun, as they were claimed, and all hosts of the worker."""
         await self._db.write(claims.release, claimed, worker)
 
+    async def free(self, hosts: Sequence[tuple[str, float]], worker: str) -> None:
+        """Let others ask these hosts, each from a time on."""
+        await self._db.write(claims.free, hosts, worker)
+
     async def reserve(self, host: str, spacing_s: float) -> float:
         """When this host may be asked, if it is not held: a place in the line of all processes."""
         return await self._db.write(claims.reserve, host, spacing_s, self._clock())
