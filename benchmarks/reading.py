@@ -24,7 +24,24 @@ from tidings.store.rows import Wanted
 DAY_S = 86400.0
 BATCH = 20_000
 NOW = 1_794_800_000.0
-WORDS = "river stone light winter signal garden paper engine harbour music letter window copper forest market orange".split()
+WORDS = [
+    "river",
+    "stone",
+    "light",
+    "winter",
+    "signal",
+    "garden",
+    "paper",
+    "engine",
+    "harbour",
+    "music",
+    "letter",
+    "window",
+    "copper",
+    "forest",
+    "market",
+    "orange",
+]
 COLUMNS = (
     *("id", "feed_id", "identity", "digest", "published_at", "published_told", "updated_at", "first_seen_at", "changed_at"),
     *("source", "delay_s", "url", "title", "author", "comments_url", "content", "summary", "tags", "enclosures"),
@@ -40,7 +57,8 @@ def rows(feed_ids: list[int], numbers: range, every_s: float, dice: random.Rando
         published = seen - dice.expovariate(1 / 1800)
         words = " ".join(dice.choices(WORDS, k=120))
         times = (published, published, None, seen, None, "poll", seen - published)
-        made.append((n, feed_id, f"id:{n}", b"1", *times, f"https://x.example/{n}", words[:50], "", "", f"<p>{words}</p>", "", "[]", "[]"))
+        text = (f"https://x.example/{n}", words[:50], "", "", f"<p>{words}</p>", "", "[]", "[]")
+        made.append((n, feed_id, f"id:{n}", b"1", *times, *text))
     return made
 
 

@@ -25,6 +25,7 @@ from tidings.fetch.wishes import hour_of_week
 from tidings.logs import Log
 from tidings.model import DAY_S
 from tidings.store import Store, StoreError
+from tidings.store.feeds import host_of as leased_host
 from tidings.store.rows import Feed, PollOutcome, Recorded, Schedule
 from tidings.words import duration
 
@@ -113,6 +114,7 @@ class Aggregator:
         self._polling: dict[int, asyncio.Task[Brought]] = {}
         self._held: dict[int, Feed] = {}  # what was claimed and is not recorded
         self._per_host: dict[str, int] = {}
+        self._asked_out: list[tuple[str, float]] = []  # hosts that others may have, and from when
         self._wake = asyncio.Event()
         self.resting = False  #: nothing is due, and nothing under way
         self._with_gaps: set[int] = set()
@@ -197,6 +199,10 @@ class Aggregator:
         free = self._most - len(self._polling)
         if free <= 0:
             return 0
+        if self._asked_out:
+            held = {leased_host(feed.url) for feed in self._held.values()}
+            hosts, self._asked_out = [one for one in self._asked_out if one[0] not in held], []
+            await self.store.free(hosts, self._worker)
         if self._worker and await self._next_at(now) > now + BETWEEN_CLAIMS_S:
             return 0  # do not trouble the budget of all for nothing
         granted = await self.brain.grant(min(free, BATCH), now)
@@ -386,6 +392,8 @@ class Aggregator:
             self._per_host[host] -= 1
             if not self._per_host[host]:
                 del self._per_host[host]
+                if self._worker:
+                    self._asked_out.append((leased_host(feed.url), self._clock() + self.fetcher.settings.host_spacing_s))
             self._wake.set()
 
     async def _put_off(self, seen: Seen) -> Brought:

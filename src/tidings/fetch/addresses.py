@@ -22,7 +22,7 @@ def parse_url(text: str, base: URL | None = None) -> URL:
 
 def host_name(url: URL) -> str:
     """What the gate calls the host of an address."""
-    return f"{url.scheme}://{url.host_port_subcomponent}"
+    return f"{url.scheme}://{url.host_port_subcomponent}".lower()
 
 
 def bare(url: URL) -> URL:

@@ -161,7 +161,7 @@ class _Fetch:
         host = str(url.raw_host)
         name = host_name(url)
         address = fetcher.connections.address(host)
-        local = address is not None and not is_public(address)
+        local = fetcher.is_local(host)
         spaced = not local and name != self.visited  # a redirect on the same host is part of the same visit
         self.visited = name
         async with fetcher.gate.visit(name, address=None if local else address, spaced=spaced) as until:

