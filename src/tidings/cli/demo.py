@@ -3,6 +3,7 @@
 import asyncio
 import re
 import signal
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -47,7 +48,7 @@ def demo(speed: float, port: int, seed: int, publishers: int, lasts: str) -> Non
 
     with listen("127.0.0.1", port) as listening:
         found = loops.run(until_told())
-    words = (lambda polls: f"{polls:,}", duration, duration, duration, percent)
+    words: tuple[Callable[[float], str], ...] = (lambda polls: f"{polls:,}", duration, duration, duration, percent)
     rows = [[name, *(word(told[key]) for key, word in zip(TOLD, words, strict=True))] for name, told in found.items()]
     print_table(["", "looks", "mean delay", "half within", "95 % within", "missed"], rows)
 

@@ -26,8 +26,10 @@ from tidings.lab.simulate import Manners, Polls, simulate
 from tidings.lab.whatif import looked_for
 from tidings.model import DAY_S, Ints
 from tidings.parse import parse
+from tidings.people import People, Reading
 from tidings.policy import make_policy
 from tidings.store import Store
+from tidings.store.people_rows import Stream
 from tidings.store.rows import FeedState, PollOutcome, Wanted
 
 POLICIES = ("price", "uniform")
@@ -38,6 +40,8 @@ PUSHED = 0.95
 #: Posts that are listed with how late each policy had them.
 LISTED = 12
 SPEEDS = (1.0, 1000.0)
+#: Who reads in the demo.
+READER, PASSWORD = "demo", "demo-world"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,24 +134,23 @@ class Demo:
         }
 
     def _last(self, recent: Ints) -> list[dict[str, Any]]:
-        """The last posts that somebody has had to look for and has found, newest first."""
+        """The last posts of which it is known how late every policy had them, newest first; none that a hub has sent."""
         trace, out = self.world.trace, list[dict[str, Any]]()
         order = recent[np.argsort(-trace.times[recent], kind="stable")]
-        for post in order[: 20 * LISTED].tolist():
+        for post in order[: 100 * LISTED].tolist():
             feed = int(np.searchsorted(trace.offsets, post, side="right")) - 1
             if self.world.pushed[feed]:
                 continue
             late = {v.name: self._late(v, feed, post) for v in self.publishers.visitors}
-            if any(isinstance(delay_s, float) for delay_s in late.values()):
+            if None not in late.values():
                 number = post - int(trace.offsets[feed])
-                url = self.publishers.url(self.plan.policies[0], feed).replace("feed.xml", str(number))
                 out.append(
                     {
                         "at": float(trace.times[post]),
                         "publisher": self.world.names[feed],
                         "kind": self.world.kinds[feed].name,
                         "title": self.world.post(feed, number).title,
-                        "url": url,
+                        "url": f"{self.publishers.site(feed)}{number}",
                         "late_s": late,
                     }
                 )
@@ -155,12 +158,12 @@ class Demo:
                 break
         return out
 
-    def _late(self, visitor: Visitor, feed: int, post: int) -> float | str:
-        """How late it came, or why it did not."""
+    def _late(self, visitor: Visitor, feed: int, post: int) -> float | str | None:
+        """How late it came; "missed" if it never can; None if it may still come."""
         trace, looks = self.world.trace, visitor.looks[feed]
         look = bisect_left(looks, trace.times[post])
         if look == len(looks):
-            return "not yet"
+            return None
         newer = int(trace.offsets[feed]) + self.world.published(feed, looks[look]) - 1 - post
         return "missed" if newer >= trace.window[feed] else looks[look] - float(trace.times[post])
 
@@ -218,6 +221,7 @@ def _past(publishers: Publishers) -> list[PollOutcome]:
         new = [entry_text(e, Dated(at, None, at)) for e, at in zip(document.entries, reversed(times), strict=True)]
         state = FeedState(
             title=world.names[feed],
+            site_url=publishers.site(feed),
             window=kind.window,
             shown=min(end, kind.window),
             next_poll_at=world.end + DAY_S,  # the policy decides anew as soon as it has learned
@@ -229,7 +233,7 @@ def _past(publishers: Publishers) -> list[PollOutcome]:
 
 
 async def _remember(demo: Demo, name: str, path: Path, past: Sequence[PollOutcome]) -> None:
-    """Put the past into a service's store."""
+    """Put the past into a service's store, with somebody who has read all but the last day of it."""
     world = demo.world
     async with Store.open(path, clock=lambda: world.trace.start) as store:
         urls = [demo.publishers.url(name, feed) for feed in range(len(past))]
@@ -238,3 +242,5 @@ async def _remember(demo: Demo, name: str, path: Path, past: Sequence[PollOutcom
         outcomes = [replace(one, feed_id=feed.feed_id) for one, feed in zip(past, added, strict=True)]
         for first in range(0, len(outcomes), 20):
             await store.record(outcomes[first : first + 20])
+        user = await People(store, demo.clock).add_user(READER, PASSWORD, admin=True, by=None)
+        await Reading(user, store, demo.clock).mark_all_read(Stream(published_until=world.start - DAY_S))

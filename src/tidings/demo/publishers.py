@@ -46,6 +46,9 @@ class Visitor:
         return Polls.build(feed, np.concatenate([np.array(times) for times in self.looks]), len(self.looks))
 
 
+VISITOR = web.AppKey("visitor", Visitor)
+
+
 class Publishers:
     """The world's servers: one address for each visitor."""
 
@@ -58,19 +61,23 @@ class Publishers:
     def url(self, visitor: str, feed: int) -> str:
         return f"{self.addresses[visitor]}/{self.world.slugs[feed]}/feed.xml"
 
+    def site(self, feed: int) -> str:
+        """For people; the same for everybody."""
+        return f"{next(iter(self.addresses.values()))}/{self.world.slugs[feed]}/"
+
     def document(self, feed: int, first: int, end: int) -> bytes:
         """RSS with the posts ``first`` to ``end``, newest first. The same for everybody."""
-        world, site = self.world, f"{next(iter(self.addresses.values()))}/{self.world.slugs[feed]}"
+        world, site = self.world, self.site(feed)
         ahead_s = AHEAD_S if world.kinds[feed] is LIAR else 0.0
         times = world.times(feed)
         items = "".join(
-            f'<item><guid isPermaLink="false">{world.slugs[feed]}/{n}</guid><link>{site}/{n}</link>'
+            f'<item><guid isPermaLink="false">{world.slugs[feed]}/{n}</guid><link>{site}{n}</link>'
             f"<title>{escape(world.post(feed, n).title)}</title><pubDate>{formatdate(times[n] + ahead_s)}</pubDate>"
             f"<description>{escape(_html(world.post(feed, n).paragraphs))}</description></item>"
             for n in range(end - 1, first - 1, -1)
         )
         head = (
-            f"<title>{escape(world.names[feed])}</title><link>{site}/</link><description>{world.kinds[feed].name}</description>"
+            f"<title>{escape(world.names[feed])}</title><link>{site}</link><description>{world.kinds[feed].name}</description>"
         )
         return f'<?xml version="1.0" encoding="utf-8"?><rss version="2.0"><channel>{head}{items}</channel></rss>'.encode()
 
@@ -81,10 +88,11 @@ class Publishers:
         try:
             for visitor in self.visitors:
                 app = web.Application()
-                app["visitor"] = visitor
+                app[VISITOR] = visitor
                 app.add_routes(
                     [
                         web.get("/{slug}/feed.xml", self._answer_feed),
+                        web.get("/{slug}/", self._answer_site),
                         web.get("/{slug}/{number:[0-9]+}", self._answer_post),
                         web.post("/hub", self._answer_hub),
                     ]
@@ -100,7 +108,7 @@ class Publishers:
                 await runner.cleanup()
 
     async def _answer_feed(self, request: web.Request) -> web.Response:
-        visitor, now, world = request.app["visitor"], self.clock(), self.world
+        visitor, now, world = request.app[VISITOR], self.clock(), self.world
         feed = self._known(request)
         kind, looks = world.kinds[feed], visitor.looks[feed]
         if kind is LIMITER and looks and now < looks[-1] + LIMIT_S:
@@ -121,14 +129,21 @@ class Publishers:
         body = self.document(feed, max(end - kind.window, 0), end)
         return web.Response(body=body, content_type="application/rss+xml", headers=headers)
 
+    async def _answer_site(self, request: web.Request) -> web.Response:
+        """The newest posts, for people."""
+        feed = self._known(request)
+        end = self.world.published(feed, self.clock())
+        posts = range(end - 1, max(end - self.world.kinds[feed].window, 0) - 1, -1)
+        items = "".join(f'<li><a href="{n}">{escape(self.world.post(feed, n).title)}</a></li>' for n in posts)
+        return _page(self.world.names[feed], f'<ul>{items}</ul><p><a href="feed.xml">Feed</a></p>')
+
     async def _answer_post(self, request: web.Request) -> web.Response:
         """The post's own page, for those who follow its link."""
         feed, number = self._known(request), int(request.match_info["number"])
         if number >= self.world.published(feed, self.clock()):
             raise web.HTTPNotFound
         post = self.world.post(feed, number)
-        body = f"<h1>{escape(post.title)}</h1><p><em>{escape(self.world.names[feed])}</em></p>{_html(post.paragraphs)}"
-        return web.Response(text=f"<!doctype html><title>{escape(post.title)}</title>{body}", content_type="text/html")
+        return _page(post.title, f'{_html(post.paragraphs)}<p><a href="./">{escape(self.world.names[feed])}</a></p>')
 
     def _known(self, request: web.Request) -> int:
         if (feed := self._feed.get(request.match_info["slug"])) is None:
@@ -146,7 +161,7 @@ class Publishers:
             return web.Response(status=400)
         mode = form.get("hub.mode", "")
         question = {"hub.mode": mode, "hub.topic": form["hub.topic"], "hub.challenge": "yes", "hub.lease_seconds": str(LEASE_S)}
-        asking = asyncio.create_task(self._verify(request.app["visitor"], feed, callback, question))
+        asking = asyncio.create_task(self._verify(request.app[VISITOR], feed, callback, question))
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         return web.Response(status=202)
@@ -181,3 +196,8 @@ class Publishers:
 
 def _html(paragraphs: tuple[str, ...]) -> str:
     return "".join(f"<p>{escape(words)}</p>" for words in paragraphs)
+
+
+def _page(title: str, body: str) -> web.Response:
+    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
+    return web.Response(text=f"{head}<h1>{escape(title)}</h1>{body}", content_type="text/html")

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from aiohttp import web
 
-from tidings.demo.demo import POLICIES, SPEEDS, Demo
+from tidings.demo.demo import PASSWORD, POLICIES, READER, SPEEDS, Demo
 from tidings.words import count, duration, figures, percent
 
 STATIC = Path(__file__).with_name("static")
@@ -106,7 +106,8 @@ def _page(demo: Demo) -> str:
 <p>{count(plan.publishers, "publisher")} on this machine, and two aggregators that may spend {figures(plan.budget)} requests a
 day for each. One looks at all of them equally often (<span class="uniform">uniform</span>), the other when it is worth it
 (<span class="price">price</span>). They differ in nothing else.
-<a href="{escape(demo.addresses.get(plan.policies[0], "/"))}">Read what has arrived</a></p>
+<a href="{escape(demo.addresses.get(plan.policies[0], "/"))}">Read what has arrived</a> as <b>{READER}</b>, password
+<b>{PASSWORD}</b>.</p>
 </header>
 <main>
 <form method="post" action="/demo/speed" aria-label="Speed of the clock">{buttons}</form>
@@ -136,7 +137,7 @@ def _now(demo: Demo) -> str:
 {_figures(told)}</section>
 <section><h2>How soon posts were found</h2>
 {_curve(demo)}</section>
-<section class="whole"><h2>The last posts, and how late each had them</h2>
+<section class="whole"><h2>The last posts that both have had, and how late</h2>
 {_last(told)}</section>
 </div>"""
 
@@ -180,7 +181,7 @@ def _curve(demo: Demo) -> str:
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(share):.1f}" y2="{y(share):.1f}"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{y(share) + 4:.1f}" text-anchor="end">{share:.0%}</text>')
     parts += [f'<text x="{x(at):.1f}" y="{HEIGHT - 8}" text-anchor="middle">{word}</text>' for at, word in TICKS]
-    for name in POLICIES:
+    for name in demo.plan.policies:
         judged = demo.judge(name)
         if not len(judged.feed):
             return '<p class="soft">Nothing has been published yet.</p>'
@@ -196,27 +197,26 @@ def _curve(demo: Demo) -> str:
             f'text-anchor="{anchor}">{name}</text>'
         )
         words.append(f"{name}: {shares[steps <= 3600][-1]:.0%} within an hour")
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Share of posts found within a time. {"; ".join(words)}.">'
-        f"{''.join(parts)}</svg>"
-    )
+    label = f"Share of posts found within a time. {'; '.join(words)}."
+    return f'<div class="wide"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg></div>'
 
 
 def _last(told: Mapping[str, Any]) -> str:
-    head = "".join(f'<th scope="col" class="number {name}">{name}</th>' for name in POLICIES)
+    names = [policy["policy"] for policy in told["policies"]]
+    head = "".join(f'<th scope="col" class="number {name}">{name}</th>' for name in names)
     rows = "\n".join(
         f'<tr><td class="number">{time.strftime("%H:%M", time.gmtime(post["at"]))}</td>'
-        f'<td>{escape(post["publisher"])}<br><span class="soft kind">{escape(post["kind"])}</span></td>'
-        f'<td><a href="{escape(post["url"])}">{escape(post["title"])}</a></td>'
-        + "".join(f'<td class="number {name}">{_late(post["late_s"][name])}</td>' for name in POLICIES)
+        f'<td><a href="{escape(post["url"])}">{escape(post["title"])}</a><br>'
+        f'<span class="soft">{escape(post["publisher"])}, {escape(post["kind"])}</span></td>'
+        + "".join(f'<td class="number {name}">{_late(post["late_s"][name])}</td>' for name in names)
         + "</tr>"
         for post in told["last"]
     )
     if not rows:
-        return '<p class="soft">Nothing has been found yet.</p>'
+        return '<p class="soft">Nothing has been found by both yet.</p>'
     return (
-        '<div class="wide"><table><thead><tr><th scope="col" class="number">at</th><th scope="col">publisher</th>'
-        f'<th scope="col">post</th>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>'
+        '<table class="last"><thead><tr><th scope="col" class="number">at</th><th scope="col">post</th>'
+        f"{head}</tr></thead><tbody>\n{rows}\n</tbody></table>"
     )
 
 

@@ -28,7 +28,7 @@ VOICES: dict[str, dict[str, str]] = {
         "matter": "the harbour wall|the tram line|the old mill|the library roof|the night bus|the river path",
         "body": "council|planning board|port authority|parish assembly|transport committee",
         "title": "{body} votes to repair {matter}|Work on {matter} to begin in {place}|{name} {family} named head of {body}|"
-        "Petition to keep {matter} reaches {number} hundred names|What the {body} said about {matter}, and what it did not",
+        "Petition to keep {matter} has {number} thousand names|What the {body} said about {matter}, and what it did not",
         "text": "The {body} of {place} has agreed to spend more on {matter}, after a debate of {number} hours.|"
         "There will be no decision on {matter} before the summer, the {body} of {place} said {day}.|"
         "{number} people came to hear the {body} of {place} explain its plans for {matter}; few were convinced.||"
@@ -106,17 +106,23 @@ VOICES: dict[str, dict[str, str]] = {
 }
 
 
-def write(kind: str, what: str, seed: str, known: dict[str, str] | None = None) -> str:
-    """The phrase ``what`` (feed, title, text) in the voice of a kind; ``known`` collects what its names stand for."""
-    rng, grammar, chosen = random.Random(seed), {**COMMON, **VOICES[kind]}, {} if known is None else known
+#: By voice and name: the paragraphs, and for each the phrases of which one is chosen.
+GRAMMARS = {
+    voice: {name: [words.split("|") for words in rules.split("||")] for name, rules in {**COMMON, **own}.items()}
+    for voice, own in VOICES.items()
+}
 
-    def fill(phrases: str) -> str:
-        return NAME.sub(lambda found: choose(found[1]), rng.choice(phrases.split("|")))
+
+def write(voice: str, what: str, seed: str, known: dict[str, str] | None = None) -> str:
+    """The phrase ``what`` (feed, title, text) in a voice, a line a paragraph; ``known`` collects what names stand for."""
+    rng, grammar, chosen = random.Random(seed), GRAMMARS[voice], {} if known is None else known
+
+    def fill(phrases: list[str]) -> str:
+        return NAME.sub(lambda found: choose(found[1]), rng.choice(phrases))
 
     def choose(name: str) -> str:
         if name not in chosen:
-            chosen[name] = fill(grammar[name])
+            chosen[name] = fill(grammar[name][0])
         return chosen[name]
 
-    paragraphs = (fill(phrases) for phrases in grammar[what].split("||"))
-    return "\n".join(BEGIN.sub(lambda found: found[0].upper(), words) for words in paragraphs)
+    return "\n".join(BEGIN.sub(lambda found: found[0].upper(), fill(phrases)) for phrases in grammar[what])

@@ -4,6 +4,7 @@ Posting times come from the laboratory's generator, kind by kind, and are one `T
 be replayed by the simulator as it is.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -84,7 +85,7 @@ class World:
         self.names, self._known = self._christen()
         windows = np.array([kind.window for kind in self.kinds])
         self.trace = Trace.build("demo", np.concatenate(feeds), np.concatenate(times), windows, feed_names=self.names)
-        self.slugs = ["".join(c if c.isalnum() else "-" for c in name.lower()) for name in self.names]
+        self.slugs = [re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") for name in self.names]
         self.pushed = np.array([kind is HUB for kind in self.kinds])
         self.post: Callable[[int, int], Post] = lru_cache(maxsize=20_000)(self._post)
 
