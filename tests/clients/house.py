@@ -1,4 +1,4 @@
-"""A house where apps call: the APIs on real HTTP over a real store, and a press with blogs to read, all on the loopback address.
+"""A house where apps call: the APIs on real HTTP over a real store, and a press with blogs to read, all on 127.0.0.1.
 
 ``with Press() as press, House(folder) as house``: ``ann = house.reader("ann")``; ``ann.follow(press.feed("alpha"))``.
 """

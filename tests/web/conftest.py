@@ -7,11 +7,18 @@ import threading
 from concurrent.futures import Future
 
 import pytest
+from argon2 import PasswordHasher
 
+from tests.cli.blogs import Blogs
+from tests.web.people import Person
 from tests.worlds import poisson_trace
 from tidings import service
 from tidings.config import read
+from tidings.people import passwords
 from tidings.web.comparison import Comparisons
+
+#: As passwords are hashed, but a hundred times cheaper: these tests log in all the time.
+passwords._hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
 
 
 class Serving:
@@ -78,8 +85,37 @@ class Serving:
         assert response.headers["Content-Type"] == "application/json"
         return json.loads(text)
 
+    def person(self, name=""):
+        return Person(self.port, name)
+
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory):
+    """A service that nobody has set up yet."""
     with Serving(tmp_path_factory.mktemp("data")) as serving:
         yield serving
+
+
+@pytest.fixture(scope="module")
+def blogs():
+    with Blogs(4) as blogs:
+        yield blogs
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """A service with an administrator, ada, and a reader, bob."""
+    with Serving(tmp_path_factory.mktemp("house")) as serving:
+        serving.ada = serving.person("ada").begin()
+        serving.bob = serving.ada.invite("bob")
+        yield serving
+
+
+@pytest.fixture
+def ada(house):
+    return house.ada
+
+
+@pytest.fixture
+def bob(house):
+    return house.bob

@@ -17,7 +17,7 @@ from tidings.web.now import Live
 
 @pytest.fixture(scope="module")
 def living(tmp_path_factory):
-    """A service that follows three blogs and a host that is not there."""
+    """A service that follows three blogs and a host that is not there; nobody is its administrator yet."""
     folder = tmp_path_factory.mktemp("data")
     command = Tidings("--data-dir", folder, "--set", "fetch.allow_private=true")
     with Blogs(3) as blogs:
@@ -27,24 +27,6 @@ def living(tmp_path_factory):
         with Serving(folder) as serving:
             serving.blogs = blogs
             yield serving
-
-
-def test_the_page_says_what_is_followed_spent_and_next(living):
-    response, body = living.get("/")
-    assert response.status == 200
-    assert "4 feeds, 60 entries" in body
-    assert "4 of 96 requests in the last 24 hours" in body
-    assert "1 × connect" in body
-    assert "<h3>Last looks</h3>" in body
-    assert "<h3>Next looks</h3>" in body
-    assert "Birds and small kettles" in body
-    assert "tidings import" not in body
-
-
-def test_a_service_without_feeds_says_how_to_begin(serving):
-    body = serving.get("/")[1]
-    assert "No feed is followed yet" in body
-    assert "<h2>Now</h2>" not in body
 
 
 def test_metrics_tell_feeds_budget_price_and_troubles(living):
@@ -86,11 +68,33 @@ def test_nobody_can_call_back_who_was_not_asked(living):
     assert living.get("/push/unknown", "PUT")[0].status == 405
 
 
-def test_programs_get_the_status_and_a_feed_explained(living):
+def test_the_first_administrator_has_what_was_followed_before_and_alone_sees_the_figures(living):
     status = living.json("/api/status")
     assert (status["budget_per_day"], status["status"]["feeds"], status["status"]["errors"]) == (96, 4, {"connect": 1})
-    told = living.json("/api/feeds/1/explain")
-    assert told["feed"]["url"].startswith(living.blogs.address)
-    assert told["reason"]
-    response, body = living.get("/api/feeds/99/explain")
-    assert (response.status, body) == (404, '{"error":"There is no such feed."}')
+    ada = living.person("ada").begin()
+    page = ada.get("/timing").text
+    assert "4 feeds, 60 entries" in page
+    assert "4 of 96 requests in the last 24 hours" in page
+    assert "1 × connect" in page
+    assert "Last looks" in page
+    assert "Next looks" in page
+    assert "Birds and small kettles" in page
+    assert ada.get("/api/status").json["status"]["feeds"] == 4
+
+    for target in ("/metrics", "/api/status"):
+        assert living.get(target)[0].status == 403
+    secret = ada.post("/settings/apps", label="prometheus").text.partition("<code>")[2].partition("</code>")[0]
+    assert living.get("/metrics", headers={"Authorization": f"Bearer {secret}"})[0].status == 200
+    bob = ada.invite("bob")
+    assert bob.get("/metrics").status == 403
+
+
+def test_a_feed_says_when_it_is_looked_at_next_and_what_is_wrong_with_it(living):
+    ada = living.person("ada")
+    ada.log_in()
+    listed = ada.get("/feeds").text.partition("feeds-list")[2]
+    assert listed.index("nothing.xml") < listed.index("Birds and small kettles")  # what fails comes first
+    assert "Fails since" in listed
+    page = ada.get("/feed/4/about").text
+    assert "1 failure in a row" in page
+    assert "Next look" in page

@@ -80,7 +80,7 @@ def time(at: float | None, settings: Settings, now: float, *, relative: bool = T
         return Markup("–")
     then = datetime.fromtimestamp(at, zone(settings.timezone))
     exact = f"{then.day} {then:%b %Y, %H:%M:%S %Z}"
-    words = ago(at, now) if relative and abs(now - at) < 86400 else moment(at, settings, now)
+    words = ago(at, now) if relative and abs(now - at) < 3600 else moment(at, settings, now)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(then.isoformat(timespec="seconds"), exact, words)
 
 

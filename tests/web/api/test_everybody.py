@@ -1,0 +1,168 @@
+"""Nobody reads, changes or guesses what is another's: a walk through every call of every dialect, as Bob and as nobody.
+
+Ann alone follows Beta, in a folder, with a tag; both follow Alpha. Bob knows all her numbers and names.
+"""
+
+import json
+from hashlib import md5
+
+import pytest
+
+from tidings.store.people_rows import Stream
+from tidings.web.api.fever import Fever
+from tidings.web.api.google_reader import GoogleReader
+from tidings.web.api.google_streams import LABEL, STATE, long_id
+from tidings.web.api.miniflux import OPERATIONS
+
+#: What would betray Ann: words of what she alone follows, and her folder and tag.
+SECRETS = (b"Beta", b"beta", b"Caf", b"annstag")
+FOLDER = "Tech & Café/x+y"
+
+
+@pytest.fixture
+def world(ann, bob):
+    ann.own = sorted(ann.ids(Stream(feeds=(ann.beta,)), limit=100).ids)
+    ann.mark(ann.own[:2], starred=True, add_tags=["annstag"])
+    ann.mark(ann.own[2:3], unread=False)
+    return ann, bob
+
+
+def all_of(reader):
+    """Everything that is a reader's, to be compared."""
+    items = reader.items(reader.ids(Stream(), limit=1000).ids)
+    marks = {i.entry.id: (i.unread, i.starred, i.rating, i.tags) for i in items}
+    feeds = {(s.feed.id, s.title, s.folder, s.priority, s.full_text) for s in reader.subscriptions()}
+    settings = reader.house.wait(reader.house.people.settings(reader.user))
+    tokens = [(t.id, t.label) for t in reader.house.wait(reader.house.people.tokens(reader.user))]
+    return marks, feeds, sorted((f.id, f.name) for f in reader.folders()), settings, tokens
+
+
+# --- the REST API ------------------------------------------------------------------------------------------------------
+
+
+def numbers(ann):
+    token = ann.house.wait(ann.house.people.tokens(ann.user))[0]
+    folder = next(folder for folder in ann.folders() if folder.name == FOLDER)
+    return {
+        "user": ann.user.id,
+        "user_id": ann.user.id,
+        "key_id": token.id,
+        "category_id": folder.id,
+        "feed_id": ann.beta,
+        "icon_id": ann.beta,
+        "entry_id": ann.own[0],
+        "enclosure_id": ann.own[0] * 100,
+    }
+
+
+def bodies(ann):
+    """What Bob might send, to harm."""
+    return {
+        "/v1/entries": {"entry_ids": ann.own, "status": "read", "starred": False, "rating": 1, "remove_tags": ["annstag"]},
+        "/v1/users/{user}": {"theme": "dark_serif", "password": "bob's now, ha ha"},
+        "/v1/categories/{category_id}": {"title": "Bob's"},
+        "/v1/feeds/{feed_id}": {"title": "Bob's"},
+        "/v1/enclosures/{enclosure_id}": {"media_progression": 7},
+    }
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: f"{o.method} {o.path}")
+def test_rest(world, operation):
+    ann, bob = world
+    before, ids = all_of(ann), numbers(ann)
+    path = operation.path.format(**ids)
+    body = bodies(ann).get(operation.path, {})
+    nobody = ann.house.call(operation.method, path, json.dumps(body))
+    assert nobody.status == 401
+    if operation.path in ("/v1/users", "/v1/feeds", "/v1/categories", "/v1/api-keys", "/v1/discover", "/v1/import"):
+        body = {}  # making things of one's own is allowed
+    told = bob.rest(operation.method, path, body if operation.body else None)
+    if operation.parameters:
+        assert told.status in (400, 403, 404)
+    elif operation.admin:
+        assert told.status == 403
+    assert not any(secret in told.body for secret in SECRETS)
+    assert all_of(ann) == before
+
+
+def test_rest_filters_lead_to_nobody_else(world):
+    ann, bob = world
+    ids = numbers(ann)
+    for query in (f"feed_id={ids['feed_id']}", f"category_id={ids['category_id']}"):
+        assert bob.rest("GET", f"/v1/entries?{query}").status == 400
+    for query in ("search=Beta", "tags=annstag", "starred=true", f"after_entry_id={ann.own[0] - 1}&order=id"):
+        told = bob.rest("GET", f"/v1/entries?{query}")
+        assert not any(secret in told.body for secret in SECRETS)
+        assert {entry["feed_id"] for entry in told.json["entries"]} <= {bob.alpha}
+
+
+# --- Google Reader -----------------------------------------------------------------------------------------------------
+
+
+def google_calls(house):
+    google = GoogleReader(house.desk)
+    return [*google.reads, *(f"stream/contents/{LABEL}{FOLDER}".replace(" ", "%20").replace("é", "%C3%A9"),)], list(
+        google.writes
+    )
+
+
+def test_google_reader(world):
+    ann, bob = world
+    before, house = all_of(ann), ann.house
+    reads, writes = google_calls(house)
+    streams = [f"feed/{ann.beta}", LABEL + FOLDER, LABEL + "annstag", STATE + "starred", STATE + "reading-list"]
+    for call in reads:
+        assert house.call("GET", f"/reader/api/0/{call}").status == 401
+        for stream in streams:
+            fields = {"s": stream, "i": list(map(long_id, ann.own)), "n": 1000}
+            told = bob.google(call, fields)
+            assert told.status == 200
+            if not call.startswith("stream/contents/"):  # which tells the name that it was given
+                assert not any(secret in told.body for secret in SECRETS), call
+            assert "Beta" not in told.text
+    for call in writes:
+        assert house.post(f"/reader/api/0/{call}", {"s": streams[0]}).status == 401
+        for stream in streams:
+            fields = {"s": stream, "i": list(map(long_id, ann.own)), "a": STATE + "read", "r": STATE + "starred"}
+            for more in ({"ac": "unsubscribe"}, {"ac": "edit", "t": "Bob's", "r": [LABEL + FOLDER, LABEL + "annstag"]}):
+                told = bob.google(call, {**fields, **more, "dest": LABEL + "Bob's"})
+                assert told.status in (200, 400, 404), call
+    assert all_of(ann) == before
+    headers = {"Authorization": f"GoogleLogin auth={bob.auth}"}
+    for target in (f"/reader/atom/feed/{ann.beta}", "/reader/atom/" + STATE + "reading-list", "/reader/subscriptions/export"):
+        assert house.call("GET", target).status == 401
+        told = house.call("GET", target, None, headers)
+        assert not any(secret in told.body for secret in SECRETS)
+
+
+def test_an_auth_token_cannot_be_made_from_another(ann, bob):
+    _number, _, secret = bob.auth.partition("/")
+    forged = {"Authorization": f"GoogleLogin auth={ann.user.id}/{secret}"}
+    assert bob.house.call("GET", "/reader/api/0/user-info", None, forged).status == 401
+
+
+# --- Fever -------------------------------------------------------------------------------------------------------------
+
+
+def test_fever(world):
+    ann, bob = world
+    before, key = all_of(ann), md5(f"bob:{bob.token}".encode()).hexdigest()
+    wishes = [*Fever(ann.house.desk).selectors, f"items&with_ids={','.join(map(str, ann.own))}", f"items&feed_ids={ann.beta}"]
+    wishes += [f"mark=item&as={how}&id={entry}" for how in ("read", "unsaved") for entry in ann.own]
+    wishes += [
+        f"mark=feed&as=read&id={ann.beta}",
+        f"mark=group&as=read&id={numbers(ann)['category_id']}",
+        "mark=group&as=read&id=0",
+    ]
+    for wish in wishes:
+        assert ann.house.post(f"/fever/?api&{wish}", {}).json == {"api_version": 3, "auth": 0}
+        told = ann.house.post(f"/fever/?api&{wish}", {"api_key": key})
+        assert told.json["auth"] == 1
+        assert not any(secret in told.body for secret in SECRETS), wish
+        assert not {str(i) for i in ann.own} & set(told.json.get("unread_item_ids", "").split(","))
+    assert all_of(ann) == before
+
+
+def test_icons_are_found_by_those_who_were_told_where(world):
+    ann, _ = world
+    assert ann.house.call("GET", f"/api/icons/{ann.beta}/{'0' * 32}").status == 404

@@ -1,0 +1,76 @@
+"""The OpenAPI document says what the API does, and the API does what it says."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidings.web.api.miniflux import OPERATIONS
+
+CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,unsupported_method"
+
+
+@pytest.fixture
+def told(house):
+    return house.call("GET", "/v1/openapi.json").json
+
+
+def test_every_operation_is_in_it(told):
+    assert told["openapi"].startswith("3.1")
+    said = {(method.upper(), path) for path, methods in told["paths"].items() for method in methods}
+    assert said == {(operation.method, operation.path) for operation in OPERATIONS}
+    assert len(said) == len(OPERATIONS)
+
+
+def test_every_reference_leads_somewhere(told):
+    names = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(told)))
+    assert names
+    assert names <= set(told["components"]["schemas"])
+
+
+def test_the_page_that_shows_it_needs_no_script(house):
+    page = house.call("GET", "/v1/docs").text
+    assert all(operation.path in page for operation in OPERATIONS)
+    assert not re.search(r"<script|<style|https?://", page)
+
+
+def run(house, ann, *options):
+    """Schemathesis makes up requests from the document. Its token is not among the first, which it takes back in passing."""
+    program = shutil.which("schemathesis", path=str(Path(sys.executable).parent))
+    assert program, "pip install schemathesis (or: make setup)"
+    for number in range(20):
+        house.wait(house.people.add_token(ann.user, f"app {number}"))
+    token = house.wait(house.people.add_token(ann.user, "schemathesis")).secret
+    document = f"{house.address}/v1/openapi.json"
+    asked = [
+        program,
+        "run",
+        document,
+        "-H",
+        f"X-Auth-Token: {token}",
+        "--seed",
+        "1",
+        "--checks",
+        CHECKS,
+        "--no-color",
+        *options,
+    ]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert house.call("GET", "/v1/me", None, {"X-Auth-Token": token}).status == 200
+    return done.stdout
+
+
+def test_made_up_requests_get_answers_that_are_documented(house, ann):
+    said = run(house, ann, "--phases", "fuzzing", "--max-examples", "2")
+    assert f"{len(OPERATIONS)} passed" in said
+
+
+@pytest.mark.slow
+def test_thousands_of_made_up_requests_get_answers_that_are_documented(house, ann):
+    said = run(house, ann, "--phases", "coverage,fuzzing", "--max-examples", "20")
+    assert said.count(f"{len(OPERATIONS)} passed") == 2

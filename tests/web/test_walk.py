@@ -1,0 +1,97 @@
+"""Nobody reads, changes or guesses what is another's: all routes of the pages, with two users and with none."""
+
+import re
+
+import pytest
+
+from tidings.web import account, feeds, images, reader, timing
+from tidings.web.live import Streams
+
+#: Handlers are not called here: the routes alone are listed.
+ROUTES = [route for part in (account.routes, reader.routes, feeds.routes, timing.routes, images.routes) for route in part(None)]
+ROUTES += Streams(None).routes()
+PAGES = sorted({route.path for route in ROUTES if "GET" in route.methods})
+FORMS = sorted({route.path for route in ROUTES if "POST" in route.methods})
+FOR_EVERYBODY = {"/", "/login", "/setup"}
+
+
+@pytest.fixture(scope="module")
+def secrets(house, blogs):
+    """What only ada has; bob has something of each kind himself."""
+    ada, bob = house.ada, house.bob
+    feed = ada.follow(blogs.url(1))
+    entry = ada.get(f"/feed/{feed}").entries[0]
+    ada.post(f"/entry/{entry}", tag="occult-tag")
+    ada.post(f"/feed/{feed}/about", folder="Occult folder", title="Occult feed")
+    ada.post("/searches", q="kettle", name="Occult search")
+    ada.post("/rules", action="star", words="occult-rule")
+    ada.post("/settings/apps", label="Occult app")
+    bob.follow(blogs.url(4))
+    return {"feed": feed, "entry": entry, "folder": 1, "saved": 1, "tag": "occult-tag", "icon": feed}
+
+
+def filled(path, secrets):
+    """The path with ada's ids."""
+    kind = path.split("/")[1]
+    path = re.sub(r"\{id(:int)?\}", str(secrets.get(kind, 1)), path)
+    return path.replace("{mark}", "0" * 24).replace("{url}", "aHR0cDovL2E")
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path not in FOR_EVERYBODY])
+def test_strangers_are_led_to_the_door(house, secrets, path):
+    answer = house.person().get(filled(path, secrets))
+    assert answer.status == 303
+    assert answer.goes_to.startswith("/login?next=")
+    assert "Occult" not in answer.text
+
+
+@pytest.mark.parametrize("path", [path for path in FORMS if path not in FOR_EVERYBODY])
+def test_strangers_change_nothing(house, secrets, path):
+    stranger = house.person()
+    assert stranger.post(filled(path, secrets), at="/login").status == 401
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path not in {"/events", *FOR_EVERYBODY}])
+def test_another_user_sees_nothing_of_it(house, secrets, path):
+    answer = house.bob.get(filled(path, secrets))
+    if "{" in path and not path.startswith("/tag/") and path != "/folder/{id:int}/feeds":
+        assert answer.status == 404
+    assert answer.status in (200, 303, 403, 404)
+    assert "ccult" not in answer.text.replace("occult-tag", "" if path.startswith("/tag/") else "occult-tag")
+    assert f'id="e{secrets["entry"]}"' not in answer.text
+
+
+def test_another_user_changes_nothing_of_it(house, secrets):
+    ada, bob = house.ada, house.bob
+    entry, feed = secrets["entry"], secrets["feed"]
+    before = {
+        path: re.sub(r'value="\w{96}"|data-csrf="\w+"', "", ada.get(path).text)
+        for path in ("/rules", "/feeds", "/settings/apps")
+    }
+    counted, marks = ada.get("/counts").json, ada.get(f"/entry/{entry}?part=article").text.count('aria-pressed="true"')
+    for path, fields in [
+        (f"/entry/{entry}", {"read": "1"}),
+        (f"/entry/{entry}", {"star": "1"}),
+        (f"/feed/{feed}/about", {"title": "taken"}),
+        (f"/feed/{feed}/leave", {}),
+        (f"/feed/{feed}/look", {}),
+        ("/folders", {"do": "remove", "id": 1}),
+        ("/folders", {"do": "rename", "id": 1, "name": "taken"}),
+        ("/rules", {"do": "remove", "id": 1}),
+        ("/rules", {"action": "star", "feed_id": feed}),
+        ("/searches", {"do": "remove", "id": 1}),
+        ("/mark-all", {"view": f"feed/{feed}"}),
+        ("/mark-all", {"view": "folder/1"}),
+        ("/settings/apps/remove", {"id": 1}),
+        ("/settings/password", {"old": "x", "password": "y" * 8, "again": "y" * 8}),
+        ("/users", {"do": "remove", "id": 1}),
+    ]:
+        assert bob.post(path, fields).status in (400, 403, 404), (path, fields)
+    assert bob.post("/mark", ids=str(entry), unread="0").json == {"ids": []}
+    bob.post("/undo")
+    assert ada.get("/counts").json == counted
+    assert ada.get(f"/entry/{entry}?part=article").text.count('aria-pressed="true"') == marks
+    after = {path: re.sub(r'value="\w{96}"|data-csrf="\w+"', "", ada.get(path).text) for path in before}
+    assert {path: re.sub("<time.*?</time>|[0-9.]+ (s|min) ago|in [0-9.]+ min", "", text) for path, text in after.items()} == {
+        path: re.sub("<time.*?</time>|[0-9.]+ (s|min) ago|in [0-9.]+ min", "", text) for path, text in before.items()
+    }
