@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from tidings.errors import TidingsError, UsageError
-from tidings.people import NotFound, Reading, WrongPassword
+from tidings.people import Forbidden, NotFound, Reading, WrongPassword
 from tidings.store.people_rows import User
 from tidings.web.api.desk import CORS, Desk, Fields, address, basic, body, json, preflight, retry_after, status_of, whole
 
@@ -119,6 +119,8 @@ async def who(desk: Desk, request: Request) -> User:
 
 
 async def perform(operation: Operation, desk: Desk, request: Request, user: User) -> Response:
+    if operation.admin and not user.admin:
+        raise Forbidden("access forbidden")
     call = Call(request, desk, user, desk.reading(user), {}, {})
     for name in operation.parameters:
         value = request.path_params[name]
