@@ -207,3 +207,22 @@ def test_posts_that_come_by_push_make_polls_rarer(head):
     before = head.look(feed).at
     head.brain.pushed(feed, 0.95)
     assert head.look(feed).at > before
+
+
+@pytest.mark.parametrize("policy", ["price", "uniform"])
+def test_another_budget_holds_at_once_and_for_the_next_process(tmp_path, policy):
+    head = Head(tmp_path, policy=policy)
+    ids = head.follow(12)
+    head.now += HOUR_S
+    before = [head.wait(head.store.feed(i)).state.next_poll_at for i in ids]
+    head.wait(head.brain.change_budget(head.store, Budget(1.0, True), head.now))
+    assert head.brain.next_tick <= head.now
+    schedules = head.wait(head.brain.tick(head.now))
+    if head.brain.unsettled:  # planned policies are started anew
+        schedules = head.wait(head.brain.settle(head.store, head.now))
+    assert len(schedules) == 12
+    assert sum(s.next_poll_at for s in schedules) > sum(before) + 12 * 4 * HOUR_S
+    assert head.brain.policy.budget_per_day == 12.0
+    assert head.reborn(policy).brain.budget == Budget(1.0, True)
+    assert head.reborn(policy, budget=Budget(7.0, True)).brain.budget == Budget(7.0, True)  # the configuration has spoken since
+    head.close()

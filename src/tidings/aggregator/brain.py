@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from tidings.aggregator.budget import Bucket
+from tidings.aggregator.budget import CHOSEN, Bucket, Chosen, in_force
 from tidings.aggregator.looks import HISTORY_S, NO_TIMES, Decision, Look, documents_of, forbid, history_of
 from tidings.aggregator.monitor import window_sizes
 from tidings.config import Budget
@@ -64,7 +64,8 @@ class Brain:
         self, policy: Policy, budget: Budget, *, least_gap_s: float = HOUR_S, longest_s: float = WEEK_S, seed: int = 0
     ) -> None:
         """``least_gap_s`` between polls is what publishers may expect who say nothing; none waits more than ``longest_s``."""
-        self.policy, self.budget, self.seed = policy, budget, seed
+        self.policy, self.seed = policy, seed
+        self.configured = self.budget = budget  #: what the configuration says, and what holds
         self.least_gap_s, self.longest_s = least_gap_s, longest_s
         self.bucket = Bucket.full(budget.per_day(0), 0.0)
         self.next_tick = np.inf
@@ -77,6 +78,7 @@ class Brain:
         self._why: dict[int, str] = {}  # of `earliest`, where there is one
         self._newcomers: dict[int, _Newcomer] = {}
         self._unlearned = False  # the store knows feeds that the policy does not
+        self._budget_changed = False
         self._spent, self._told = 0, 0  # polls since the policy was started or restored, and what it was told of them
         self._followed = 0
 
@@ -113,6 +115,11 @@ class Brain:
         self.bucket.set_budget(self.budget_per_day, now)
         return [] if self.bucket.available(now) else [self.bucket.ready_at(now, place) for place in range(places)]
 
+    async def change_budget(self, store: Store, budget: Budget, now: float) -> None:
+        """Spend so much from now on: at the next tick, which is due at once, all feeds have new times."""
+        await store.share({CHOSEN: msgspec.json.encode(Chosen(budget, self.configured))})
+        self.budget, self._budget_changed, self.next_tick = budget, True, now
+
     # --- beginning and end ---------------------------------------------------------------------------------------------
 
     async def start(self, store: Store, now: float) -> None:
@@ -125,6 +132,7 @@ class Brain:
         size = self.policy.row_dtype.itemsize
         estimated = np.array([len(saved.get(int(i), b"")) == size for i in members["feed_id"]], dtype=np.bool_)
         own = self.saved(shared)
+        self.budget = in_force(shared, self.configured)
         # What a process that was killed has spent stands in the log of polls.
         spent_since = now - DAY_S if own is None else own.saved_at
         spent = await store.polls_since(spent_since)
@@ -392,11 +400,26 @@ class Brain:
             self.next_tick += self.policy.tick_s
         if not self.started:
             return []
-        await self._adjust_budget(now)
         self._told = self._spent
+        if self._budget_changed:
+            return await self._plan_anew(now)
+        await self._adjust_budget(now)
         rows = await asyncio.to_thread(self.policy.tick, due if now - due < LEAST_GAP_S else now, self._spent)
         if rows is None or not len(rows):
             return []
+        return self._schedules(rows, np.full(len(rows), now - LEAST_GAP_S), now)
+
+    async def _plan_anew(self, now: float) -> list[Schedule]:
+        """For another budget."""
+        self._budget_changed, self.next_tick = False, now + self.policy.tick_s
+        self.bucket.set_budget(self.budget_per_day, now)
+        if not self.policy.extends:
+            self._unlearned = True  # it is started again when it is quiet
+            return []
+        # What was spent until now is told first: it is none of the new budget's.
+        await asyncio.to_thread(self.policy.tick, now, self._spent)
+        await asyncio.to_thread(self.policy.set_budget, self._useful_budget(), now)
+        rows = np.arange(len(self._ids))
         return self._schedules(rows, np.full(len(rows), now - LEAST_GAP_S), now)
 
     async def settle(self, store: Store, now: float) -> list[Schedule]:

@@ -5,9 +5,32 @@ night: in a day of the common pattern up to eight hours' worth is moved. So no d
 than eight.
 """
 
+from collections.abc import Mapping
+
+import msgspec
 from msgspec import Struct
 
+from tidings.config import Budget
 from tidings.model import DAY_S
+
+#: Among the store's shared values: the budget that somebody has set while the service runs.
+CHOSEN = "budget"
+
+
+class Chosen(Struct, frozen=True):
+    """Holds until the configuration says something else than it did then: whoever spoke last is right."""
+
+    budget: Budget
+    instead_of: Budget
+
+
+def in_force(shared: Mapping[str, bytes], configured: Budget) -> Budget:
+    """The budget that holds."""
+    try:
+        chosen = msgspec.json.decode(shared[CHOSEN], type=Chosen) if CHOSEN in shared else None
+    except msgspec.DecodeError:
+        chosen = None
+    return chosen.budget if chosen is not None and chosen.instead_of == configured else configured
 
 
 class Bucket(Struct):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 from msgspec import Struct
 
+from tidings.aggregator.budget import in_force
 from tidings.config import Budget
 from tidings.fetch.outcomes import DEAD_AFTER_S, MOVE_SIGHTINGS
 from tidings.fetch.wishes import HOURS_A_WEEK
@@ -60,8 +61,9 @@ async def explain(store: Store, feed: Feed, now: float, *, polls: int = 10) -> E
 
 
 async def overview(store: Store, budget: Budget) -> Overview:
-    """Budget and spending, beside what the store counts."""
+    """The budget that holds, ``budget`` being what the configuration says, and spending, beside what the store counts."""
     status = await store.status()
+    budget = in_force(await store.shared(), budget)
     per_day = budget.per_day(status.feeds - status.retired)
     return Overview(status, per_day, status.day.polls / per_day)
 

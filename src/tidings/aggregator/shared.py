@@ -8,9 +8,11 @@ Nobody holds anything between two calls that is not in the store, so another can
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from tidings.aggregator.brain import GROWN, Brain
+from tidings.aggregator.budget import in_force
 from tidings.aggregator.looks import Decision, Look
 from tidings.config import Budget
 from tidings.logs import Log
@@ -48,6 +50,7 @@ class SharedBrain(Brain):
         shared = await self._store.shared()
         self._known_at, self._shared = now, shared.get("policy", b"")
         own = self.saved(shared)
+        self.budget = in_force(shared, self.configured)
         self._followed = len(await self._store.timings()) if own is None else own.feeds
 
     async def decide(self, looks: Sequence[Look]) -> list[Decision]:
@@ -74,6 +77,13 @@ class SharedBrain(Brain):
         await self._refresh(now)
         missing = await self._store.missing(self.budget_per_day)
         return [now + (missing + place) * DAY_S / self.budget_per_day for place in range(places)] if missing > 0 else []
+
+    async def change_budget(self, store: Store, budget: Budget, now: float) -> None:
+        """The leader finds its price as soon as it looks."""
+        await super().change_budget(store, budget, now)
+        own = self.saved(await store.shared())
+        if own is not None:
+            await store.share({"brain": msgspec.json.encode(replace(own, next_tick=now))})
 
     # --- leading -------------------------------------------------------------------------------------------------------
 

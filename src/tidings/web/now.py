@@ -77,7 +77,7 @@ class Live:
 
     async def status(self) -> Overview:
         """For programs."""
-        return await overview(self._store, self.aggregator.brain.budget)
+        return await overview(self._store, self.aggregator.brain.configured)
 
     async def explain(self, feed_id: int) -> Explained | None:
         """All about one feed."""
