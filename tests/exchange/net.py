@@ -11,9 +11,10 @@ from contextlib import asynccontextmanager, nullcontext
 import uvicorn
 from starlette.applications import Starlette
 
+from tidings.exchange.client import Client
 from tidings.exchange.keys import is_signed
 from tidings.exchange.node import Node
-from tidings.exchange.transport import Client, Exchange
+from tidings.exchange.transport import Exchange
 from tidings.exchange.values import Arrived, Holding, Rules, Search
 from tidings.service import listen
 

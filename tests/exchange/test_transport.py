@@ -13,9 +13,10 @@ from tests.exchange.circle import post
 from tests.exchange.net import CLOSED, FEED, live, peer, serving, until
 from tidings.exchange import messages, xmlrpc
 from tidings.exchange.announce import peers_element, read_peers
+from tidings.exchange.client import Client
 from tidings.exchange.keys import Signer, introduction, make_secret
 from tidings.exchange.listserver import ListServer
-from tidings.exchange.transport import STRANGERS_PER_MIN, Client
+from tidings.exchange.transport import STRANGERS_PER_MIN
 from tidings.exchange.values import Arrived, Rules, Withdrawn, bundle_of
 from tidings.parse.dates import When
 from tidings.parse.entries import make_entry
@@ -128,8 +129,8 @@ async def test_old_entries_are_found_over_two_hops_and_fetched_directly():
         await three.meet(four)
         four.stored = [entry(number) for number in range(250)]
         found = await two.exchange.recover(FEED, since=1_700_000_010.0)
-        assert len(found) == 240
-        assert found[0].title == "Post 249"
+        assert [len(entries) for entries in found.values()] == [240]
+        assert found[four.nid][0].title == "Post 249"
 
 
 @live

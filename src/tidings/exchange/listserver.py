@@ -9,8 +9,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tidings.exchange import messages, xmlrpc
+from tidings.exchange.client import PATH
 from tidings.exchange.neighbours import address_of
-from tidings.exchange.transport import FAULT_BROKEN, PATH
+from tidings.exchange.transport import FAULT_BROKEN
 from tidings.exchange.values import Nid
 
 KEPT_S = 86400.0

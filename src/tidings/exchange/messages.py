@@ -5,6 +5,7 @@ sent but made anew, so that the did vouches for what is really there.
 """
 
 import ipaddress
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -31,6 +32,7 @@ from tidings.parse.entries import make_entry
 
 MOST_WORDS = 1000
 MOST_FILES = 20
+UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def nid_of(address: str, port: object) -> Nid:
@@ -48,11 +50,6 @@ def read_nid(value: object) -> Nid:
         return nid_of(str(ip), int(port))
     except ValueError:
         raise NotXmlRpc(f"{str(value)[:60]} is not address:port") from None
-
-
-def is_public(nid: Nid) -> bool:
-    """Whether a node may be called wherever it is: neighbours must not lead us into our own network."""
-    return ipaddress.ip_address(nid.rpartition(":")[0].strip("[]")).is_global
 
 
 def write_subset(subset: Subset) -> list[list[Any]]:
@@ -229,6 +226,8 @@ def _list(value: object, most: int) -> list[Any]:
 def _text(value: object, most: int) -> str:
     if not isinstance(value, str) or len(value) > most:
         raise NotXmlRpc(f"a text of at most {most:,} characters was expected")
+    if UNWRITABLE.search(value):
+        raise NotXmlRpc("there are characters that XML does not have")
     return value
 
 

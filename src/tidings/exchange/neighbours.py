@@ -6,7 +6,7 @@ What a node advertises to a neighbour is computed without that neighbour's own p
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidings.exchange.values import Nid, Rules, Subset
+from tidings.exchange.values import MOST_FEEDS, Nid, Rules, Subset
 
 #: A neighbour may call so many times at once before its rate counts.
 BURST_MIN = 2.0
@@ -126,7 +126,7 @@ class Interests:
             hops = 1 + (second if who == to else first)
             if hops <= most and feed not in told:
                 told[feed] = hops
-        return told
+        return told if len(told) <= MOST_FEEDS else dict(sorted(told.items(), key=lambda item: item[1])[:MOST_FEEDS])
 
     def _find_nearest(self) -> dict[str, tuple[int, Nid, int]]:
         """For each feed the least hop count of any neighbour, whose that is, and the least of the others."""

@@ -62,6 +62,8 @@ OWN_LOOK_S = 14 * 86400.0
 ON_ITS_WAY_S = 300.0
 #: So many are asked at once, and so many addresses kept.
 CONNECTS = 4
+#: Others are looked for no sooner than this after the last time, whoever is heard of.
+SOON_S = 5.0
 CANDIDATES = 200
 LISTED = 30
 #: A feed is fetched to verify an accusation once in so long.
@@ -105,7 +107,7 @@ class Node:
         self._banned: dict[Nid, float] = {}  # nodes until when; addresses of liars too
         self._past: dict[Nid, Mapping[str, float]] = {}  # what earlier neighbours were worth
         self._list_servers: list[Nid] = []
-        self._next_advert = float("-inf")
+        self._next_advert = self._next_replenish = self._replenished = float("-inf")
         self._advertised = -1  # version of the interests that neighbours were told
         self._looked: dict[str, float] = {}
         self._teller: dict[str, tuple[Nid, float]] = {}
@@ -125,9 +127,19 @@ class Node:
         self._judge(feed, verdict.confirmed, verdict.altered, verdict.forged, now)
         self._judge_looks(feed, verdict.new, now)
         self._note_look(Look(feed, now), "")
-        for part in portions(verdict.new):
-            self._publish(feed, part, now, notes)
+        self._pass_on(feed, verdict.new, now, notes)
         return verdict.new
+
+    def pushed(self, feed: str, entries: Sequence[Entry], now: float) -> None:
+        """The feed's hub has sent these: true, but what is not among them may be true as well."""
+        known = self.ledger.known(feed)
+        new = [entry for entry in entries if entry.identity not in known]
+        self.ledger.remember(feed, [entry.identity for entry in new])
+        self._pass_on(feed, new, now, None)
+
+    def _pass_on(self, feed: str, new: Sequence[Entry], now: float, notes: Mapping[str, Note] | None) -> None:
+        for part in portions(new):
+            self._publish(feed, part, now, notes)
 
     def unchanged(self, feed: str, now: float) -> None:
         """The feed's server said that there is nothing new."""
@@ -153,6 +165,7 @@ class Node:
         for nid in nids:
             if nid != self.nid and nid not in self.neighbours and nid not in self._candidates:
                 self._candidates[nid] = now
+                self._next_replenish = min(self._next_replenish, max(now, self._replenished + SOON_S))
         while len(self._candidates) > CANDIDATES:
             del self._candidates[next(iter(self._candidates))]
 
@@ -166,11 +179,12 @@ class Node:
             self._out.append(Reply(ended.query, ended.asker, tuple(ended.found.values())))
         self._end_promises(now)
         self._tell_looks()
-        if now < self._next_advert:
-            return
-        self._next_advert = now + self.rules.advertise_s
-        self._advertise(now)
-        self._replenish(now)
+        if now >= self._next_advert:
+            self._next_advert = now + self.rules.advertise_s
+            self._advertise(now)
+        if now >= self._next_replenish:
+            self._next_replenish, self._replenished = now + self.rules.advertise_s, now
+            self._replenish(now)
 
     def _advertise(self, now: float) -> None:
         """Tell every neighbour the difference to what it was told last; silence for long is broken by an empty one."""
@@ -445,10 +459,11 @@ class Node:
         while len(self._past) > CANDIDATES:
             del self._past[next(iter(self._past))]
         self.interests.changed()
-        self._next_advert = min(self._next_advert, now + 1.0)  # another is wanted
-        self._out.append(Dropped(nid, why))
+        self._next_advert = min(self._next_advert, now + 1.0)
+        self._next_replenish = min(self._next_replenish, now + 1.0)  # another is wanted
+        self._out.append(Dropped(nid, why, ban))
         if ban:
-            self._banned[nid] = self._banned[neighbour.address] = now + BANNED_S
+            self.ban(nid, now + BANNED_S)
             for feed, identities in self.ledger.withdraw(nid).items():
                 self._out.append(Withdrawn(feed, tuple(identities)))
 
@@ -586,6 +601,10 @@ class Node:
     def remembered(self) -> dict[Nid, Mapping[str, float]]:
         """Neighbours of now and before, for the next start."""
         return {**self._past, **{nid: neighbour.saved() for nid, neighbour in self.neighbours.items()}}
+
+    def ban(self, nid: Nid, until: float) -> None:
+        """Neither this node nor another at its address is let in until then."""
+        self._banned[nid] = self._banned[address_of(nid)] = until
 
 
 def signed(feed: str, entry: Entry) -> bytes:

@@ -7,29 +7,23 @@ so a slow neighbour holds up nobody.
 
 import asyncio
 import secrets
-import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
-import aiohttp
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from tidings.document import Entry
-from tidings.errors import TidingsError
 from tidings.exchange import messages, xmlrpc
 from tidings.exchange.archive import HELPING
+from tidings.exchange.client import PATH, QUERY_S, Client, download
 from tidings.exchange.keys import Doorkeeper, Signer, introduction
 from tidings.exchange.node import Node, Refused
 from tidings.exchange.values import Bundle, Call, Effect, Holding, Nid, Offer, Query, Reply
 from tidings.exchange.xmlrpc import MOST_BYTES, Fault, NotXmlRpc
 from tidings.logs import Log
 
-PATH = "/RPC2"
-CALL_S = 10.0
-QUERY_S = 30.0
 #: The node is ticked so often.
 TICK_S = 1.0
 #: Calls that wait for one neighbour; what comes then is lost, as it would be by a slow network.
@@ -37,57 +31,10 @@ MOST_WAITING = 100
 #: Calls a minute from an address that is no neighbour's, and addresses remembered for that.
 STRANGERS_PER_MIN = 30
 MOST_STRANGERS = 10_000
-#: Helpings that are asked for in one recovery.
-MOST_HELPINGS = 20
 FAULT_REFUSED, FAULT_UNKNOWN, FAULT_BROKEN = 1, 2, 3
 
 log = Log("tidings.exchange")
 Archive = Callable[[Query, int], Awaitable[Sequence[Entry]]]
-
-
-class Client:
-    """Calls other nodes."""
-
-    def __init__(
-        self, port: int, *, allow_private: bool = False, local_address: str = "", tls: ssl.SSLContext | None = None
-    ) -> None:
-        """``port`` is where we listen; ``tls`` makes all calls encrypted ones."""
-        self.port = port
-        self._allow_private, self._tls = allow_private, tls
-        self._local = (local_address, 0) if local_address else None
-        self._session: aiohttp.ClientSession | None = None
-
-    async def call(self, nid: Nid, function: str, *parameters: Any, timeout_s: float = CALL_S) -> Any:
-        """The answer; `Fault` if it refuses, `OSError` or `TimeoutError` if it cannot be reached."""
-        if not self._allow_private and not messages.is_public(nid):
-            raise OSError(f"{nid} is not a public address")
-        if self._session is None:
-            connector = aiohttp.TCPConnector(limit=100, local_addr=self._local, ssl=self._tls or True)
-            self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
-        body = xmlrpc.write_call(function, self.port, *parameters)
-        url = f"{'https' if self._tls else 'http'}://{nid}{PATH}"
-        timeout = aiohttp.ClientTimeout(total=timeout_s)
-        headers = {"Content-Type": xmlrpc.CONTENT_TYPE}
-        try:
-            async with self._session.post(url, data=body, headers=headers, timeout=timeout, allow_redirects=False) as answer:
-                if answer.status != 200:
-                    raise OSError(f"{nid} answered {answer.status}")
-                return xmlrpc.read_answer(await _at_most(answer.content, MOST_BYTES))
-        except (aiohttp.ClientError, NotXmlRpc) as error:
-            raise OSError(f"{nid}: {error}") from None
-
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-
-
-async def _at_most(content: aiohttp.StreamReader, most: int) -> bytes:
-    body = bytearray()
-    async for chunk in content.iter_chunked(65536):
-        body += chunk
-        if len(body) > most:
-            raise NotXmlRpc(f"more than {most:,} bytes are not read")
-    return bytes(body)
 
 
 class Exchange:
@@ -103,7 +50,7 @@ class Exchange:
         archive: Archive,
         signer: Signer | None = None,
     ) -> None:
-        self.node, self._client, self._clock = node, client, clock
+        self.node, self.client, self._clock = node, client, clock
         self._on_effect, self._archive, self._signer = on_effect, archive, signer
         self._doorkeeper = Doorkeeper()
         self._lines: dict[Nid, asyncio.Queue[Call | tuple[Bundle, Nid]]] = {}
@@ -122,7 +69,7 @@ class Exchange:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._client.close()
+        await self.client.close()
 
     async def _tick(self) -> None:
         while True:
@@ -184,9 +131,9 @@ class Exchange:
         if nid not in node.neighbours:
             return
         try:
-            if await self._client.call(nid, "check_did", bundle.did) == "seen":
+            if await self.client.call(nid, "check_did", bundle.did) == "seen":
                 return
-            await self._client.call(nid, "put_entries", messages.write_bundle(bundle))
+            await self.client.call(nid, "put_entries", messages.write_bundle(bundle))
         except Fault as fault:
             if "connect first" in str(fault):
                 node.refused(nid, self._clock())
@@ -203,16 +150,16 @@ class Exchange:
                 case "connect":
                     await self._connect(nid, argument)
                 case "get_neighbors":
-                    told = await self._client.call(nid, "get_neighbors")
+                    told = await self.client.call(nid, "get_neighbors")
                     node.meet([messages.read_nid(one) for one in told[:100]], self._clock())
                 case "update_subset":
-                    await self._client.call(nid, "update_subset", messages.write_subset(argument))
+                    await self.client.call(nid, "update_subset", messages.write_subset(argument))
                 case "put_looks":
-                    await self._client.call(nid, "put_looks", messages.write_looks(argument))
+                    await self.client.call(nid, "put_looks", messages.write_looks(argument))
                 case "dispute":
-                    await self._client.call(nid, "dispute", *argument)
+                    await self.client.call(nid, "dispute", *argument)
                 case "query_feed":
-                    told = await self._client.call(nid, "query_feed", messages.write_query(argument), timeout_s=QUERY_S)
+                    told = await self.client.call(nid, "query_feed", messages.write_query(argument), timeout_s=QUERY_S)
                     node.answered(argument.id, nid, messages.read_holdings(told), self._clock())
         except Fault as fault:
             if call.function == "connect":
@@ -226,9 +173,9 @@ class Exchange:
     async def _connect(self, nid: Nid, subset: Mapping[str, int]) -> None:
         now, proof = self._clock(), {}
         if self._signer is not None:
-            signed = self._signer.sign(introduction(nid, self._client.port, now))
+            signed = self._signer.sign(introduction(nid, self.client.port, now))
             proof = {"key": self._signer.key, "time": now, "proof": signed}
-        told = await self._client.call(nid, "connect", messages.write_subset(subset), *([proof] if proof else []))
+        told = await self.client.call(nid, "connect", messages.write_subset(subset), *([proof] if proof else []))
         theirs = messages.read_subset(told["subset"])
         you = messages.read_nid(told["you"])
         key = b""
@@ -326,7 +273,7 @@ class Exchange:
             key = proof["key"]
         told: dict[str, Any] = {"subset": messages.write_subset(self.node.connect(sender, subset, now, key)), "you": sender}
         if self._signer is not None:
-            signed = self._signer.sign(introduction(sender, self._client.port, now))
+            signed = self._signer.sign(introduction(sender, self.client.port, now))
             told |= {"key": self._signer.key, "time": now, "proof": signed}
         return told
 
@@ -350,31 +297,10 @@ class Exchange:
         self.node.fetched(feed, messages.passable(entries), self._clock())
         self.follow()
 
-    async def recover(self, feed: str, since: float = 0.0, until: float = 4e9) -> list[Entry]:
-        """Entries of a feed from the archives of others, newest first; each once."""
+    async def recover(self, feed: str, since: float = 0.0, until: float = 4e9) -> dict[Nid, list[Entry]]:
+        """Entries of a feed from the archives of others, each once, by who gave them."""
         holdings = await self._query("", Query(secrets.token_hex(16), feed, since, until))
-        found: dict[str, Entry] = {}
-        for holding in sorted(holdings, key=lambda h: (not h.altruist, -h.entries))[:3]:
-            with suppress(TidingsError, OSError, TimeoutError, TypeError):
-                await self._download(holding.nid, feed, since, until, found)
-        return sorted(found.values(), key=lambda entry: -(entry.published or 0.0))
-
-    async def _download(self, nid: Nid, feed: str, since: float, until: float, found: dict[str, Entry]) -> None:
-        trade = self.node.trade
-        trade.want(nid)
-        for _ in range(MOST_HELPINGS):
-            query = messages.write_query(Query(secrets.token_hex(16), feed, since, until))
-            told = await self._client.call(nid, "get_entries", query, trade.seekers(self._clock()), timeout_s=QUERY_S)
-            entries = [messages.read_entry(one) for one in told]
-            dated = [entry.published for entry in entries if entry.published is not None]
-            before, oldest = len(found), min(dated, default=since)
-            for entry in entries:
-                found.setdefault(entry.identity, entry)
-            last = not dated or oldest >= until or oldest <= since
-            trade.got(nid, all=last or len(found) == before)
-            if last or len(found) == before:
-                return
-            until = oldest
+        return await download(self.client, self.node.trade, holdings, feed, since, until, self._clock)
 
 
 def _xml(body: bytes) -> Response:

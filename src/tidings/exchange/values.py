@@ -18,7 +18,7 @@ Nid: TypeAlias = str
 Subset: TypeAlias = Mapping[str, int]
 
 #: What the rest of the network may ask of one node. More than honest nodes ever need, less than what would hurt.
-MOST_FEEDS = 20_000  #: in a subscription set
+MOST_FEEDS = 10_000  #: in a subscription set, which has to fit into one call; the nearest are told
 MOST_ENTRIES = 200  #: in a bundle; whole documents are smaller
 MOST_TEXT = 300_000  #: characters of the text of one entry, and of a bundle that has more than one
 MOST_PATH = 32
@@ -206,6 +206,7 @@ class Dropped(Struct, frozen=True):
 
     nid: Nid
     why: str
+    banned: bool = False  #: for a while, and what it alone has told is withdrawn
 
 
 Effect: TypeAlias = Offer | Call | Search | Reply | Arrived | Confirmed | Withdrawn | Looked | Verify | Dropped

@@ -1,0 +1,127 @@
+"""Calling other nodes: XML-RPC over the connections that feeds are fetched with, guarded as those are."""
+
+import secrets
+import socket
+import ssl
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from yarl import URL
+
+from tidings.document import Entry
+from tidings.errors import TidingsError
+from tidings.exchange import messages, xmlrpc
+from tidings.exchange.archive import Trade
+from tidings.exchange.values import Holding, Nid, Query
+from tidings.exchange.xmlrpc import MOST_BYTES, NotXmlRpc
+from tidings.fetch.connections import Connections
+from tidings.fetch.guard import AddrInfo
+from tidings.fetch.wire import BrokenAnswer
+
+PATH = "/RPC2"
+CONNECT_S = 5.0
+CALL_S = 10.0
+QUERY_S = 30.0
+#: A connection to a neighbour is kept for so long: it will be needed again.
+KEEP_S = 60.0
+#: Helpings that are asked for in one recovery, and holders that are asked.
+MOST_HELPINGS = 20
+MOST_HOLDERS = 3
+
+
+class Client:
+    """Calls other nodes."""
+
+    def __init__(
+        self, port: int, *, allow_private: bool = False, local_address: str = "", tls: ssl.SSLContext | None = None
+    ) -> None:
+        """``port`` is where we listen; ``tls`` makes all calls encrypted ones. Calls come from ``local_address``, if given:
+        a node is known by the address that it calls from.
+        """
+        self.port = port
+        self._scheme = "https" if tls else "http"
+        self._connections = Connections(allow_private=allow_private, connect_timeout_s=CONNECT_S, keep_s=KEEP_S)
+        if tls is not None:
+            self._connections.tls = tls
+        if local_address:
+            make = self._connections.make_socket
+
+            def make_bound(info: AddrInfo) -> socket.socket:
+                made = make(info)
+                made.bind((local_address, 0))
+                return made
+
+            self._connections.make_socket = make_bound
+
+    async def call(self, nid: Nid, function: str, *parameters: Any, timeout_s: float = CALL_S) -> Any:
+        """The answer; `Fault` if it refuses, `OSError` or `TimeoutError` if it cannot be reached or talks nonsense."""
+        url = URL(f"{self._scheme}://{nid}{PATH}")
+        body = xmlrpc.write_call(function, self.port, *parameters)
+        head = f"POST {PATH} HTTP/1.1\r\nHost: {nid}\r\nContent-Type: {xmlrpc.CONTENT_TYPE}\r\n"
+        request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        try:
+            answer = await self._connections.ask(url, request, MOST_BYTES, timeout_s)
+            if answer.status != 200 or not answer.whole:
+                raise OSError(f"{nid} answered {answer.status}")
+            return xmlrpc.read_answer(answer.body)
+        except (BrokenAnswer, NotXmlRpc) as error:
+            raise OSError(f"{nid}: {error}") from None
+
+    async def close(self) -> None:
+        await self._connections.close()
+
+
+async def ask(client: Client, nids: Iterable[Nid], query: Query) -> list[Holding]:
+    """Who has what is sought, as these neighbours say."""
+    found: dict[Nid, Holding] = {}
+    for nid in nids:
+        with suppress(TidingsError, OSError, TimeoutError, TypeError, LookupError):
+            told = await client.call(nid, "query_feed", messages.write_query(query), timeout_s=QUERY_S)
+            for h in messages.read_holdings(told):
+                found.setdefault(h.nid or nid, Holding(h.nid or nid, h.entries, h.oldest, h.newest, h.altruist))
+    return list(found.values())
+
+
+async def download(
+    client: Client,
+    trade: Trade,
+    holdings: Iterable[Holding],
+    feed: str,
+    since: float,
+    until: float,
+    clock: Callable[[], float],
+) -> dict[Nid, list[Entry]]:
+    """Entries directly from those who hold them, each once, by holder: altruists and those with most first."""
+    seen: set[str] = set()
+    found: dict[Nid, list[Entry]] = {}
+    for holding in sorted(holdings, key=lambda h: (not h.altruist, -h.entries))[:MOST_HOLDERS]:
+        with suppress(TidingsError, OSError, TimeoutError, TypeError):
+            found[holding.nid] = []
+            await _download(client, trade, holding.nid, Query("", feed, since, until), seen, found[holding.nid], clock)
+    return found
+
+
+async def _download(
+    client: Client, trade: Trade, nid: Nid, sought: Query, seen: set[str], found: list[Entry], clock: Callable[[], float]
+) -> None:
+    trade.want(nid)
+    until = sought.until
+    for _ in range(MOST_HELPINGS):
+        query = messages.write_query(Query(secrets.token_hex(16), sought.feed, sought.since, until))
+        told = await client.call(nid, "get_entries", query, trade.seekers(clock()), timeout_s=QUERY_S)
+        entries = [messages.read_entry(one) for one in told]
+        dated = [entry.published for entry in entries if entry.published is not None]
+        oldest = min(dated, default=sought.since)
+        new = [entry for entry in entries if entry.identity not in seen and _is_sought(entry, sought)]
+        seen.update(entry.identity for entry in new)
+        found += new
+        last = not dated or not new or oldest >= until or oldest <= sought.since
+        trade.got(nid, all=last)
+        if last:
+            return
+        until = oldest
+
+
+def _is_sought(entry: Entry, sought: Query) -> bool:
+    return entry.published is not None and sought.since <= entry.published <= sought.until
