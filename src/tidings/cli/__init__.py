@@ -1,9 +1,9 @@
 """`tidings ...`: the command line.
 
 One file per group of commands: `feeding` (add, import, poll), `reading` (feeds, entries, export), `telling` (explain, status),
-`keeping` (config, doctor, backup, restore), `serve`, and the laboratory's in `lab*`. A command reads its options, calls one
-function of a room below, and prints what came back (`output`). Heavy libraries are imported when a command runs, so that
-`tidings --help` answers at once.
+`keeping` (config, doctor, backup, restore), `people` (user), `serve`, and the laboratory's in `lab*`. A command reads its
+options, calls one function of a room below, and prints what came back (`output`). Heavy libraries are imported when a command
+runs, so that `tidings --help` answers at once.
 """
 
 import errno
@@ -20,6 +20,7 @@ from tidings.cli.home import Home, default_folder
 from tidings.cli.keeping import backup, config, doctor, restore
 from tidings.cli.lab import lab
 from tidings.cli.moving import migrate
+from tidings.cli.people import user
 from tidings.cli.reading import entries, export, feeds
 from tidings.cli.serve import serve, worker
 from tidings.cli.telling import explain, status
@@ -105,6 +106,7 @@ for command in (
     backup,
     restore,
     migrate,
+    user,
     config,
     lab,
 ):

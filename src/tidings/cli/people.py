@@ -1,0 +1,154 @@
+"""`tidings user`: who may read here, for scripts and for those who have locked themselves out."""
+
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidings.cli.home import Home, with_home
+from tidings.cli.output import json_option, print_json, print_table
+from tidings.errors import UsageError
+from tidings.words import ago
+
+if TYPE_CHECKING:
+    from tidings.people import People
+    from tidings.store.people_rows import User
+
+password_option = click.option(
+    "--password-stdin", "from_stdin", is_flag=True, help="Read the password from stdin: one line. Else it is asked for."
+)
+
+
+@click.group("user")
+def user() -> None:
+    """Add, list and remove those who read here, and give their apps tokens."""
+
+
+@user.command("add")
+@click.argument("name")
+@click.option("--admin", is_flag=True, help="May add and remove users. The first one takes over what `tidings add` followed.")
+@password_option
+@json_option
+@with_home
+async def add_user(home: Home, name: str, admin: bool, from_stdin: bool, as_json: bool) -> None:
+    """Let NAME read here.
+
+    \b
+    Example:
+      echo "$PASSWORD" | tidings user add ann --admin --password-stdin
+    """
+    password = _password(from_stdin)
+    home.make_folder()
+    async with _people(home, make=True) as people:
+        added = await people.add_user(name, password, admin=admin, by=None)
+    if as_json:
+        print_json(_row(added))
+    else:
+        click.echo(f"{added.name} may log in now" + (", as an administrator" if added.admin else ""))
+
+
+@user.command("list")
+@json_option
+@with_home
+async def list_users(home: Home, as_json: bool) -> None:
+    """Who reads here.
+
+    \b
+    Example:
+      tidings user list
+    """
+    async with _people(home) as people:
+        users = await people.users(by=None)
+    if as_json:
+        print_json([_row(one) for one in users])
+        return
+    now = time.time()
+    rows = [[u.name, "administrator" if u.admin else "reader", ago(u.created_at, now), ago(u.seen_at, now)] for u in users]
+    print_table(["name", "role", "added", "logged in"], rows, left=2)
+
+
+@user.command("remove")
+@click.argument("name")
+@click.confirmation_option("--yes", prompt="This removes all that is theirs: subscriptions, marks, tags, rules. Go on?")
+@with_home
+async def remove_user(home: Home, name: str) -> None:
+    """Remove NAME with all that is theirs. Feeds that others follow stay.
+
+    \b
+    Example:
+      tidings user remove bob --yes
+    """
+    async with _people(home) as people:
+        await people.remove_user((await _find(people, name)).id, by=None)
+    click.echo(f"{name} is removed")
+
+
+@user.command("password")
+@click.argument("name")
+@password_option
+@with_home
+async def change_password(home: Home, name: str, from_stdin: bool) -> None:
+    """Give NAME another password. Browsers have to log in again; tokens of apps stay.
+
+    \b
+    Example:
+      tidings user password ann
+    """
+    async with _people(home) as people:
+        found = await _find(people, name)
+        await people.set_password(found.id, _password(from_stdin), by=None)
+    click.echo(f"{name} has a new password")
+
+
+@user.command("token")
+@click.argument("name")
+@click.option("--label", required=True, help="What it is for: the app that will use it.")
+@json_option
+@with_home
+async def add_token(home: Home, name: str, label: str, as_json: bool) -> None:
+    """Make a token for an app of NAME, and show it: this once, since only a hash of it is kept.
+
+    It is the key of the REST API (X-Auth-Token), and the password beside the name in apps that speak Google Reader or Fever.
+
+    \b
+    Example:
+      tidings user token ann --label newsboat
+    """
+    async with _people(home) as people:
+        made = await people.add_token(await _find(people, name), label)
+    if as_json:
+        print_json({"user": name, "id": made.token.id, "label": made.token.label, "token": made.secret})
+    else:
+        click.echo(made.secret)
+
+
+@asynccontextmanager
+async def _people(home: Home, *, make: bool = False) -> AsyncIterator["People"]:
+    """All users of the store; with ``make``, of one that need not be there yet."""
+    from tidings.people import People
+    from tidings.store import Store
+
+    async with Store.open(home.place, clock=time.time) if make else home.open_store() as store:
+        yield People(store, time.time)
+
+
+async def _find(people: "People", name: str) -> "User":
+    found = await people.user(name)
+    if found is None:
+        raise UsageError(f"there is no user {name}; `tidings user list` lists them, `tidings user add {name}` adds one")
+    return found
+
+
+def _password(from_stdin: bool) -> str:
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\r\n")
+    if not sys.stdin.isatty():
+        raise UsageError("a password is asked for on a terminal; in a script, pipe it in with --password-stdin")
+    return str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+
+
+def _row(one: "User") -> dict[str, Any]:
+    return {"id": one.id, "name": one.name, "admin": one.admin, "created": one.created_at, "seen": one.seen_at}
