@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import os
 import signal
 import socket
 import subprocess
@@ -27,8 +28,9 @@ from tidings import loops
 from tidings.config import read
 from tidings.fetch import FetchSettings
 from tidings.model import DAY_S
-from tidings.service import labour, open_polling
+from tidings.service import CountedStore, labour, open_polling
 from tidings.store import Store
+from tidings.store.connection import Connection
 from tidings.store.rows import Wanted
 
 SPACING_S = 1.0
@@ -84,8 +86,8 @@ def postgres(folder: Path) -> Iterator[str]:
         server.stop()
 
 
-def worker(url: str, budget: float) -> None:
-    """One process; SIGTERM is a clean end."""
+def worker(url: str, budget: float, told: Path) -> None:
+    """One process; SIGTERM is a clean end, and then it tells how many polls were its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     flags = {"policy.budget": f"{budget:.3f}", "log.level": "warning"}
     settings = read(Path("/nonexistent"), {}, flags)
@@ -96,6 +98,8 @@ def worker(url: str, budget: float) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         async with open_polling(settings, url, serving=True, fetching=manners) as aggregator:
             await labour(aggregator, settings, stop)
+            assert isinstance(aggregator.store, CountedStore)
+            (told / f"worker-{os.getpid()}").write_text(str(aggregator.store.counts.polls.total()))
 
     loops.run(run())
 
@@ -132,9 +136,9 @@ def too_soon(requests: list[tuple[float, float, str, str]]) -> int:
     return sum(b - a < SPACING_S - 0.05 for times in by_host.values() for (_, a), (b, _) in pairwise(times))
 
 
-def start(workers: int, url: str, budget: float) -> list[multiprocessing.Process]:
+def start(workers: int, url: str, budget: float, told: Path) -> list[multiprocessing.Process]:
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=worker, args=(url, budget), daemon=True) for _ in range(workers)]
+    processes = [context.Process(target=worker, args=(url, budget, told), daemon=True) for _ in range(workers)]
     for process in processes:
         process.start()
     return processes  # type: ignore[return-value]  # processes of a context are processes
@@ -156,7 +160,7 @@ def load(feeds: int, hosts: int, workers: int, minutes: float) -> dict[str, obje
         url = stack.enter_context(postgres(folder))
         asyncio.run(subscribe(url, port, feeds, hosts, budget, empty=True))
         began = time.time()
-        processes = start(workers, url, budget)
+        processes = start(workers, url, budget, folder)
         stack.callback(stop, processes)
         while (elapsed := time.time() - began) < minutes * 60:
             print(f"\r{elapsed:5.0f} s, {len(asked(log)) if log.exists() else 0} requests", end="", file=sys.stderr, flush=True)
@@ -165,7 +169,8 @@ def load(feeds: int, hosts: int, workers: int, minutes: float) -> dict[str, obje
         stop(processes)
         print(file=sys.stderr)
         paths = Counter(path for *_, path in requests)
-        polls = asyncio.run(by_worker(url))
+        shares = sorted(int(file.read_text()) for file in folder.glob("worker-*"))
+        entries, polls = asyncio.run(recorded(url))
         return {
             "feeds": feeds,
             "hosts": hosts,
@@ -175,25 +180,19 @@ def load(feeds: int, hosts: int, workers: int, minutes: float) -> dict[str, obje
             "of_budget": len(requests) / feeds,
             "asked_twice": sum(n > 1 for n in paths.values()),
             "too_soon": too_soon(requests),
-            "entries": polls[0],
-            "polls_recorded": polls[1],
-            "share_of_hosts_by_worker": polls[2],
+            "entries": entries,
+            "polls_recorded": polls,
+            "polls_by_worker": shares,
         }
 
 
-async def by_worker(url: str) -> tuple[int, int, list[float]]:
+async def recorded(url: str) -> tuple[int, int]:
     async with Store.open(url, clock=time.time) as store:
-        return await store.read(_figures)
+        return await store.read(lambda db: (_count(db, "entries"), _count(db, "polls")))
 
 
-def _figures(db: object) -> tuple[int, int, list[float]]:
-    count = lambda sql: db.execute(sql).fetchall()  # type: ignore[attr-defined]  # noqa: E731  # a word for five lines
-    hosts = [n for _, n in count("SELECT leased_by, count(*) FROM hosts WHERE leased_by <> '' GROUP BY 1")]
-    return (
-        count("SELECT count(*) FROM entries")[0][0],
-        count("SELECT count(*) FROM polls")[0][0],
-        sorted(round(n / sum(hosts), 3) for n in hosts),
-    )
+def _count(db: Connection, table: str) -> int:
+    return int(db.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
 
 
 def scaling(feeds: int, counts: list[int]) -> list[dict[str, object]]:
@@ -205,7 +204,7 @@ def scaling(feeds: int, counts: list[int]) -> list[dict[str, object]]:
             port, log = stack.enter_context(website(folder / "web"))
             url = stack.enter_context(postgres(folder))
             asyncio.run(subscribe(url, port, feeds, feeds, 1e9, empty=False))
-            processes = start(workers, url, 1e9)
+            processes = start(workers, url, 1e9, folder)
             stack.callback(stop, processes)
             while not log.exists() or len(asked(log)) < feeds * 0.02:
                 time.sleep(0.2)

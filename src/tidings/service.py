@@ -55,6 +55,7 @@ class CountedStore(Store):
     def __init__(self, database: Database, clock: Clock) -> None:
         super().__init__(database, clock)
         self.counts = Counts()
+        self.visit: bytes | None = None  #: the last of another process whose polls we know
         self.listeners: list[Callable[[Sequence[PollOutcome], Sequence[Recorded]], None]] = [self.counts.note]
 
     async def record(self, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
@@ -105,6 +106,7 @@ async def open_polling(
     """All parts that polling needs; with ``serving``, as the only one that serves this file, or as one of many workers."""
     config = config_of(settings)
     async with CountedStore.open(place, clock=clock, serving=serving) as store:
+        store.visit = (await store.shared()).get(VISIT)
         brain = make_brain(settings, store)
         worker = f"{socket.gethostname()}:{os.getpid()}" if isinstance(brain, SharedBrain) else ""
         if serving and store.for_many and not worker and not await store.lead():
@@ -277,15 +279,15 @@ async def _first_failure() -> AsyncIterator[None]:
 async def _notice(aggregator: Aggregator, settings: Mapping[str, Setting], clock: Clock) -> None:
     """Other processes add feeds, or make them due (`tidings import`), and some poll: what they learned is taken up."""
     store = aggregator.store
-    visit = (await store.shared()).get(VISIT)
+    assert isinstance(store, CountedStore)
     while True:
         await asyncio.sleep(NOTICE_S)
         now = clock()
         with suppress(StoreError):  # the loop that polls has told of it, and tries again as we do
             for pause in await store.paused():
                 aggregator.fetcher.gate.pause(pause.host, pause.until)
-            if not store.for_many and (last := (await store.shared()).get(VISIT)) != visit:
-                visit, brain = last, make_brain(settings, store)
+            if not store.for_many and (last := (await store.shared()).get(VISIT)) != store.visit:
+                store.visit, brain = last, make_brain(settings, store)
                 await brain.start(store, now)
                 aggregator.think_with(brain)
                 log.info("another process has polled; what it learned is taken up")

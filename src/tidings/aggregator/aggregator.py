@@ -135,7 +135,7 @@ class Aggregator:
             task.cancel()
         await asyncio.gather(*self._polling.values(), return_exceptions=True)
         await self._recorder.close()
-        await self.store.release(list(self._held.values()), self._worker)
+        await self.store.release(list(self._held.values()), self._worker, self.fetcher.settings.host_spacing_s)
         await self.brain.save(self.store, self._clock())
 
     @property
@@ -245,7 +245,7 @@ class Aggregator:
         places = await self.brain.wait_for_grant(self.store, BATCH, now)
         if not places:
             return 1
-        claimed = await self.store.claim(BATCH, lease_s=LEASE_S, worker=self._worker)
+        claimed = await self.store.claim(BATCH, lease_s=LEASE_S)  # whoever holds their hosts: they are only put off
         waits = [
             Schedule(feed.id, at, SPENT + feed.state.reason.removeprefix(SPENT))
             for feed, at in zip(claimed, places, strict=False)

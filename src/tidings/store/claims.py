@@ -54,12 +54,12 @@ def _lease(db: Connection, feeds: list[Feed], until: float) -> list[Feed]:
     return feeds
 
 
-def release(db: Connection, claimed: Sequence[Feed], worker: str) -> None:
-    """Feeds that were not begun are due as they were before they were claimed; the worker lets go of all its hosts."""
+def release(db: Connection, claimed: Sequence[Feed], worker: str, until: float) -> None:
+    """Feeds that were not begun are due as they were before they were claimed; the worker holds its hosts until then."""
     rows = sorted((feed.id, feed.state.next_poll_at) for feed in claimed)
     db.executemany("UPDATE feeds SET next_poll_at = ? WHERE id = ? AND retired_at IS NULL", [(at, i) for i, at in rows])
     if worker:
-        db.execute("UPDATE hosts SET leased_until = 0 WHERE leased_by = ? AND leased_until > 0", (worker,))
+        db.execute("UPDATE hosts SET leased_until = ? WHERE leased_by = ? AND leased_until > ?", (until, worker, until))
 
 
 def free(db: Connection, hosts: Sequence[tuple[str, float]], worker: str) -> None:

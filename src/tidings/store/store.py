@@ -117,9 +117,9 @@ class Store:
             return await self._db.write(claims.claim_these, self._clock(), lease_s, feed_ids[:limit])
         return await self._db.write(claims.claim, self._clock(), limit, lease_s, worker)
 
-    async def release(self, claimed: Sequence[Feed], worker: str = "") -> None:
-        """Hand back feeds that were not begun, as they were claimed, and all hosts of the worker."""
-        await self._db.write(claims.release, claimed, worker)
+    async def release(self, claimed: Sequence[Feed], worker: str = "", spacing_s: float = 0.0) -> None:
+        """Hand back feeds that were not begun, as they were claimed, and all hosts of the worker after a last pause."""
+        await self._db.write(claims.release, claimed, worker, self._clock() + spacing_s)
 
     async def free(self, hosts: Sequence[tuple[str, float]], worker: str) -> None:
         """Let others ask these hosts, each from a time on."""
