@@ -1,5 +1,6 @@
 """What users want done for them: saved searches, and rules for what arrives."""
 
+import math
 import re
 from functools import lru_cache
 from re import _parser as patterns  # type: ignore[attr-defined]  # nothing public tells what a pattern may cost
@@ -12,10 +13,9 @@ from tidings.store.connection import Connection
 from tidings.store.people_rows import Rule, SavedSearch, Stream
 from tidings.store.rows import EntryText
 
-#: So much of a text is searched by a pattern.
-PATTERN_READS = 2000
-#: Repeats in a pattern: each that has no end multiplies its cost by the text's length, each that has one may double it.
-MOST_ENDLESS, MOST_REPEATS = 2, 8
+#: So much of a text is searched by a pattern, in at most so many steps: a tenth of a second, in the worst of texts.
+PATTERN_READS, MOST_STEPS = 1000, 5e6
+MOST_RULES = 200
 
 _TERM = re.compile(r'"([^"]+)"|(\S+)')
 _stream = msgspec.json.Decoder(Stream)
@@ -58,6 +58,8 @@ def read_rule(rule_id: int, text: str) -> Rule:
 
 def save_rule(db: Connection, user_id: int, rule: Rule) -> int | None:
     """Its id; None where there is no such rule to be changed."""
+    if not rule.id and db.execute("SELECT count(*) FROM rules WHERE user_id = ?", (user_id,)).fetchone()[0] >= MOST_RULES:
+        raise UsageError(f"there are {MOST_RULES} rules already; remove one first")
     text = msgspec.json.encode(rule).decode()
     if rule.id:
         done = db.execute("UPDATE rules SET rule = ? WHERE user_id = ? AND id = ?", (text, user_id, rule.id))
@@ -80,11 +82,11 @@ def check(rule: Rule) -> None:
             parsed = patterns.parse(rule.regex)
         except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(f"the pattern {rule.regex!r} cannot be read: {error}") from None
-        repeats = _repeats(parsed, within=False)
-        if repeats is None or repeats.count(True) > MOST_ENDLESS or len(repeats) > MOST_REPEATS or len(rule.regex) > 500:
+        anchored = list(parsed)[:1] == [(patterns.AT, patterns.AT_BEGINNING)] and not parsed.state.flags & re.MULTILINE
+        if len(rule.regex) > 500 or _ways(parsed) * (1 if anchored else PATTERN_READS) > MOST_STEPS:
             raise UsageError(
-                f"the pattern {rule.regex!r} may take too long: no repeat or choice within a repeat, no back reference, "
-                f"at most {MOST_ENDLESS} of * and +, and {MOST_REPEATS} repeats in all"
+                f"the pattern {rule.regex!r} may take too long: use one * or + (two after a ^ at the beginning), "
+                "{1,9} in place of others, no repeat or choice within a repeat, and no back reference"
             )
 
 
@@ -115,33 +117,26 @@ def _pattern(regex: str) -> re.Pattern[str]:
     return re.compile(regex, re.IGNORECASE)
 
 
-def _repeats(parsed: Any, within: bool) -> list[bool] | None:
-    """All repeats of a pattern, True for those without an end; None for what can take time without limit."""
-    found: list[bool] = []
+def _ways(parsed: Any, within: bool = False) -> float:
+    """In how many ways a pattern can be laid over a text from one place on; all may have to be tried. Infinity for too many.
+
+    Every repeat multiplies by the lengths that it can have, every choice by its branches.
+    """
+    ways = 1.0
     for operation, argument in parsed:
         name = str(operation)
         if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
-            _, high, inner = argument
-            if within:
-                return None
-            found.append(high == patterns.MAXREPEAT)
-            deeper = _repeats(inner, within=high > 1)
+            low, high, inner = argument
+            lengths = max(min(high, PATTERN_READS) - low, 0) + 1
+            ways *= math.inf if within else lengths * _ways(inner, within=high > 1)
         elif name == "SUBPATTERN":
-            deeper = _repeats(argument[-1], within)
+            ways *= _ways(argument[-1], within)
         elif name == "ATOMIC_GROUP":
-            deeper = _repeats(argument, within)
+            ways *= _ways(argument, within)
         elif name in ("ASSERT", "ASSERT_NOT"):
-            deeper = _repeats(argument[1], within)
+            ways *= _ways(argument[1], within)
         elif name == "BRANCH":
-            parts = [_repeats(branch, within) for branch in argument[1]]
-            if within or None in parts:
-                return None
-            deeper = [repeat for part in parts for repeat in part or ()]
+            ways *= math.inf if within else sum(_ways(branch) for branch in argument[1])
         elif name in ("GROUPREF", "GROUPREF_EXISTS"):
-            return None
-        else:
-            continue
-        if deeper is None:
-            return None
-        found += deeper
-    return found
+            return math.inf
+    return ways
