@@ -26,7 +26,7 @@ def test_a_comparison_has_a_table_and_a_curve(house, ada):
     assert house.made[-1] == ("homogeneous", 3)
     assert '<th scope="row">min-delay</th>' in page.text
     assert page.text.count("<polyline") == 3  # two policies and the limit
-    assert "<desc id=" in page.text
+    assert 'aria-label="Mean delay against budget' in page.text
     assert 'value="min-delay" checked' in page.text
 
 

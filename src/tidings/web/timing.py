@@ -7,14 +7,13 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlencode
 
-from markupsafe import Markup
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from tidings.errors import TidingsError
 from tidings.policy import POLICIES
 from tidings.web import comparison, pages
-from tidings.web.chart import delay_chart
+from tidings.web.charts import delay_chart
 from tidings.web.comparison import Request
 from tidings.web.reader import sidebar
 from tidings.web.texts import _
@@ -96,7 +95,7 @@ def _results(asked: Request, found: dict[str, Any]) -> dict[str, Any]:
         "feeds": found["feeds"],
         "posts": chosen["results"][0]["posts"],
         "title": title,
-        "chart": Markup(delay_chart([at["budget"] for at in found["curve"]], lines, found["budget"], title)),
+        "chart": delay_chart([at["budget"] for at in found["curve"]], lines, found["budget"], title),
         "data": f"/timing/compare.json?{urlencode(pairs)}",
     }
 

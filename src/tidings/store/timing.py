@@ -1,0 +1,178 @@
+"""How late, how costly, and which feeds need a look: what the administrator's page about time is made from."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from tidings.model import Floats
+from tidings.store.connection import Connection
+
+DAY_S = 86400.0
+#: The log of polls is complete for eight days.
+DAYS = 7
+#: Feeds named for each kind of trouble.
+MOST = 8
+#: A feed is late if its posts are so many times as late as all.
+LATE = 3.0
+#: A feed is silent that has been so for longer than this, and for so many of its usual gaps.
+SILENT_S, SILENT_GAPS = 30 * DAY_S, 10.0
+#: Dates so far in the future are no mistake of a clock.
+AHEAD_S = 300.0
+#: Answers that mean "less often".
+LIMITS = (429, 503)
+
+
+class Day(Struct, frozen=True):
+    """Twenty-four hours."""
+
+    at: float  #: when they began
+    asked: int  #: requests to feeds
+    found: int  #: of these, had something new
+    unchanged: int  #: answered with 304
+    failed: int
+    pushed: int  #: documents that hubs or neighbours sent
+    bytes: int
+    came: int  #: entries
+    p50_s: float | None
+    p90_s: float | None
+    lost: float
+    recovered: int
+
+
+class Week(Struct, frozen=True):
+    """The last seven days, and what they have in common."""
+
+    days: tuple[Day, ...]
+    delays_s: Floats  #: of all entries of which it can be told
+    p50_s: float | None
+    p90_s: float | None
+
+    def total(self, what: str) -> float:
+        return float(sum(getattr(day, what) for day in self.days))
+
+
+class Limited(Struct, frozen=True):
+    """A host that has asked for less."""
+
+    host: str
+    refused: int  #: requests of the last week
+    last_at: float
+
+
+class Needy(Struct, frozen=True):
+    """A feed that somebody should look at. ``kind`` is broken, late, silent or lying."""
+
+    kind: str
+    feed_id: int
+    title: str
+    since: float | None  #: broken or silent
+    number: float  #: failures, mean delay, usual gap, posts from the future
+    words: str = ""
+
+
+def week(db: Connection, now: float) -> Week:
+    days, delays = [], []
+    for begin in (now - DAY_S * back for back in range(DAYS, 0, -1)):
+        end = begin + DAY_S
+        late = np.fromiter(
+            (
+                row[0]
+                for row in db.execute(
+                    "SELECT delay_s FROM entries WHERE first_seen_at >= ? AND first_seen_at < ? AND delay_s IS NOT NULL",
+                    (begin, end),
+                )
+            ),
+            dtype=np.float64,
+        )
+        delays.append(late)
+        days.append(_day(db, begin, end, late))
+    every = np.concatenate(delays)
+    return Week(tuple(days), every, _quantile(every, 0.5), _quantile(every, 0.9))
+
+
+def _day(db: Connection, begin: float, end: float, delays: Floats) -> Day:
+    asked, found, unchanged, failed, pushed, size = db.execute(
+        "SELECT count(*) FILTER (WHERE source = 'poll'), count(*) FILTER (WHERE source = 'poll' AND new > 0), "
+        "count(*) FILTER (WHERE status = 304), count(*) FILTER (WHERE error_kind <> ''), "
+        "count(*) FILTER (WHERE source IN ('push', 'neighbour')), coalesce(sum(bytes), 0) "
+        "FROM polls WHERE at >= ? AND at < ?",
+        (begin, end),
+    ).fetchone()
+    (came,) = db.execute("SELECT count(*) FROM entries WHERE first_seen_at >= ? AND first_seen_at < ?", (begin, end)).fetchone()
+    lost, recovered = db.execute(
+        "SELECT coalesce(sum(lost), 0.0), coalesce(sum(recovered), 0) FROM gaps WHERE found_at >= ? AND found_at < ?",
+        (begin, end),
+    ).fetchone()
+    late = (_quantile(delays, 0.5), _quantile(delays, 0.9))
+    return Day(begin, asked, found, unchanged, failed, pushed, int(size), came, *late, float(lost), int(recovered))
+
+
+def _quantile(delays: Floats, share: float) -> float | None:
+    """The smallest delay that at least this share does not exceed."""
+    if not len(delays):
+        return None
+    rank = math.ceil(len(delays) * share) - 1
+    return float(np.partition(delays, rank)[rank])
+
+
+def limited(db: Connection, now: float) -> list[Limited]:
+    """Hosts that limit us, the strictest first."""
+    rows = db.execute(
+        "SELECT f.host, count(*), max(p.at) FROM polls AS p JOIN feeds AS f ON f.id = p.feed_id "
+        f"WHERE p.at >= ? AND p.status IN {LIMITS} GROUP BY f.host ORDER BY 2 DESC, 1 LIMIT ?",
+        (now - DAYS * DAY_S, MOST),
+    )
+    return [Limited(*row) for row in rows]
+
+
+def needy(db: Connection, now: float) -> list[Needy]:
+    """Worst first within each kind."""
+    return [*_broken(db), *_late(db, now), *_silent(db, now), *_lying(db, now)]
+
+
+def _broken(db: Connection) -> Iterator[Needy]:
+    rows = db.execute(
+        "SELECT id, title, url, failing_since, errors, last_error FROM feeds WHERE errors > 0 AND retired_at IS NULL "
+        "ORDER BY failing_since LIMIT ?",
+        (MOST,),
+    )
+    for feed_id, title, url, since, errors, words in rows:
+        yield Needy("broken", feed_id, title or url, since, errors, words)
+
+
+def _late(db: Connection, now: float) -> Iterator[Needy]:
+    since = now - DAYS * DAY_S
+    (usual,) = db.execute("SELECT avg(delay_s) FROM entries WHERE first_seen_at >= ?", (since,)).fetchone()
+    if usual is None:
+        return
+    rows = db.execute(
+        "SELECT f.id, f.title, f.url, late FROM (SELECT feed_id, avg(delay_s) AS late FROM entries WHERE first_seen_at >= ? "
+        "GROUP BY feed_id HAVING avg(delay_s) > ?) AS e JOIN feeds AS f ON f.id = e.feed_id ORDER BY late DESC LIMIT ?",
+        (since, LATE * usual, MOST),
+    )
+    for feed_id, title, url, late in rows:
+        yield Needy("late", feed_id, title or url, None, late)
+
+
+def _silent(db: Connection, now: float) -> Iterator[Needy]:
+    rows = db.execute(
+        "SELECT id, title, url, newest, usual FROM (SELECT id, title, url, coalesce(usual_gap_s, 0.0) AS usual, "
+        "(SELECT max(published_at) FROM entries WHERE feed_id = feeds.id) AS newest FROM feeds "
+        "WHERE retired_at IS NULL AND errors = 0) AS f WHERE newest < ? AND newest < ? - ? * usual ORDER BY newest LIMIT ?",
+        (now - SILENT_S, now, SILENT_GAPS, MOST),
+    )
+    for feed_id, title, url, newest, usual in rows:
+        yield Needy("silent", feed_id, title or url, newest, usual)
+
+
+def _lying(db: Connection, now: float) -> Iterator[Needy]:
+    rows = db.execute(
+        "SELECT f.id, f.title, f.url, posts FROM (SELECT feed_id, count(*) AS posts FROM entries "
+        "WHERE first_seen_at >= ? AND published_told > first_seen_at + ? GROUP BY feed_id) AS e "
+        "JOIN feeds AS f ON f.id = e.feed_id ORDER BY posts DESC LIMIT ?",
+        (now - DAYS * DAY_S, AHEAD_S, MOST),
+    )
+    for feed_id, title, url, posts in rows:
+        yield Needy("lying", feed_id, title or url, None, posts)

@@ -1,0 +1,322 @@
+"""Pictures as inline SVG: little ink, honest axes, words on the lines instead of legends.
+
+Colours come from the style sheet by class, so that a picture follows the light and the dark theme; dashes and shapes say the
+same as colours. Every picture has its title and what it shows in words for those who do not see it.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from typing import TypeAlias
+
+import numpy as np
+from markupsafe import Markup
+
+from tidings.model import DAY_S, HOUR_S, Floats
+from tidings.web.texts import _
+from tidings.words import duration, figures, percent
+
+LABEL_GAP = 17.0
+#: Policies that keep their colour wherever they appear; others take what is free.
+COLOURS = {"uniform": 0, "min-delay": 1, "price": 2, "combined": 3}
+COLOUR_COUNT = 5
+Scale: TypeAlias = Callable[[float], float]
+#: Ticks of an axis of delays.
+TICKS = (
+    *((1, "1 s"), (5, "5 s"), (20, "20 s"), (60, "1 min"), (300, "5 min"), (1200, "20 min"), (3600, "1 h"), (10800, "3 h")),
+    *((28800, "8 h"), (86400, "1 d"), (259200, "3 d"), (864000, "10 d")),
+)
+#: Bars of the distribution of delays: from so many seconds, so many for each doubling.
+LEAST_S, MOST_S, PER_OCTAVE = 30.0, 3 * DAY_S, 2
+
+
+class Plot:
+    """A frame with room for words around it, and scales that are set once what is shown is known."""
+
+    def __init__(self, width: float, height: float, left: float, right: float, top: float = 14, bottom: float = 28) -> None:
+        self.width, self.height, self.top = width, height, top
+        self.left, self.right, self.foot = left, width - right, height - bottom
+        self.parts: list[str] = []
+
+    def across(self, low: float, high: float, *, log: bool = False) -> Scale:
+        return _scale(low, high, self.left, self.right, log)
+
+    def up(self, low: float, high: float, *, log: bool = False) -> Scale:
+        return _scale(low, high, self.foot, self.top, log)
+
+    def text(self, x: float, y: float, words: str, kind: str = "tick", anchor: str = "middle") -> None:
+        self.parts.append(f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>')
+
+    def level(self, y: float, words: str = "", kind: str = "grid") -> None:
+        """A line from side to side, with its value beside it."""
+        self.parts.append(f'<line class="{kind}" x1="{self.left}" x2="{self.right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        if words:
+            self.text(self.left - 8, y + 4, words, anchor="end")
+
+    def upright(self, x: float, kind: str = "mark") -> None:
+        self.parts.append(f'<line class="{kind}" x1="{x:.1f}" x2="{x:.1f}" y1="{self.top}" y2="{self.foot}"/>')
+
+    def line(self, points: Iterable[tuple[float, float]], kind: str, *, dots: bool = True, words: Sequence[str] = ()) -> None:
+        """A line with dots, each with its words for those who point at it."""
+        places = list(points)
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        self.parts.append(f'<polyline class="line {kind}" points="{path}"/>')
+        for i, (x, y) in enumerate(places if dots else ()):
+            said = f"<title>{escape(words[i])}</title>" if i < len(words) else ""
+            self.parts.append(f'<circle class="dot {kind}" cx="{x:.1f}" cy="{y:.1f}" r="2.6">{said}</circle>')
+
+    def bar(self, x: float, y: float, width: float, height: float, kind: str, words: str) -> None:
+        self.parts.append(
+            f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{max(height, 0.0):.1f}">'
+            f"<title>{escape(words)}</title></rect>"
+        )
+
+    def delays(self, y: Scale, low: float, high: float) -> None:
+        for at, word in TICKS:
+            if low <= at <= high:
+                self.level(y(at), word)
+
+    def names(self, ends: list[tuple[float, float, str, str]]) -> None:
+        """Names at the ends of the lines, moved down until none covers another, then up together if they left the frame."""
+        placed: list[float] = []
+        ends = sorted(ends, key=lambda end: end[1])
+        for _x, at, _name, _kind in ends:
+            placed.append(max(at, placed[-1] + LABEL_GAP) if placed else at)
+        for place in range(len(placed) - 1, -1, -1):
+            most = self.foot - 2 if place == len(placed) - 1 else placed[place + 1] - LABEL_GAP
+            placed[place] = min(placed[place], most)
+        for (x, _y, name, kind), y in zip(ends, placed, strict=True):
+            self.text(x + 9, y + 4, name, f"name {kind}", "start")
+
+    def svg(self, title: str, words: str) -> Markup:
+        head = f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" aria-label="{escape(f"{title}. {words}")}">'
+        return Markup("\n".join([head, *self.parts, "</svg>"]))
+
+
+def _scale(low: float, high: float, begin: float, end: float, log: bool) -> Scale:
+    if log:
+        return lambda value: begin + (end - begin) * math.log(value / low) / max(math.log(high / low), 1e-9)
+    return lambda value: begin + (end - begin) * (value - low) / max(high - low, 1e-9)
+
+
+# --- policies against budgets ------------------------------------------------------------------------------------------
+
+
+def delay_chart(budgets: Sequence[float], lines: Mapping[str, Sequence[float]], chosen: float, title: str) -> Markup:
+    """Delay in seconds against polls per feed and day, both logarithmic; ``chosen`` is marked."""
+    points = {name: [(b, y) for b, y in zip(budgets, ys, strict=True) if y > 0] for name, ys in lines.items()}
+    every = [y for line in points.values() for _b, y in line] or [1.0, 10.0]
+    low, high = min(every) / 1.15, max(every) * 1.15
+    plot = Plot(720, 340, 64, 190, bottom=46)
+    x, y = plot.across(budgets[0], budgets[-1], log=True), plot.up(low, high, log=True)
+    plot.delays(y, low, high)
+    plot.upright(x(chosen))
+    plot.level(plot.foot, kind="axis")
+    for budget in budgets:
+        plot.text(x(budget), plot.foot + 18, figures(budget), "tick you" if budget == chosen else "tick")
+    plot.text((plot.left + plot.right) / 2, plot.height - 8, _("polls per feed and day"))
+    ends = []
+    colours = _colours([name for name in points if name != "the limit"])
+    for name, line in points.items():
+        kind = f"c{colours[name]}" if name in colours else "limit"
+        if line:
+            said = [f"{name}: {duration(d)} at {figures(b)}" for b, d in line]
+            plot.line([(x(b), y(d)) for b, d in line], kind, words=said)
+            ends.append((x(line[-1][0]), y(line[-1][1]), name, kind))
+    plot.names(ends)
+    words = "; ".join(
+        f"{name}: {duration(line[0][1])} at {figures(line[0][0])} polls per feed and day, "
+        f"{duration(line[-1][1])} at {figures(line[-1][0])}"
+        for name, line in points.items()
+        if line
+    )
+    return plot.svg(title, words)
+
+
+def _colours(names: Sequence[str]) -> dict[str, int]:
+    free = [c for c in range(COLOUR_COUNT) if c not in {COLOURS.get(name) for name in names}]
+    return {name: COLOURS[name] if name in COLOURS else free.pop(0) if free else 0 for name in names}
+
+
+# --- the installation's own days ---------------------------------------------------------------------------------------
+
+
+def late_chart(delays_s: Floats, p50_s: float, p90_s: float) -> Markup:
+    """How the delays are spread: one bar for each factor of root two."""
+    plot = Plot(560, 220, 12, 12, bottom=30)
+    steps = int(np.ceil(np.log2(MOST_S / LEAST_S) * PER_OCTAVE))
+    edges = LEAST_S * 2.0 ** (np.arange(steps + 1) / PER_OCTAVE)
+    counts, _edges = np.histogram(np.clip(delays_s, edges[0], edges[-1] * 0.999), edges)
+    x, y = plot.across(edges[0], edges[-1], log=True), plot.up(0, max(int(counts.max()), 1))
+    for low, high, number in zip(edges, edges[1:], counts.tolist(), strict=False):
+        words = _(
+            "%(share)s within %(low)s to %(high)s",
+            share=percent(number / len(delays_s)),
+            low=duration(low),
+            high=duration(high),
+        )
+        plot.bar(x(low) + 1, y(number), x(high) - x(low) - 2, plot.foot - y(number), "bar", words)
+    plot.level(plot.foot, kind="axis")
+    for at, word in TICKS:
+        if LEAST_S <= at <= MOST_S:
+            plot.text(x(at), plot.foot + 18, word)
+    for at, word, anchor in ((p50_s, _("half"), "end"), (p90_s, _("nine in ten"), "start")):
+        place = x(float(np.clip(at, LEAST_S, edges[-1])))
+        plot.upright(place)
+        plot.text(place + (-5 if anchor == "end" else 5), plot.top + 10, word, "tick you", anchor)
+    words = _("Half of the posts within %(half)s, nine in ten within %(most)s", half=duration(p50_s), most=duration(p90_s))
+    return plot.svg(_("How late posts were"), words)
+
+
+def days_chart(days: Sequence[tuple[str, float | None, float | None]]) -> Markup:
+    """By day: its name, the delay of half of its posts, and of nine in ten."""
+    plot = Plot(560, 220, 56, 92, bottom=30)
+    every = [value for _day, *both in days for value in both if value]
+    low, high = max(min(every, default=60.0), 1.0) / 1.3, max(every, default=3600.0) * 1.3
+    x, y = plot.across(0, max(len(days) - 1, 1)), plot.up(low, high, log=True)
+    plot.delays(y, low, high)
+    for place, (day, *_both) in enumerate(days):
+        plot.text(x(place), plot.foot + 18, day)
+    ends = []
+    for which, name, kind in ((1, _("half"), "c2"), (2, _("nine in ten"), "c1")):
+        line = [(place, day[which], day[0]) for place, day in enumerate(days) if day[which]]
+        if line:
+            plot.line([(x(i), y(v)) for i, v, _d in line], kind, words=[f"{d}: {name} {duration(v)}" for _i, v, d in line])
+            ends.append((x(line[-1][0]), y(line[-1][1]), name, kind))
+    plot.names(ends)
+    said = "; ".join(f"{day}: {duration(half)}, {duration(most)}" for day, half, most in days)
+    return plot.svg(_("Delay by day"), _("Half of the posts within, nine in ten within. %(days)s", days=said))
+
+
+def spent_chart(days: Sequence[tuple[str, int, int, int]], budget: float) -> Markup:
+    """By day: its name, and requests that found something, found nothing, and failed; the budget is a line."""
+    plot = Plot(560, 220, 56, 100, bottom=30)
+    most = max([budget, *(sum(day[1:]) for day in days)])
+    x, y = plot.across(0, len(days)), plot.up(0, most * 1.08)
+    plot.level(y(budget), figures(budget), "mark")
+    names = ((_("found something"), "bar"), (_("nothing new"), "bar pale"), (_("failed"), "bar bad"))
+    tops: dict[str, tuple[float, float, str, str]] = {}
+    for place, (day, *counts) in enumerate(days):
+        plot.text(x(place + 0.5), plot.foot + 18, day)
+        height = 0
+        for (name, kind), number in zip(names, counts, strict=True):
+            top = y(height + number)
+            plot.bar(x(place) + 6, top, x(1) - x(0) - 12, y(height) - top, kind, f"{day}: {number:,} {name}")
+            if number:
+                tops[name] = (plot.right - 9, (top + y(height)) / 2, name, "soft")
+            height += number
+    plot.level(plot.foot, kind="axis")
+    plot.text(plot.right, y(budget) - 6, _("the budget"), "tick", "end")
+    plot.names(list(tops.values()))
+    said = "; ".join(f"{day}: {found:,}, {empty:,}, {failed:,}" for day, found, empty, failed in days)
+    return plot.svg(_("Requests by day"), _("Found something, nothing new, failed. %(days)s", days=said))
+
+
+def budget_chart(points: Sequence[tuple[float, float, float, float]], today: float, hourly: float) -> Markup:
+    """Requests a day, mean delay, delay of half, and missed share: the delay above, the losses below, today marked."""
+    plot = Plot(560, 320, 56, 92, bottom=110)
+    budgets = [point[0] for point in points]
+    every = [value for _b, mean, half, _m in points for value in (mean, half) if value > 0]
+    low, high = min(every) / 1.25, max(every) * 1.25
+    x, y = plot.across(budgets[0], budgets[-1], log=True), plot.up(low, high, log=True)
+    plot.delays(y, low, high)
+    ends = []
+    for which, name, kind in ((1, _("mean"), "c2"), (2, _("half within"), "c0")):
+        line = [(b, point[which]) for b, point in zip(budgets, points, strict=True) if point[which] > 0]
+        words = [_("%(n)s requests a day: %(name)s %(delay)s", n=figures(b), name=name, delay=duration(d)) for b, d in line]
+        plot.line([(x(b), y(d)) for b, d in line], kind, words=words)
+        ends.append((x(line[-1][0]), y(line[-1][1]), name, kind))
+    here = min(max(today, budgets[0]), budgets[-1])
+    mean = float(np.exp(np.interp(np.log(here), np.log(budgets), np.log([max(point[1], 1.0) for point in points]))))
+    plot.upright(x(here))
+    plot.parts.append(f'<circle class="here" cx="{x(here):.1f}" cy="{y(mean):.1f}" r="6"/>')
+    plot.text(x(here) + 10, y(mean) - 8, _("you"), "you", "start")
+    plot.names(ends)
+    missed, base = Plot(560, 320, 56, 92, top=236, bottom=46), 274.0
+    most = max(*(point[3] for point in points), 0.001)
+    z = _scale(0, most, base, 236, False)
+    missed.level(base, "0", "axis")
+    missed.level(z(most), percent(most))
+    missed.line(
+        [(x(b), z(m)) for b, _d, _h, m in points], "c1", words=[f"{figures(b)}: {percent(m)}" for b, _d, _h, m in points]
+    )
+    missed.names([(x(budgets[-1]), z(points[-1][3]), _("missed"), "c1")])
+    for budget in budgets:
+        missed.text(x(budget), base + 20, figures(budget))
+    if budgets[0] < hourly <= budgets[-1]:
+        plot.upright(x(hourly))
+        plot.text(x(hourly) - 5, plot.top + 10, _("every hour"), "tick", "end")
+    missed.text((plot.left + plot.right) / 2, 312, _("requests a day"))
+    plot.parts += missed.parts
+    said = "; ".join(
+        _("%(n)s: mean %(mean)s, missed %(share)s", n=figures(b), mean=duration(mean), share=percent(share))
+        for b, mean, _half, share in points
+    )
+    return plot.svg(_("Delay and missed posts against the budget"), said)
+
+
+# --- one feed ----------------------------------------------------------------------------------------------------------
+
+DAYS_OF_WEEK = (_("Mon"), _("Tue"), _("Wed"), _("Thu"), _("Fri"), _("Sat"), _("Sun"))
+
+
+def heat_map(posts: Floats) -> Markup:
+    """When a feed posts: 7 days x 24 hours, the darker the more. ``posts`` are times in the reader's own zone."""
+    plot = Plot(560, 178, 44, 8, top=4, bottom=22)
+    counts = np.zeros((7, 24), dtype=np.int64)
+    # The epoch's first day was a Thursday.
+    np.add.at(counts, (((posts // DAY_S).astype(np.int64) + 3) % 7, (posts % DAY_S // HOUR_S).astype(np.int64)), 1)
+    x, y, most = plot.across(0, 24), _scale(0, 7, plot.top, plot.foot, False), max(int(counts.max()), 1)
+    for day, name in enumerate(DAYS_OF_WEEK):
+        plot.text(plot.left - 8, y(day + 0.5) + 5, name, anchor="end")
+        for hour in range(24):
+            number = int(counts[day, hour])
+            shade = math.ceil(5 * number / most)
+            said = f"{name} {hour:02d} h: {number}"
+            plot.bar(x(hour) + 0.75, y(day) + 0.75, x(1) - x(0) - 1.5, y(1) - y(0) - 1.5, f"heat h{shade}", said)
+    for hour in range(0, 24, 3):
+        plot.text(x(hour), plot.height - 6, f"{hour}", anchor="start")
+    day, hour = np.unravel_index(int(counts.argmax()), counts.shape)
+    words = _("%(number)s posts; most on %(day)s at %(hour)s h", number=len(posts), day=DAYS_OF_WEEK[day], hour=int(hour))
+    return plot.svg(_("When it posts, by day of the week and hour"), words)
+
+
+#: How a look is drawn: below the line, by what came of it.
+LOOKS = ("found", "nothing", "unchanged", "failed", "push", "neighbour")
+
+
+def time_line(
+    posts: Sequence[tuple[float, str]], looks: Sequence[tuple[float, str, str]], ticks: Sequence[tuple[float, str]]
+) -> Markup:
+    """Posts as strokes above the line, looks below it: (time, words) and (time, one of `LOOKS`, words)."""
+    plot = Plot(760, 112, 8, 8, bottom=24)
+    x, middle = plot.across(ticks[0][0], ticks[-1][0]), 48.0
+    for at, word in ticks[:-1]:
+        plot.parts.append(f'<line class="grid" x1="{x(at):.1f}" x2="{x(at):.1f}" y1="8" y2="{plot.foot}"/>')
+        plot.text(x(at) + 4, plot.height - 8, word, anchor="start")
+    plot.level(middle, kind="axis")
+    for at, words in posts:
+        plot.bar(x(at) - 1, middle - 28, 2, 26, "post", words)
+    for at, kind, words in looks:
+        plot.parts.append(f'<g class="look {kind}" transform="translate({x(at):.1f} {middle + 16})">{_shape(kind)}')
+        plot.parts.append(f"<title>{escape(words)}</title></g>")
+    tally = {kind: sum(1 for look in looks if look[1] == kind) for kind in LOOKS}
+    said = ", ".join(f"{number} {kind}" for kind, number in tally.items() if number)
+    return plot.svg(_("Posts and looks"), _("%(posts)s posts; looks: %(looks)s", posts=len(posts), looks=said or _("none")))
+
+
+def _shape(kind: str) -> str:
+    """Told apart without colour: a full or an empty circle, a small one, a cross, a triangle, a square on its corner."""
+    return {
+        "found": '<circle r="4.5"/>',
+        "nothing": '<circle r="4"/>',
+        "unchanged": '<circle r="2.2"/>',
+        "failed": '<path d="M-4-4L4 4M4-4L-4 4"/>',
+        "push": '<path d="M0-5L5 4H-5z"/>',
+        "neighbour": '<path d="M0-5.5L5.5 0 0 5.5-5.5 0z"/>',
+    }[kind]
+
+
+def key(kind: str) -> Markup:
+    """The same shape beside its word."""
+    return Markup(f'<svg class="key" viewBox="-7 -7 14 14" aria-hidden="true"><g class="look {kind}">{_shape(kind)}</g></svg>')

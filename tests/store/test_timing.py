@@ -1,0 +1,69 @@
+"""What the page about time is made from, on both databases."""
+
+import pytest
+
+from tests.store.conftest import entry
+from tests.worlds import MONDAY
+from tidings.store.rows import Suspicion
+from tidings.store.timing import limited, needy, week
+
+DAY_S = 86400.0
+
+
+def late(number, delay_s, **fields):
+    return entry(number, delay_s=delay_s, **fields)
+
+
+def test_a_week_day_by_day(store):
+    feed = store.subscribe()
+    store.polled(feed, new=[late(n, 60.0 * n) for n in range(1, 11)], bytes=500)
+    store.clock.forward(days=1)
+    store.polled(feed, status=304, bytes=90)
+    store.polled(feed, status=0, error_kind="timeout", error="no answer")
+    store.polled(feed, source="push", new=[late(20, 2.0)])
+    store.polled(feed, gap=Suspicion(MONDAY, MONDAY + 1, 4.0), new=[late(21, 600.0)])
+    told = store.read(week, store.clock())
+    assert [day.asked for day in told.days] == [0, 0, 0, 0, 0, 1, 3]
+    before, today = told.days[-2:]
+    assert (before.found, before.bytes, before.came, before.p50_s, before.p90_s) == (1, 500, 10, 300.0, 540.0)
+    assert (today.unchanged, today.failed, today.pushed, today.found, today.lost) == (1, 1, 1, 1, 4.0)
+    assert (told.p50_s, told.p90_s, told.total("came"), len(told.delays_s)) == (300.0, 600.0, 12.0, 12)
+
+
+def test_a_week_without_anything(store):
+    told = store.read(week, MONDAY)
+    assert (told.p50_s, told.total("asked"), told.days[0].p90_s) == (None, 0.0, None)
+    assert (store.read(limited, MONDAY), store.read(needy, MONDAY)) == ([], [])
+
+
+def test_hosts_that_limit_us(store):
+    strict, lax = store.subscribe("https://strict.example/feed"), store.subscribe("https://lax.example/feed")
+    for _ in range(2):
+        store.polled(strict, status=429, error_kind="http 429", error="too many")
+    store.polled(lax, status=503, error_kind="http 503", error="busy")
+    store.polled(lax, status=200)
+    first, second = store.read(limited, store.clock())
+    assert (first.host, first.refused) == ("https://strict.example", 2)
+    assert (second.host, second.refused, second.last_at) == ("https://lax.example", 1, MONDAY + 2)
+    assert store.read(limited, MONDAY + 9 * DAY_S) == []
+
+
+@pytest.mark.parametrize("kind", ["broken", "late", "silent", "lying"])
+def test_feeds_that_need_a_look(store, kind):
+    well, ill = (store.subscribe(f"https://{name}.example/") for name in ("well", "ill"))
+    trouble = {
+        "broken": {"status": 404, "state": {"errors": 3, "failing_since": MONDAY, "last_error": "gone", "title": "Ill"}},
+        "late": {"new": [late(1, 9000.0)]},
+        "silent": {"new": [entry(1, published_at=MONDAY - 40 * DAY_S)], "state": {"usual_gap_s": DAY_S}},
+        "lying": {"new": [entry(1, published_told=MONDAY + 9000.0)]},
+    }[kind]
+    store.polled(well, new=[late(n, 600.0, published_told=MONDAY - n) for n in range(1, 9)])
+    store.polled(ill, **trouble)
+    (found,) = store.read(needy, store.clock())
+    assert (found.kind, found.feed_id) == (kind, ill)
+    assert (found.since, found.number) == {
+        "broken": (MONDAY, 3.0),
+        "late": (None, 9000.0),
+        "silent": (MONDAY - 40 * DAY_S, DAY_S),
+        "lying": (None, 1.0),
+    }[kind]
