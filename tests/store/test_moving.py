@@ -2,8 +2,10 @@
 
 import asyncio
 import random
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -61,6 +63,34 @@ def test_everything_arrives_and_life_goes_on(full, target, opened):
         assert new.polled(1, new=[entry(1), entry(99)]).new == (30,)
         assert new.subscribe("https://b.example/") == 2
         assert len(new.claim(9, lease_s=LEASE_S)) == 1
+
+
+OUR_TABLES = (
+    "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace AND NOT relispartition"
+)
+#: A value for each type of column that there is.
+SOME = {"INTEGER": 1, "BIGINT": 2**62, "DOUBLE PRECISION": 1.5, "TEXT": "é", "BLOB": b"\0"}
+
+
+def test_every_table_moves(opened, place, target):
+    """A row in each, whatever migrations there will be."""
+    with opened():
+        pass
+    with closing(sqlite3.connect(place, isolation_level=None)) as db:
+        names = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE TABLE%'")}
+        names = {name for name in names if not name.startswith(("sqlite_", "search_"))}
+        for (trigger,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            db.execute(f"DROP TRIGGER {trigger}")
+        for name in names - {"users"}:
+            types = [row[2] for row in db.execute(f"PRAGMA table_info({name})")]
+            db.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(types))})", [SOME[kind] for kind in types])
+        here = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in names}
+    moved(place, target)
+    there = {name for (name,) in postgres.sql(target, OUR_TABLES)}
+    assert there - {"tidings_version"} == names
+    for name in names:
+        rows = postgres.sql(target, f"SELECT * FROM {name}")
+        assert [row[: len(here[name][0])] for row in rows] == here[name], name
 
 
 def test_what_is_there_is_never_written_over(full, target):

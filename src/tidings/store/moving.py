@@ -88,8 +88,8 @@ async def _move(origin: SqliteConnection, target: PostgresDatabase, tell: Tellin
 def _tables(origin: SqliteConnection) -> list[Table]:
     """As they were made, so that a row's parents come before it. The search index is made anew from what it holds."""
     names = origin.execute(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'search%' "
-        "ORDER BY rowid"
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB 'sqlite_*' AND name <> 'search' "
+        "AND name NOT GLOB 'search_*' ORDER BY rowid"
     )
     tables = []
     for (name,) in names.fetchall():
