@@ -72,7 +72,7 @@ class Neighbour:
 
     def saved(self) -> dict[str, Any]:
         """What is remembered until next time (FeedEx 3.1: old neighbours can trust each other from past experience)."""
-        names = ("nid", "brought", "given", "entries", "confirmed", "false", "earlier_s", "looks_kept", "looks_broken")
+        names = ("brought", "given", "entries", "confirmed", "false", "earlier_s", "looks_kept", "looks_broken")
         return {name: getattr(self, name) for name in names}
 
 

@@ -430,8 +430,7 @@ class Node:
         self._candidates.pop(nid, None)
         neighbour = self.neighbours[nid] = Neighbour(nid, subset, now, key)
         for name, value in self._past.get(nid, {}).items():
-            if name != "nid":
-                setattr(neighbour, name, type(getattr(neighbour, name))(value))
+            setattr(neighbour, name, type(getattr(neighbour, name))(value))
         self.interests.changed()
         neighbour.told = self.interests.advertised(nid)
 

@@ -93,7 +93,8 @@ def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
     arrive(db, outcomes, new)
     changed = _change(db, [(known[key], t) for key, t in edited.items() if key in known])
     by_feed = sorted(outcomes, key=lambda o: o.feed_id)
-    db.executemany(_INSERT_POLL, [_line(o, new.get(o.feed_id, {}).values(), changed[o.feed_id]) for o in by_feed])
+    looks = [o for o in by_feed if o.source != "neighbour"]  # the log is of what we did ourselves, and what that cost
+    db.executemany(_INSERT_POLL, [_line(o, new.get(o.feed_id, {}).values(), changed[o.feed_id]) for o in looks])
     db.executemany(
         "INSERT INTO documents (feed_id, marks) VALUES (?, ?) ON CONFLICT (feed_id) DO UPDATE SET marks = excluded.marks",
         [(o.feed_id, packed([mark(i) for i in o.document])) for o in by_feed if o.document is not None],

@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from tidings.document import NO_HINTS, Enclosure, Hints
 
-#: How something came to us: asked for, sent by a hub, read from an archive (RFC 5005), told by a neighbour.
-Source: TypeAlias = Literal["poll", "push", "archive", "neighbour"]
+#: How something came to us: asked for, sent by a hub, read from an archive (RFC 5005), told by a neighbour; in the end, told by
+#: a neighbour and confirmed since, by our own fetch or by others who cannot have it from each other.
+Source: TypeAlias = Literal["poll", "push", "archive", "neighbour", "confirmed"]
 
 #: The one user there is until there are several.
 OPERATOR = 1

@@ -217,11 +217,34 @@ MIGRATIONS = (
     );
     """,
     schema_people.PEOPLE,
+    """
+    CREATE TABLE neighbours (
+      nid TEXT PRIMARY KEY,
+      at DOUBLE PRECISION NOT NULL,
+      present INTEGER NOT NULL,
+      usefulness DOUBLE PRECISION NOT NULL,
+      banned_until DOUBLE PRECISION,
+      why TEXT NOT NULL,
+      key BLOB NOT NULL,
+      figures TEXT NOT NULL
+    );
+    CREATE TABLE tellings (
+      entry_id INTEGER PRIMARY KEY,
+      sender TEXT NOT NULL,
+      path TEXT NOT NULL,
+      told_at DOUBLE PRECISION NOT NULL,
+      recovered INTEGER NOT NULL
+    );
+    CREATE INDEX tellings_sender ON tellings (sender);
+    CREATE TABLE private_feeds (
+      feed_id INTEGER PRIMARY KEY REFERENCES feeds (id) ON DELETE CASCADE
+    );
+    """,
 )
 
 
 #: Tables whose rows go with the entry that their ``entry_id`` names.
-OF_ENTRIES = ("entry_versions", *schema_people.OF_ENTRIES)
+OF_ENTRIES = ("entry_versions", "tellings", *schema_people.OF_ENTRIES)
 #: Queries that give the ids of entries which stay however old they are.
 KEPT: tuple[str, ...] = schema_people.KEPT
 

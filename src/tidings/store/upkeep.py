@@ -23,12 +23,18 @@ def forget_entries(db: Connection, feed_ids: Sequence[int], before: float, first
     those that somebody keeps. Their identities stay, so they are not new when an archive or a neighbour brings them again.
     """
     gone = [entry_id for feed_id in feed_ids for entry_id in _old(db, feed_id, before, first, least)]
-    for table in OF_ENTRIES:
-        db.executemany(f"DELETE FROM {table} WHERE entry_id = ?", [(i,) for i in gone])
-    if not db.postgres:
-        db.executemany("DELETE FROM search WHERE rowid = ?", [(i,) for i in gone])
-    db.executemany("DELETE FROM entries WHERE id = ?", [(i,) for i in gone])
+    remove(db, gone)
     return len(gone)
+
+
+def remove(db: Connection, entry_ids: Sequence[int]) -> None:
+    """Delete entries with all that hangs on them, but for their identities."""
+    ids = [(i,) for i in entry_ids]
+    for table in OF_ENTRIES:
+        db.executemany(f"DELETE FROM {table} WHERE entry_id = ?", ids)
+    if not db.postgres:
+        db.executemany("DELETE FROM search WHERE rowid = ?", ids)
+    db.executemany("DELETE FROM entries WHERE id = ?", ids)
 
 
 def _old(db: Connection, feed_id: int, before: float, first: int, least: int) -> list[int]:
