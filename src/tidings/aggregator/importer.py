@@ -91,6 +91,8 @@ async def add_feed(
     (added,) = await store.add([Wanted(url, clock(), title, folder)], user_id)
     if document is not None and added.feed_new:
         await aggregator.take_in(added.feed_id, document)
+    elif added.feed_new:  # its site was asked, which said where it is
+        await aggregator.poll([added.feed_id])
     else:
         aggregator.wake()
         await store.notify(FEEDS)

@@ -8,10 +8,9 @@ const root = document.documentElement;
 function live() {
   const news = new EventSource("/events");
   const tell = (event) => JSON.parse(event.data);
-  let known = false;
   news.addEventListener("arrived", (event) => reader.arrived(tell(event).feed, tell(event).ids.length));
   for (const kind of ["marked", "subscriptions", "missed"]) news.addEventListener(kind, reader.counts);
-  news.addEventListener("hello", () => { if (known) reader.counts(); known = true; }); // again: something may have been missed
+  news.addEventListener("hello", reader.listening);
   addEventListener("pagehide", () => news.close());
 }
 

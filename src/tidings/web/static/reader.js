@@ -18,8 +18,11 @@ const withEntry = (href, id) => {
   return url.pathname + url.search;
 };
 
+let wanted = 0;
 export async function openView(href, push = true) {
+  const mine = ++wanted;
   const html = await part(withEntry(href), "list");
+  if (mine !== wanted) return; // another was opened meanwhile
   list.innerHTML = html;
   list.scrollTop = 0;
   closeArticle();
@@ -29,9 +32,10 @@ export async function openView(href, push = true) {
     link.dataset.view === view().view ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
   }
   settle();
+  counts();
   if (!push) return;
   const field = list.querySelector("input[type=search]");
-  field ? field.focus() : list.focus();
+  field && !field.value ? field.focus() : list.focus();
 }
 
 export const reload = () => openView(location.pathname + location.search, false);
@@ -156,22 +160,31 @@ export async function markAll() {
 
 // --- counts ----------------------------------------------------------------------------------------------------------
 
+async function recount() {
+  const now = await json("/counts");
+  const of = (name) => {
+    const [kind, ...rest] = name.split("/");
+    return kind === "unread" ? now.unread : now[`${kind}s`]?.[rest.join("/")];
+  };
+  for (const place of document.querySelectorAll("[data-count]")) {
+    const number = of(place.dataset.count);
+    place.textContent = number ? number.toLocaleString("en") : "";
+  }
+  if ("setAppBadge" in navigator) now.unread ? navigator.setAppBadge(now.unread) : navigator.clearAppBadge();
+  return of;
+}
+
 let waiting = 0;
 export function counts() {
   clearTimeout(waiting);
-  waiting = setTimeout(told(async () => {
-    const now = await json("/counts");
-    const of = (name) => {
-      const [kind, ...rest] = name.split("/");
-      return kind === "unread" ? now.unread : now[`${kind}s`]?.[rest.join("/")];
-    };
-    for (const place of document.querySelectorAll("[data-count]")) {
-      const number = of(place.dataset.count);
-      place.textContent = number ? number.toLocaleString("en") : "";
-    }
-    if ("setAppBadge" in navigator) now.unread ? navigator.setAppBadge(now.unread) : navigator.clearAppBadge();
-  }), 150);
+  waiting = setTimeout(told(recount), 150);
 }
+
+// We hear of news from now on; what came between the making of the page and now is looked for.
+export const listening = told(async () => {
+  const of = await recount();
+  if (list && !entries().length && of(view().view)) await reload();
+});
 
 // --- new entries -----------------------------------------------------------------------------------------------------
 
@@ -217,7 +230,6 @@ function settle() {
   nearEnd.disconnect();
   if (end) nearEnd.observe(end);
   if (scrolledPast) for (const row of entries()) if (row.classList.contains("unread")) scrolledPast.observe(row);
-  counts();
 }
 
 const plain = (event) => event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);

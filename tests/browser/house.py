@@ -1,0 +1,72 @@
+"""The service as a process of its own, and somebody who walks through it with Chromium."""
+
+import re
+import subprocess
+from contextlib import contextmanager
+from itertools import count
+
+from tests.cli.conftest import TIDINGS
+from tests.web.people import PASSWORD, Person
+
+PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1360, "height": 860}
+
+_names = count(1)
+
+
+@contextmanager
+def house(folder):
+    """A service that nobody has set up yet: its port. Feeds on the loopback address may be followed."""
+    command = [TIDINGS, "--data-dir", folder, "--set", "fetch.allow_private=true", "serve", "--port", "0"]
+    with open(folder / "log", "w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
+        try:
+            yield int(re.search(r"http://127.0.0.1:(\d+)", process.stdout.readline()).group(1))
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+class Walker:
+    """A person and a tab. ``walker.go("/unread")``, ``walker.keys("j s")``, ``walker.page`` for the rest."""
+
+    def __init__(self, browser, port, person=None, **context):
+        self.person, self.base, self.complaints = person, f"http://127.0.0.1:{port}", []
+        self.context = browser.new_context(base_url=self.base, **{"viewport": DESK, **context})
+        if person is not None:
+            self.context.add_cookies([{"name": "tidings", "value": person.cookie, "url": self.base}])
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(15_000)
+        self.page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("requestfailed", self._failed)
+        self.page.on("response", lambda answer: answer.status >= 500 and self.complaints.append(answer.url))
+
+    def _failed(self, request):
+        """What the page itself gave up, when it was left, is no complaint."""
+        if request.failure != "net::ERR_ABORTED":
+            self.complaints.append(f"{request.url}: {request.failure}")
+
+    def go(self, path):
+        self.page.goto(path)
+        return self.page
+
+    def keys(self, keys):
+        for key in keys.split(" "):
+            self.page.keyboard.press(key)
+
+    @property
+    def names(self):
+        """The titles in the list."""
+        return [text.partition("\n")[0] for text in self.page.locator("#list .entry .title").all_inner_texts()]
+
+    def close(self):
+        self.context.close()
+        assert self.complaints == [], self.complaints
+
+
+def resident(admin):
+    """A new user."""
+    return admin.invite(f"reader-{next(_names)}")
+
+
+__all__ = ["DESK", "PASSWORD", "PHONE", "Person", "Walker", "house", "resident"]

@@ -1,0 +1,128 @@
+"""Magazines on the loopback address: feeds, sites, pictures and sound, over real HTTP, with posts that appear when told to."""
+
+import io
+import threading
+import time
+import wave
+from email.utils import formatdate
+from html import escape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.browser.stories import MAGAZINES
+
+#: Between two posts of a magazine, so that a list mixes them.
+APART_S = 9100
+COLOURS = {"marginalia": "#0f6b6b", "tidepool": "#2f5d8c", "kiln": "#b4540f", "slowcode": "#5b4b8a", "longwave": "#8a2b5c"}
+
+
+class Newsstand:
+    """``with Newsstand() as stand``: ``stand.feed("kiln")`` is an address; ``stand.publish("kiln", "Release 5", html)``."""
+
+    def __init__(self):
+        self.asked = []
+        self._posts = {}
+        for number, (slug, (_title, _folder, posts)) in enumerate(MAGAZINES.items()):
+            newest = time.time() - 700 * (number + 1)
+            self._posts[slug] = [
+                (newest - APART_S * (len(posts) - n - 1), *post, post[0].startswith("Episode")) for n, post in enumerate(posts)
+            ]
+        stand = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                stand.asked.append(self.path)
+                body, kind = stand.answer(self.path)
+                self.send_response(200 if body else 404)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=30)
+
+    def site(self, slug):
+        return f"{self.address}/{slug}/"
+
+    def feed(self, slug):
+        return f"{self.address}/{slug}/feed.xml"
+
+    def publish(self, slug, title, html="<p>New.</p>", author="", ago_s=0.0):
+        """A magazine that is not there yet begins with it."""
+        self._posts.setdefault(slug, []).append((time.time() - ago_s, title, author, html, False))
+
+    def opml(self):
+        """All magazines, in their folders, as another reader would export them."""
+        folders = {}
+        for slug, (title, folder, _posts) in MAGAZINES.items():
+            line = f'<outline text="{title}" type="rss" xmlUrl="{self.feed(slug)}"/>'
+            folders[folder] = folders.get(folder, "") + line
+        lists = [f'<outline text="{name}">{lines}</outline>' if name else lines for name, lines in folders.items()]
+        return f'<opml version="2.0"><head/><body>{"".join(lists)}</body></opml>'.encode()
+
+    def answer(self, path):
+        _, slug, *rest = path.split("/")
+        if slug == "picture":
+            return _picture(), "image/svg+xml"
+        if slug == "sound":
+            return _silence(), "audio/wav"
+        if slug not in self._posts:
+            return b"", "text/plain"
+        if rest == ["feed.xml"]:
+            return self._document(slug), "application/rss+xml"
+        if rest == ["icon.svg"]:
+            return _icon(slug), "image/svg+xml"
+        links = '<link rel="alternate" type="application/rss+xml" href="feed.xml"><link rel="icon" href="icon.svg">'
+        return f"<html><head>{links}</head><body><p>{slug}</p></body></html>".encode(), "text/html"
+
+    def _document(self, slug):
+        title = MAGAZINES[slug][0] if slug in MAGAZINES else slug.title()
+        items = "".join(self._item(slug, n, *post) for n, post in reversed(list(enumerate(self._posts[slug]))))
+        head = f"<title>{escape(title)}</title><link>{self.site(slug)}</link><description/>"
+        return f'<rss version="2.0"><channel>{head}{items}</channel></rss>'.encode()
+
+    def _item(self, slug, number, at, title, author, html, sounds):
+        sound = f'<enclosure url="{self.address}/sound/{number}.wav" type="audio/wav" length="31000000"/>' if sounds else ""
+        writer = f"<author>{escape(author)}</author>" if author else ""
+        text = escape(html.replace("{site}", self.address))
+        return (
+            f'<item><guid isPermaLink="false">{slug}/{number}</guid><link>{self.site(slug)}{number}</link>{writer}{sound}'
+            f"<title>{escape(title)}</title><pubDate>{formatdate(at)}</pubDate><description>{text}</description></item>"
+        )
+
+
+def _picture():
+    """Hills in the evening."""
+    hills = "".join(
+        f'<path fill="{colour}" d="M0 {top} Q 160 {top - rise} 320 {top} T 640 {top - 20} T 960 {top} V480 H0z"/>'
+        for colour, top, rise in [("#8fb0ad", 250, 90), ("#5b8a88", 310, -70), ("#2f6664", 370, 80), ("#173f3f", 430, -60)]
+    )
+    sky = '<rect width="960" height="480" fill="#f2dcbc"/><circle cx="690" cy="190" r="52" fill="#f7f0e2"/>'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 480">{sky}{hills}</svg>'.encode()
+
+
+def _icon(slug):
+    letter = f'<text x="8" y="12" font-family="serif" font-size="12" text-anchor="middle" fill="#fff">{slug[0].upper()}</text>'
+    square = f'<rect width="16" height="16" rx="3" fill="{COLOURS.get(slug, "#586363")}"/>'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">{square}{letter}</svg>'.encode()
+
+
+def _silence():
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setparams((1, 1, 8000, 8000, "NONE", ""))
+        sound.writeframes(b"\x80" * 8000)
+    return file.getvalue()

@@ -1,0 +1,54 @@
+"""The first minutes: the administrator, feeds from another reader, a site by its address."""
+
+from playwright.sync_api import expect
+
+from tests.browser.house import PASSWORD, Walker, house
+
+
+def test_from_an_empty_folder_to_the_first_article(browser, stand, tmp_path):
+    with house(tmp_path) as port:
+        walker = Walker(browser, port)
+        page = walker.go("/unread")
+        expect(page.get_by_role("heading", name="Welcome")).to_be_visible()
+        page.get_by_label("Your name").fill("ada")
+        page.get_by_label("Password, at least 8 characters").fill(PASSWORD)
+        page.get_by_label("The same again").fill(PASSWORD)
+        page.keyboard.press("Enter")
+
+        expect(page.get_by_role("heading", name="Welcome, ada")).to_be_visible()
+        file = {"name": "feeds.opml", "mimeType": "text/x-opml", "buffer": stand.opml()}
+        page.get_by_label("OPML file, or one address on each line").set_input_files(file)
+        page.get_by_role("button", name="Import").click()
+        expect(page.get_by_text("6 feeds are followed now.")).to_be_visible()
+        expect(page.locator("#sidebar").get_by_role("link", name="Science")).to_be_visible()
+        expect(page.locator("#list .entry").first).to_be_visible()  # they come by themselves: nobody reloads
+
+        stand.publish("garden", "The first frost", "<p>Everything is white.</p>")
+        page.keyboard.press("a")
+        page.get_by_label("Address of a site or a feed").fill(stand.site("garden"))
+        page.get_by_label("Folder").fill("Outside")
+        page.get_by_role("button", name="Add", exact=True).click()
+        expect(page.get_by_text("You follow Garden now.")).to_be_visible()
+        page.get_by_role("link", name="The first frost").click()
+        expect(page.locator("article .content")).to_have_text("Everything is white.")
+        expect(page.locator("#sidebar").get_by_role("link", name="Outside")).to_be_visible()
+        walker.close()
+
+
+def test_a_wrong_password_and_a_wrong_address_say_what_to_do(enter):
+    walker = enter()
+    page = walker.go("/feeds/add")
+    page.get_by_label("Address of a site or a feed").fill("http://127.0.0.1:9/")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("127.0.0.1")
+    walker.complaints.clear()  # Chromium itself says that the answer was 400
+    walker.context.clear_cookies()
+    page = walker.go("/unread")
+    page.get_by_label("Name").fill(walker.person.name)
+    page.get_by_label("Password").fill("wrong")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("do not belong together")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Unread")).to_be_visible()
+    walker.complaints.clear()

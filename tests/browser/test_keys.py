@@ -1,0 +1,153 @@
+"""Everything that a reader does all day, without a mouse."""
+
+from playwright.sync_api import expect
+
+RIVER = "The river that went underground"
+
+
+def opened(page):
+    return page.locator("#article-title")
+
+
+def test_next_and_previous(reader):
+    page, (first, second, *_) = reader.page, reader.names
+    reader.keys("j")
+    expect(opened(page)).to_have_text(first)
+    reader.keys("j")
+    expect(opened(page)).to_have_text(second)
+    reader.keys("k")
+    expect(opened(page)).to_have_text(first)
+    reader.keys("k")
+    expect(opened(page)).to_have_text(first)  # nothing is before it
+
+
+def test_next_and_previous_unread_pass_over_what_is_read(reader):
+    page, (first, second, third, *_) = reader.page, reader.names
+    reader.keys("j")
+    expect(opened(page)).to_have_text(first)
+    reader.keys("j")
+    expect(opened(page)).to_have_text(second)
+    reader.keys("k")
+    expect(opened(page)).to_have_text(first)
+    reader.keys("n")
+    expect(opened(page)).to_have_text(third)
+    reader.keys("m")  # unread again
+    expect(page.locator(".entry", has_text=third)).to_have_class("entry unread")
+    reader.keys("j")
+    reader.keys("p")
+    expect(opened(page)).to_have_text(third)
+
+
+def test_open_close_and_the_original_in_another_tab(reader, stand):
+    page = reader.page
+    reader.keys("o")
+    expect(opened(page)).to_have_text(reader.names[0])
+    reader.keys("o")
+    expect(opened(page)).to_have_count(0)
+    reader.keys("Enter")  # the row has the focus
+    expect(opened(page)).to_have_text(reader.names[0])
+    with reader.context.expect_page() as other:
+        reader.keys("v")
+    assert other.value.url.startswith(stand.address)
+    reader.keys("Escape")
+    expect(opened(page)).to_have_count(0)
+
+
+def test_read_star_and_tag(reader):
+    page, first = reader.page, reader.names[0]
+    row = page.locator(".entry", has_text=first)
+    reader.keys("j")
+    expect(row).to_have_class("entry")
+    reader.keys("m")
+    expect(row).to_have_class("entry unread")
+    reader.keys("s")
+    expect(row).to_have_class("entry unread starred")
+    expect(page.get_by_role("button", name="Star", exact=True)).to_have_attribute("aria-pressed", "true")
+    reader.keys("t")
+    page.keyboard.type("rivers, to read")
+    reader.keys("Enter")
+    expect(page.get_by_role("list", name="Tags").get_by_role("link")).to_have_text(["rivers", "to read"])
+    reader.keys("g s")
+    expect(page.locator("#list .entry")).to_have_count(1)
+    expect(page.locator("#list h1")).to_have_text("Starred")
+
+
+def test_going_places(reader):
+    page = reader.page
+    for keys, title in [("g s", "Starred"), ("g a", "All entries"), ("g u", "Unread"), ("/", "Search")]:
+        reader.keys(keys)
+        expect(page.locator("#list h1")).to_have_text(title)
+    page.keyboard.type("jo glacier g u")  # the field has the focus: letters are words now
+    expect(page.get_by_role("searchbox")).to_have_value("jo glacier g u")
+    page.get_by_role("searchbox").fill("glacier")
+    reader.keys("Enter")
+    expect(page.locator("#list .entry")).to_have_count(1)
+    reader.keys("g f")
+    expect(page).to_have_url(f"{reader.base}/feeds")
+    reader.keys("a")
+    expect(page).to_have_url(f"{reader.base}/feeds/add")
+
+
+def test_administrators_go_to_timing(enter, home):
+    walker = enter(home)
+    page = walker.go("/unread")
+    walker.keys("g t")
+    expect(page).to_have_url(f"{walker.base}/timing")
+    expect(page.get_by_role("heading", name="Timing")).to_be_visible()
+
+
+def test_feed_by_feed_and_unread_alone(reader):
+    page = reader.page
+    page.locator("details.folder", has_text="Science").locator(".twist").click()
+    reader.keys("g a")
+    expect(page.locator("#list h1")).to_have_text("All entries")
+    reader.keys("J")
+    expect(page.locator("#list h1")).to_have_text("Listening")
+    reader.keys("J")
+    expect(page.locator("#list h1")).to_have_text("Science")
+    reader.keys("J")
+    expect(page.locator("#list h1")).to_have_text("Marginalia")
+    reader.keys("K")
+    expect(page.locator("#list h1")).to_have_text("Science")
+    before = page.locator("#list .entry").count()
+    reader.keys("j")
+    expect(opened(page)).to_have_text(RIVER)
+    reader.keys("r")
+    expect(page.locator("#list .entry")).to_have_count(before - 1)
+    reader.keys("u")
+    expect(page.locator("#list .entry")).to_have_count(before)
+
+
+def test_mark_all_and_take_it_back(reader):
+    page, before = reader.page, len(reader.names)
+    reader.keys("Shift+A")
+    expect(page.get_by_text("You have read everything.")).to_be_visible()
+    expect(page.locator("#sidebar [data-count=unread]")).to_have_text("")
+    page.get_by_role("status").get_by_role("button", name="Undo").click()
+    expect(page.locator("#list .entry.unread")).to_have_count(before)
+    expect(page.locator("#sidebar [data-count=unread]")).to_have_text(str(before))
+
+
+def test_all_keys_are_told(reader):
+    reader.keys("Shift+?")
+    dialog = reader.page.get_by_role("dialog", name="Keys")
+    expect(dialog).to_be_visible()
+    assert {*"jknpovmstAur/aJK?gf", "Enter"} <= set(dialog.locator("kbd").all_inner_texts())
+    reader.keys("j")  # not while it is open
+    reader.keys("Escape")
+    expect(dialog).to_be_hidden()
+    expect(opened(reader.page)).to_have_count(0)
+
+
+def test_back_and_forward_are_those_of_the_browser(reader):
+    page = reader.page
+    reader.keys("j")
+    expect(opened(page)).to_have_text(reader.names[0])
+    page.go_back()
+    expect(opened(page)).to_have_count(0)
+    page.go_forward()
+    expect(opened(page)).to_have_text(reader.names[0])
+    reader.keys("g a")
+    expect(page.locator("#list h1")).to_have_text("All entries")
+    page.go_back()
+    expect(page.locator("#list h1")).to_have_text("Unread")
