@@ -102,3 +102,11 @@ def test_a_document_over_the_cap_is_refused_unread() -> None:
         parse(b"<rss>" + b"x" * 1000, max_bytes=1000)
     with pytest.raises(ParseError, match="more than"):
         parse(b"x" * 100_000_000)
+
+
+def test_no_zero_character_gets_through() -> None:
+    """PostgreSQL cannot keep one, and what cannot be kept would keep the polls of others from being recorded."""
+    title = rb"a\u0000\u0000b \\\\u0000 \\\u0000"
+    document = parse(b'{"version": "https://jsonfeed.org/version/1", "items": [{"id": "1", "title": "%s"}]}' % title)
+    assert document.entries[0].title == "a\ufffd\ufffdb \\\\u0000 \\\ufffd"
+    assert hurried(rb'{"version": "https://jsonfeed.org/version/1", "items": [{"id": "1", "title": "\u00\u000000"}]}') is None

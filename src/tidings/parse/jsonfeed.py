@@ -1,6 +1,7 @@
 """JSON Feed 1.0 and 1.1. Real ones have numbers for ids and null for what they do not know, so no field is trusted."""
 
 import html
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,9 @@ from tidings.document import Document, Enclosure, Entry, Links
 from .dates import When, read_date
 from .elements import absolute
 from .entries import MOST_ENTRIES, each_once, make_entry
+
+#: The character zero, which no XML may have and PostgreSQL cannot keep; browsers show another in its place, and so do we.
+_ZERO = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 def read_json_feed(data: dict[str, Any], url: str) -> Document:
@@ -38,7 +42,7 @@ def read_json_feed(data: dict[str, Any], url: str) -> Document:
 def decode(body: bytes) -> dict[str, Any] | None:
     """The JSON object in a body, None where it is not one. Deep nesting is refused by the decoder."""
     try:
-        data = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
+        data = msgspec.json.decode(_ZERO.sub(rb"\1\\ufffd", body.removeprefix(b"\xef\xbb\xbf")))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
