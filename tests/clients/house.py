@@ -1,12 +1,16 @@
-"""A house where apps call: the APIs on real HTTP over a real store, and a press with blogs to read, all on 127.0.0.1.
+"""Houses where apps call, and a press with blogs to read, all on 127.0.0.1.
 
+`House`: the APIs on real HTTP over a real store, in a thread, with the operations under them at hand:
 ``with Press() as press, House(folder) as house``: ``ann = house.reader("ann")``; ``ann.follow(press.feed("alpha"))``.
+`Service`: the whole service, a process of its own, where everything goes through its door.
 """
 
 import asyncio
 import base64
 import http.client
 import json
+import re
+import subprocess
 import threading
 import time
 from concurrent.futures import Future
@@ -15,6 +19,7 @@ from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 
+from tests.cli.conftest import TIDINGS
 from tidings import service
 from tidings.config import read
 from tidings.people import Events, People
@@ -107,22 +112,32 @@ class Answer:
         return json.loads(self.body)
 
 
-class Reader:
-    """A user with an app; ``token`` is the app's own."""
+class Door:
+    """Where requests are brought."""
 
-    def __init__(self, house, name, admin):
-        self.house, self.name = house, name
-        self.user = house.wait(house.people.add_user(name, PASSWORD, admin=admin, by=None))
-        self.token = house.wait(house.people.add_token(self.user, "app")).secret
-        self.reading = house.desk.reading(self.user)
+    port: int
 
-    def __getattr__(self, name):
-        """What `Reading` can do, plainly."""
-        method = getattr(self.reading, name)
-        return lambda *args, **options: self.house.wait(method(*args, **options))
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.port}"
 
-    def follow(self, url, folder=""):
-        return self.subscribe(url, folder=folder).added.feed_id
+    def call(self, method, target, body=None, headers=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, target, body, headers or {})
+        answer = Answer(connection.getresponse())
+        connection.close()
+        return answer
+
+    def post(self, target, fields, headers=None):
+        body = fields if isinstance(fields, str | bytes) else urlencode(fields, doseq=True)
+        return self.call("POST", target, body, {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})})
+
+
+class App:
+    """Of a user; ``token`` is its own."""
+
+    def __init__(self, house, name, token):
+        self.house, self.name, self.token = house, name, token
 
     def rest(self, method, path, body=None):
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body)
@@ -143,7 +158,23 @@ class Reader:
         return self.house.call("GET", target, None, headers) if fields is None else self.house.post(target, fields, headers)
 
 
-class House:
+class Reader(App):
+    """A user with an app, and what `Reading` can do, plainly."""
+
+    def __init__(self, house, name, admin):
+        self.user = house.wait(house.people.add_user(name, PASSWORD, admin=admin, by=None))
+        super().__init__(house, name, house.wait(house.people.add_token(self.user, "app")).secret)
+        self.reading = house.desk.reading(self.user)
+
+    def __getattr__(self, name):
+        method = getattr(self.reading, name)
+        return lambda *args, **options: self.house.wait(method(*args, **options))
+
+    def follow(self, url, folder=""):
+        return self.subscribe(url, folder=folder).added.feed_id
+
+
+class House(Door):
     """The APIs, served from a thread of their own."""
 
     def __init__(self, folder):
@@ -151,7 +182,6 @@ class House:
         self._place = folder / "tidings.db"
         self._listening = service.listen("127.0.0.1", 0)
         self.port = self._listening.getsockname()[1]
-        self.address = f"http://127.0.0.1:{self.port}"
         self._began = Future()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 
@@ -180,17 +210,6 @@ class House:
     def reader(self, name, *, admin=False):
         return Reader(self, name, admin)
 
-    def call(self, method, target, body=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.request(method, target, body, headers or {})
-        answer = Answer(connection.getresponse())
-        connection.close()
-        return answer
-
-    def post(self, target, fields, headers=None):
-        body = fields if isinstance(fields, str | bytes) else urlencode(fields, doseq=True)
-        return self.call("POST", target, body, {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})})
-
     def __enter__(self):
         self._thread.start()
         self._began.result(timeout=60)
@@ -201,3 +220,38 @@ class House:
         self._thread.join(timeout=60)
         assert not self._thread.is_alive()
         self._listening.close()
+
+
+class Service(Door):
+    """``service.reader("ann")`` is a new user who follows what `feeds` names: addresses with the folders that they are in."""
+
+    def __init__(self, folder, feeds=()):
+        self._folder, self._feeds = folder, dict(feeds)
+
+    def __enter__(self):
+        before = [TIDINGS, "--data-dir", self._folder, "--set", "fetch.allow_private=true"]
+        subprocess.run([*before, "user", "add", "admin", "--admin", "--password-stdin"], input=PASSWORD, text=True, check=True)
+        with open(self._folder / "log", "w") as log:
+            self._process = subprocess.Popen([*before, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=log, text=True)
+        self.port = int(re.search(r"http://127.0.0.1:(\d+)", self._process.stdout.readline()).group(1))
+        return self
+
+    def __exit__(self, *_):
+        self._process.terminate()
+        self._process.communicate(timeout=60)
+        assert self._process.returncode == 0
+
+    def _basic(self, name, method, path, body):
+        known = base64.b64encode(f"{name}:{PASSWORD}".encode()).decode()
+        answer = self.call(method, path, json.dumps(body), {"Authorization": f"Basic {known}"})
+        assert answer.status == 201, answer.text
+        return answer.json
+
+    def reader(self, name):
+        self._basic("admin", "POST", "/v1/users", {"username": name, "password": PASSWORD})
+        app = App(self, name, self._basic(name, "POST", "/v1/api-keys", {"description": "app"})["token"])
+        names = set(self._feeds.values())
+        folders = {folder: app.rest("POST", "/v1/categories", {"title": folder}).json["id"] for folder in names}
+        for url, folder in self._feeds.items():
+            assert app.rest("POST", "/v1/feeds", {"feed_url": url, "category_id": folders[folder]}).status == 201
+        return app

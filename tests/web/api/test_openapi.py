@@ -42,23 +42,10 @@ def run(house, ann, *options):
     """Schemathesis makes up requests from the document. Its token is not among the first, which it takes back in passing."""
     program = shutil.which("schemathesis", path=str(Path(sys.executable).parent))
     assert program, "pip install schemathesis (or: make setup)"
-    for number in range(20):
-        house.wait(house.people.add_token(ann.user, f"app {number}"))
-    token = house.wait(house.people.add_token(ann.user, "schemathesis")).secret
-    document = f"{house.address}/v1/openapi.json"
-    asked = [
-        program,
-        "run",
-        document,
-        "-H",
-        f"X-Auth-Token: {token}",
-        "--seed",
-        "1",
-        "--checks",
-        CHECKS,
-        "--no-color",
-        *options,
-    ]
+    known = len(house.wait(house.people.tokens(ann.user)))
+    *_, token = (house.wait(house.people.add_token(ann.user, f"app {known + number}")).secret for number in range(20))
+    asked = [program, "run", f"{house.address}/v1/openapi.json", "-H", f"X-Auth-Token: {token}", "--seed", "1"]
+    asked += ["--checks", CHECKS, "--no-color", *options]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout[-5000:]
     assert house.call("GET", "/v1/me", None, {"X-Auth-Token": token}).status == 200

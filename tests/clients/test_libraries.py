@@ -1,0 +1,111 @@
+"""Client libraries that others wrote: everything that they can do is done, and seen by the other APIs."""
+
+import freshrss_api
+import libgreader
+import miniflux
+import pytest
+from libgreader.auth import ClientAuthMethod
+from libgreader.url import ReaderUrl
+
+from tests.clients.conftest import marks
+from tests.clients.house import PASSWORD
+
+ALL = {f"{blog} 2.0.{number}" for blog in ("Alpha", "Beta") for number in range(1, 5)}
+
+
+@pytest.fixture(params=["password", "key"])
+def client(service, app, request):
+    known = {"api_key": app.token} if request.param == "key" else {"username": app.name, "password": PASSWORD}
+    return miniflux.Client(service.address, **known)
+
+
+def test_miniflux(client, app, press):
+    assert client.me()["username"] == app.name
+    assert client.get_version()["version"]
+    told = client.get_entries(status=["unread"], order="published_at", direction="desc")
+    assert (told["total"], {entry["title"] for entry in told["entries"]}) == (8, ALL)
+    first, second, third = told["entries"][:3]
+    client.update_entries([first["id"], second["id"]], "read")
+    client.toggle_bookmark(third["id"])
+    assert marks(app) == ({first["title"], second["title"]}, {third["title"]})
+    assert [entry["id"] for entry in client.get_entries(starred=True)["entries"]] == [third["id"]]
+    assert client.get_entries(status=["read"], after_entry_id=min(first["id"], second["id"]))["total"] == 1
+    feed = client.get_entry(first["id"])["feed"]
+    assert sum(client.get_feed_counters()["unreads"].values()) == 6
+    client.mark_feed_entries_as_read(feed["id"])
+    assert client.get_feed_entries(feed["id"], status=["unread"])["total"] == 0
+    assert client.discover(press.site("gamma"))[0]["url"] == press.feed("gamma")
+    category = client.create_category("Third")
+    made = client.create_feed(press.feed("gamma"), category["id"])
+    assert client.get_feed(made)["category"]["title"] == "Third"
+    assert client.update_feed(made, title="Mine")["title"] == "Mine"
+    assert client.get_category_entries(category["id"])["total"] == 4
+    client.refresh_feed(made)
+    assert press.feed("gamma") in client.export()
+    client.delete_feed(made)
+    listed = f'<opml version="2.0"><body><outline xmlUrl="{press.feed("alpha")}"/></body></opml>'
+    assert "imported" in client.import_feeds(listed)["message"]
+    client.mark_user_entries_as_read(client.me()["id"])
+    client.flush_history()
+    assert client.get_entries(status=["unread"])["total"] == 0
+    with pytest.raises(miniflux.ResourceNotFound):
+        client.get_entry(10**9)
+
+
+def test_a_wrong_key_is_refused_as_the_client_expects(service):
+    with pytest.raises(miniflux.AccessUnauthorized):
+        miniflux.Client(service.address, api_key="guessed").me()
+
+
+@pytest.fixture
+def google(service, app, monkeypatch):
+    """Its addresses are Google's, which are gone."""
+    monkeypatch.setattr(ClientAuthMethod, "CLIENT_URL", f"{service.address}/accounts/ClientLogin")
+    for name, value in vars(ReaderUrl).items():
+        if isinstance(value, str):
+            monkeypatch.setattr(ReaderUrl, name, value.replace("https://www.google.com", service.address))
+    return libgreader.GoogleReader(ClientAuthMethod(app.name, PASSWORD))
+
+
+def test_libgreader(google, app, press):
+    assert google.getUserInfo()["userName"] == app.name
+    assert google.buildSubscriptionList()
+    feeds = {feed.title: feed for feed in google.getFeeds()}
+    assert {(name, feed.unread) for name, feed in feeds.items()} == {("Alpha", 4), ("Beta", 4)}
+    assert {category.label for category in google.getCategories()} == {"Greek"}
+    feeds["Alpha"].loadItems()
+    first, second = feeds["Alpha"].getItems()[:2]
+    assert first.isUnread()
+    assert first.markRead()
+    assert second.star()
+    assert marks(app) == ({first.title}, {second.title})
+    assert first.markUnread()
+    assert second.unStar()
+    assert marks(app) == (set(), set())
+    assert feeds["Beta"].markAllRead()
+    feeds["Alpha"].loadItems(excludeRead=True)
+    assert marks(app)[0] == {title for title in ALL if title.startswith("Beta")}
+    google.makeSpecialFeeds()
+    starred = google.getSpecialFeed(ReaderUrl.STARRED_LIST)
+    assert second.star()
+    starred.loadItems()
+    assert [item.title for item in starred.getItems()] == [second.title]
+    assert google.subscribe(press.feed("delta"))
+    assert google.unsubscribe(press.feed("delta"))
+
+
+def test_freshrss_api(service, app):
+    """Fever's dialect, at the address where FreshRSS has it."""
+    client = freshrss_api.FreshRSSAPI(service.address, app.name, app.token)
+    assert {feed["title"] for feed in client.get_feeds()["feeds"]} == {"Alpha", "Beta"}
+    assert [group["title"] for group in client.get_groups()["groups"]] == ["Greek"]
+    first, second, *_ = unread = client.get_unreads()
+    assert {item.title for item in unread} == ALL
+    client.set_mark("read", first.id)
+    client.set_mark("saved", second.id)
+    assert marks(app) == ({first.title}, {second.title})
+    assert [item.id for item in client.get_saved()] == [second.id]
+    client.set_mark("unsaved", second.id)
+    assert client.get_saved() == []
+    with pytest.raises(freshrss_api.AuthenticationError):
+        freshrss_api.FreshRSSAPI(service.address, app.name, PASSWORD)

@@ -1,0 +1,72 @@
+"""newsboat, as it comes with Debian, in a terminal: through Google Reader's API (`feedhq`) and through Miniflux's."""
+
+import shutil
+import sqlite3
+import subprocess
+
+import pytest
+
+from tests.clients.conftest import marks, needs, until
+from tests.clients.house import PASSWORD
+from tests.clients.terminal import Terminal
+
+CONFIG = """
+urls-source "{source}"
+{source}-url "{address}"
+{source}-login "{name}"
+{source}-password "{password}"
+show-read-feeds yes
+confirm-exit no
+"""
+STAR = """
+feedhq-show-special-feeds no
+feedhq-flag-star "s"
+"""
+
+
+@pytest.fixture(params=["feedhq", "miniflux"])
+def source(request):
+    needs("newsboat")
+    return request.param
+
+
+@pytest.fixture
+def newsboat(source, service, app, tmp_path):
+    """The command, with everything that it keeps in a folder of its own."""
+    config = CONFIG.format(source=source, address=service.address, name=app.name, password=PASSWORD)
+    (tmp_path / "config").write_text(config + (STAR if source == "feedhq" else ""))
+    (tmp_path / "urls").touch()
+    return [shutil.which("newsboat"), "-C", tmp_path / "config", "-c", tmp_path / "cache.db", "-u", tmp_path / "urls"]
+
+
+def reload(newsboat, tmp_path):
+    """Titles, with whether they are unread there."""
+    subprocess.run([*newsboat, "-x", "reload"], env={"HOME": str(tmp_path)}, check=True, timeout=120, capture_output=True)
+    with sqlite3.connect(tmp_path / "cache.db") as cache:
+        return dict(cache.execute("SELECT title, unread FROM rss_item"))
+
+
+def test_reads_and_writes_back(source, newsboat, app, tmp_path):
+    entry = app.rest("GET", "/v1/entries?search=2.0.1").json["entries"][0]
+    app.rest("PUT", "/v1/entries", {"entry_ids": [entry["id"]], "status": "read"})
+    found = reload(newsboat, tmp_path)
+    assert len(found) == 8
+    assert [title for title, unread in found.items() if not unread] == [entry["title"]]
+    with Terminal(newsboat, {"HOME": str(tmp_path)}) as terminal:
+        terminal.sees("Alpha")
+        terminal.keys("\r")  # opens the blog
+        terminal.sees("Alpha 2.0.4")
+        terminal.keys("\r")  # opens its newest post, which is the first
+        terminal.sees("Text 4 of alpha")
+        terminal.keys("q")  # and leaves it: now it is read
+        until(lambda: "Alpha 2.0.4" in marks(app)[0], "the read mark")
+        if source == "feedhq":  # with Miniflux, this newsboat keeps its flags to itself
+            terminal.keys("\x05")
+            terminal.sees("Flags:")
+            terminal.keys("s\r")
+            until(lambda: marks(app)[1] == {"Alpha 2.0.4"}, "the star")
+        terminal.keys("N")
+        until(lambda: "Alpha 2.0.4" not in marks(app)[0], "the unread mark")
+        terminal.keys("A")  # the whole blog
+        until(lambda: {f"Alpha 2.0.{n}" for n in range(1, 5)} <= marks(app)[0], "the blog being read")
+    assert {title for title, unread in reload(newsboat, tmp_path).items() if not unread} == marks(app)[0]
