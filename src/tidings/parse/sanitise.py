@@ -11,8 +11,6 @@ from functools import lru_cache
 
 import nh3
 
-from .tidy import tidy
-
 
 def _names(words: str) -> frozenset[str]:
     return frozenset(words.split())
@@ -51,9 +49,6 @@ _SET_ATTRIBUTES = {
     "audio": {"controls": "controls"},
     "video": {"controls": "controls"},
 }
-_LINK_REL = "noopener noreferrer"
-_ADDED = {name: f' {key}="{value}"' for name, pair in _SET_ATTRIBUTES.items() for key, value in pair.items()}
-_ADDED["a"] = f' rel="{_LINK_REL}"'
 _SCHEMES = {"http", "https", "mailto"}
 
 # Only ever applied to the sanitiser's own output, where every attribute is name="value" and no value holds a quote.
@@ -86,7 +81,7 @@ def _cleaner(base_url: str) -> nh3.Cleaner:
         set_tag_attribute_values=_SET_ATTRIBUTES,
         url_schemes=_SCHEMES,
         url_relative=("rewrite_with_base", base_url) if base_url else "deny",
-        link_rel=_LINK_REL,
+        link_rel="noopener noreferrer",
     )
 
 
@@ -94,22 +89,15 @@ def clean_html(html: str, base_url: str) -> str:
     """The fragment, safe to put into a page. Cleaning what is clean changes nothing."""
     if "<" not in html and "&" not in html:
         return entities.escape(html.strip(), quote=False)
-    clean = tidy(html, _ATTRIBUTES, _ADDED)
-    if clean is None:
-        if _explodes(html):
-            return entities.escape(plain_text(html), quote=False)
-        clean = sanitise(html, base_url)
+    if _explodes(html):
+        return entities.escape(plain_text(html), quote=False)
+    try:
+        clean = _cleaner(_needed(base_url, html)).clean(html)
+    except ValueError:  # a base that is no URL
+        clean = _cleaner("").clean(html)
     if "width=" in clean and _PIXEL_SIZE.search(clean):
         clean = _IMAGE.sub(_without_pixels, clean)
     return clean.strip()
-
-
-def sanitise(html: str, base_url: str) -> str:
-    """What the allow-list leaves of a fragment, read as browsers read it."""
-    try:
-        return _cleaner(_needed(base_url, html)).clean(html)
-    except ValueError:  # a base that is no URL
-        return _cleaner("").clean(html)
 
 
 def _needed(base_url: str, html: str) -> str:
