@@ -173,7 +173,7 @@ async def labour(
 
 def _set_up_logs(config: Config) -> None:
     logs.set_up(config.log_level, config.log_format)
-    for name in ("uvicorn", "asyncio"):
+    for name in ("uvicorn", "asyncio", "apprise"):
         logging.getLogger(name).handlers[:] = logging.getLogger("tidings").handlers
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
@@ -217,8 +217,10 @@ async def tend(
     # Here and not above, because commands that only poll need none of it.
     from tidings.aggregator.push import Subscriber
     from tidings.people import Events, People
+    from tidings.people.deliveries import Deliveries
     from tidings.people.icons import Icons
     from tidings.web import api
+    from tidings.web.api.webhook import event
     from tidings.web.app import make_app
     from tidings.web.comparison import Comparisons
     from tidings.web.hub import Hub
@@ -246,7 +248,7 @@ async def tend(
     ):
         aggregator.hubs = hubs
         live, events, people = Live(aggregator, hubs, store.counts, clock), Events(), People(store, clock)
-        icons = Icons(aggregator, clock)
+        icons, deliveries = Icons(aggregator, clock), Deliveries(store, fetcher, clock, event)
         site = Site(live, people, events, comparisons or Comparisons(), clock, pictures=pictures, public_url=public_url)
         hub, streams = Hub(site, fetcher, clock), Streams(site)
         store.listeners += [events.recorded, hub.changed]
@@ -254,7 +256,7 @@ async def tend(
         pages = PageServer(make_app(site, hub, streams, api.routes(desk)))
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(pages.serve(sockets=[listening]))
-            beside = [tasks.create_task(work) for work in (hubs.run(), hub.run(), icons.run())]
+            beside = [tasks.create_task(work) for work in (hubs.run(), hub.run(), icons.run(), deliveries.run())]
             log.info("serving", address=address(listening), polling=polling)
             if polling:
                 tasks.create_task(labour(aggregator, settings, stop, clock))

@@ -1,15 +1,17 @@
 """A town of readers on a real store, on either database: ``town.ann.follows("blog")``, ``town.posted("blog", 1, 2)``."""
 
+import importlib.util
+import os
+
 import pytest
 from msgspec.structs import replace
 
 from tests.postgres import database
 from tests.store.conftest import Clock, Story, entry
 from tidings.people import Events, People, Reading
+from tidings.store import people as table
 from tidings.store.people_rows import Stream
 from tidings.store.rows import Wanted
-
-PASSWORD = "correct horse battery"
 
 
 class Person:
@@ -50,7 +52,8 @@ class Town(Story):
 
     def person(self, name):
         if name not in self._persons:
-            user = self.wait(self.people.add_user(name, PASSWORD, admin=name == "ann", by=None))
+            # Without a password, which would take its time.
+            user = self.wait(self.store.write(table.add_user, name, "", name == "ann", self.clock()))
             self._persons[name] = Person(self, user)
         return self._persons[name]
 
@@ -63,6 +66,13 @@ class Town(Story):
         new = [replace(entry(number, **fields), url=f"{url}{number}") for number in numbers]
         state = {"window": len(numbers)}
         return self.polled(self.feed_id(name), new=new, state=state).new
+
+
+def need(module, extra):
+    """What an extra brings must be there: in CI a failure, elsewhere a skip."""
+    if importlib.util.find_spec(module) is None:
+        words = f"pip install 'tidings[{extra}]'"
+        pytest.fail(words) if os.environ.get("CI") else pytest.skip(words)
 
 
 def address(name):

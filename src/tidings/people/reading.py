@@ -15,7 +15,7 @@ from tidings.errors import TidingsError, UsageError
 from tidings.parse.opml import Outline, write_opml
 from tidings.people.errors import NotFound, Taken
 from tidings.people.events import Event, Events
-from tidings.store import Store, folders, insights, marks, reading, wishes
+from tidings.store import Store, arrivals, folders, insights, marks, people, reading, wishes
 from tidings.store.people_rows import (
     Folder,
     Icon,
@@ -275,6 +275,13 @@ class Reading:
     async def remove_rule(self, rule_id: int) -> None:
         if not await self.store.write(wishes.remove_rule, self.user.id, rule_id):
             raise NotFound(f"there is no rule {rule_id}")
+
+    async def send(self, entry_id: int) -> None:
+        """Hand an entry to the user's webhook, as readers' "save" does."""
+        await self.subscription((await self.item(entry_id)).entry.feed_id)
+        if not (await self.store.read(people.settings, self.user.id)).webhook_url:
+            raise UsageError("there is nowhere to send it; name a webhook in the settings first")
+        await self.store.write(arrivals.note, self.user.id, "save_entry", [entry_id], "", self._clock())
 
     # --- insights ------------------------------------------------------------------------------------------------------
 

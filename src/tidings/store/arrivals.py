@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from tidings.store.connection import IN_MANY, Connection, Many
-from tidings.store.people_rows import PRIORITY_WEIGHT, Rule, Settings
+from tidings.store.people_rows import PRIORITY_WEIGHT, NoticeKind, Rule, Settings
 from tidings.store.rows import EntryText, PollOutcome
 from tidings.store.stories import keys, near, simhash
 from tidings.store.wishes import matches, read_rule
@@ -39,6 +39,9 @@ def arrive(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, Ne
     with_new = [outcome for outcome in outcomes if outcome.feed_id in new]
     _fold(db, with_new, new)
     by_feed = {outcome.feed_id: outcome for outcome in with_new}
+    # What a feed's first document shows is no news.
+    known = db.execute(f'SELECT id FROM feeds WHERE id {IN_MANY} AND "window" > 0', (Many(by_feed),))
+    news = {i for (feed_id,) in known for i in new[feed_id]}
     rows = db.execute(
         "SELECT s.feed_id, r.user_id, r.id, r.rule FROM rules AS r JOIN subscriptions AS s ON s.user_id = r.user_id "
         f"WHERE s.feed_id {IN_MANY} ORDER BY r.id",
@@ -49,6 +52,9 @@ def arrive(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, Ne
         found = [i for i, e in new[feed_id].items() if matches(rule, feed_id, e)]
         if found:
             _act(db, user_id, by_feed[feed_id], rule, found)
+            if rule.action == "alert":
+                note(db, user_id, "alert", [i for i in found if i in news], rule.name, by_feed[feed_id].at)
+    _note_for_webhooks(db, sorted(news), max(outcome.at for outcome in with_new))
 
 
 def welcome(db: Connection, user_id: int, feed_id: int) -> None:
@@ -164,8 +170,26 @@ def _act(db: Connection, user_id: int, outcome: PollOutcome, rule: Rule, found: 
             "INSERT INTO labels (user_id, name, entry_id) VALUES (?, ?, ?) ON CONFLICT (user_id, name, entry_id) DO NOTHING",
             [(user_id, rule.tag, i) for i in found],
         )
-    elif rule.action == "alert":
-        db.executemany(
-            "INSERT INTO alerts (user_id, entry_id, rule, at) VALUES (?, ?, ?, ?) ON CONFLICT (user_id, entry_id) DO NOTHING",
-            [(user_id, i, rule.name, outcome.at) for i in found],
-        )
+
+
+def note(db: Connection, user_id: int, kind: NoticeKind, entry_ids: Sequence[int], why: str, at: float) -> None:
+    """Once for each entry, however many rules speak for it."""
+    db.executemany(
+        "INSERT INTO notices (user_id, kind, entry_id, why, at) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (user_id, kind, entry_id) DO NOTHING",
+        [(user_id, kind, i, why, at) for i in entry_ids],
+    )
+
+
+def _note_for_webhooks(db: Connection, entry_ids: Sequence[int], at: float) -> None:
+    """For those who want all that is new. Settings are JSON without what was not chosen."""
+    with_webhook = "SELECT id FROM users WHERE settings LIKE '%\"webhook_url\"%'"
+    if db.execute(f"{with_webhook} LIMIT 1").fetchone() is None:
+        return
+    db.execute(
+        "INSERT INTO notices (user_id, kind, entry_id, why, at) "
+        "SELECT s.user_id, 'new_entries', e.id, '', CAST(? AS DOUBLE PRECISION) "
+        f"FROM entries AS e CROSS JOIN subscriptions AS s WHERE e.id {IN_MANY} AND s.feed_id = e.feed_id "
+        f"AND s.user_id IN ({with_webhook}) ORDER BY e.id ON CONFLICT (user_id, kind, entry_id) DO NOTHING",
+        (at, Many(entry_ids)),
+    )

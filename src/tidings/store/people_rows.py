@@ -34,7 +34,7 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     renewals: int = 0  #: how often the addresses of all output feeds were made new
     timezone: str = "UTC"
     alert_urls: tuple[str, ...] = ()  #: as Apprise writes them: ntfy://..., mailto://...
-    webhook_url: str = ""
+    webhook_url: str = ""  #: all that is new is posted there, and what is saved
     webhook_secret: str = ""
     quiet_from: int = 0  #: hours of the user's day in which nobody is alerted; the same twice means none
     quiet_until: int = 0
@@ -215,14 +215,17 @@ class Suggestion(Struct, frozen=True):
     why: str
 
 
-class Alert(Struct, frozen=True):
-    """Something that a user wants to be told, and has not been yet."""
+#: An alert by a rule, or what Miniflux calls the events of its webhooks.
+NoticeKind: TypeAlias = Literal["alert", "new_entries", "save_entry"]
+
+
+class Delivery(Struct, frozen=True):
+    """A message that is on its way to one address of a user."""
 
     id: int
     user_id: int
-    entry_id: int
-    rule: str
-    at: float
-    feed: str
-    title: str
-    url: str
+    kind: NoticeKind
+    target: str
+    made_at: float
+    tries: int  #: with the one under way
+    body: str

@@ -6,7 +6,7 @@ itself, whoever adds or removes rows. A row of `marks` or `labels` is there only
 """
 
 #: Tables whose rows go with the entry that they name, and queries for the ids of entries that stay however old they are.
-OF_ENTRIES = ("unread", "marks", "labels", "alerts", "folds", "full_texts")
+OF_ENTRIES = ("unread", "marks", "labels", "notices", "folds", "full_texts")
 KEPT = ("SELECT entry_id FROM marks WHERE starred_at IS NOT NULL", "SELECT entry_id FROM labels")
 
 PEOPLE = """
@@ -19,6 +19,7 @@ PEOPLE = """
     ALTER TABLE subscriptions ADD COLUMN full_text INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE subscriptions ADD COLUMN unread INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE subscriptions ADD COLUMN newest_unread_at DOUBLE PRECISION;
+    CREATE INDEX subscriptions_full_text ON subscriptions (feed_id) WHERE full_text = 1;
 
     CREATE TABLE tokens (
       id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -102,14 +103,27 @@ PEOPLE = """
     );
     CREATE INDEX rules_user ON rules (user_id);
 
-    CREATE TABLE alerts (
+    CREATE TABLE notices (
       id INTEGER PRIMARY KEY AUTOINCREMENT,
       user_id INTEGER NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+      kind TEXT NOT NULL,
       entry_id INTEGER NOT NULL,
-      rule TEXT NOT NULL,
+      why TEXT NOT NULL,
       at DOUBLE PRECISION NOT NULL,
-      UNIQUE (user_id, entry_id)
+      UNIQUE (user_id, kind, entry_id)
     );
+
+    CREATE TABLE deliveries (
+      id INTEGER PRIMARY KEY AUTOINCREMENT,
+      user_id INTEGER NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+      kind TEXT NOT NULL,
+      target TEXT NOT NULL,
+      made_at DOUBLE PRECISION NOT NULL,
+      next_at DOUBLE PRECISION NOT NULL,
+      tries INTEGER NOT NULL DEFAULT 0,
+      body TEXT NOT NULL
+    );
+    CREATE INDEX deliveries_next ON deliveries (next_at);
 
     CREATE TABLE stories (
       key BIGINT NOT NULL,

@@ -9,6 +9,7 @@ from starlette.routing import BaseRoute
 
 from tidings.errors import TidingsError, UsageError
 from tidings.people import Forbidden
+from tidings.people.alerts import check_address
 from tidings.store.people_rows import Settings
 from tidings.web import output, pages
 from tidings.web.reader import sidebar
@@ -110,6 +111,8 @@ async def save_settings(visit: Visit) -> Response:
     changed |= {name: form.number(name, *bounds) for name, bounds in NUMBERS.items() if name in form}
     changed |= {name: name in form for name in SWITCHES}
     changed["alert_urls"] = form.get("alert_urls").split()
+    for url in changed["alert_urls"]:
+        check_address(url)
     if changed.get("webhook_url", "") and not changed["webhook_url"].startswith(("http://", "https://")):
         raise UsageError(_("the webhook must be an address that begins with https:// or http://"))
     try:

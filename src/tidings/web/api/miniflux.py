@@ -397,7 +397,7 @@ async def get_version(call: Call) -> values.Version:
 
 
 async def get_integrations(call: Call) -> values.Integrations:
-    return values.Integrations(False)
+    return values.Integrations(bool((await call.desk.people.settings(call.user)).webhook_url))
 
 
 def _do(method: str, path: str, handler: Any, summary: str, **more: Any) -> Operation:

@@ -1,0 +1,79 @@
+"""What users want to be told, and the messages that tell it, until they have arrived.
+
+A notice names an entry, and is written when the entry arrives, in the same transaction. It waits until its user may be told
+(batches, quiet hours); then one transaction makes of all that wait a message for each address (`pack`). A message is taken
+for a while before it is sent, and deleted when it has arrived: whoever dies in between leaves it for the next.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from tidings.store import folders, reading
+from tidings.store.connection import IN_MANY, Connection, Many
+from tidings.store.people_rows import Delivery, Item, NoticeKind, Settings, Subscription
+
+#: Messages that are taken at once.
+AT_ONCE = 50
+
+_DELIVERY = ", ".join(Delivery.__struct_fields__)
+_settings = msgspec.json.Decoder(Settings)
+
+#: Entries of one feed with the rules that spoke for them.
+Told = tuple[Subscription, Sequence[tuple[Item, str]]]
+
+
+def waiting(db: Connection) -> list[tuple[int, NoticeKind, Settings]]:
+    """Whom there is something to tell, and what they have chosen."""
+    rows = db.execute(
+        "SELECT DISTINCT n.user_id, n.kind, u.settings FROM notices AS n JOIN users AS u ON u.id = n.user_id ORDER BY n.user_id"
+    )
+    return [(user_id, kind, _settings.decode(settings)) for user_id, kind, settings in rows]
+
+
+def pack(
+    db: Connection, user_id: int, kind: NoticeKind, make: Callable[[Sequence[Told]], Sequence[tuple[str, str]]], now: float
+) -> int:
+    """Make messages, (address, body), of all that waits; of how many entries.
+
+    Of alerts, only those that are still unread: what was muted, folded or read meanwhile is nothing to be told.
+    """
+    rows = db.execute("DELETE FROM notices WHERE user_id = ? AND kind = ? RETURNING entry_id, why", (user_id, kind))
+    why = dict(rows.fetchall())
+    items = [i for i in reading.items(db, user_id, sorted(why)) if i.unread or kind != "alert"]
+    muted = db.execute(
+        f"SELECT entry_id FROM marks WHERE user_id = ? AND muted_at IS NOT NULL AND entry_id {IN_MANY}", (user_id, Many(why))
+    )
+    silent = {i for (i,) in muted} if kind == "new_entries" else set()
+    by_feed: dict[int, list[tuple[Item, str]]] = {}
+    for item in items:
+        if item.entry.id not in silent:
+            by_feed.setdefault(item.entry.feed_id, []).append((item, why[item.entry.id]))
+    feeds = folders.subscriptions(db, user_id, by_feed)
+    told = [(subscription, by_feed[subscription.feed.id]) for subscription in feeds]
+    db.executemany(
+        "INSERT INTO deliveries (user_id, kind, target, made_at, next_at, body) VALUES (?, ?, ?, ?, ?, ?)",
+        [(user_id, kind, target, now, now, body) for target, body in make(told)],
+    )
+    return sum(len(some) for _, some in told)
+
+
+def take(db: Connection, now: float, until: float) -> list[tuple[Delivery, Settings]]:
+    """Messages that are due, which nobody else takes before ``until``; with what their users have chosen."""
+    rows = db.execute(
+        "UPDATE deliveries SET tries = tries + 1, next_at = ? WHERE next_at <= ? AND id IN "
+        f"(SELECT id FROM deliveries WHERE next_at <= ? ORDER BY next_at, id LIMIT ?) RETURNING {_DELIVERY}",
+        (until, now, now, AT_ONCE),
+    ).fetchall()
+    users = Many({row[1] for row in rows})
+    chosen = dict(db.execute(f"SELECT id, settings FROM users WHERE id {IN_MANY}", (users,)).fetchall())
+    return [(Delivery(*row), _settings.decode(chosen[row[1]])) for row in sorted(rows)]
+
+
+def put_off(db: Connection, delivery_id: int, until: float) -> None:
+    db.execute("UPDATE deliveries SET next_at = ? WHERE id = ?", (until, delivery_id))
+
+
+def done(db: Connection, delivery_id: int) -> None:
+    """It has arrived, or never will."""
+    db.execute("DELETE FROM deliveries WHERE id = ?", (delivery_id,))
