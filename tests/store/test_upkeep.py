@@ -4,6 +4,7 @@ import pytest
 
 from tests.store.conftest import entry
 from tests.worlds import MONDAY
+from tidings.store import upkeep
 from tidings.store.rows import Known
 
 
@@ -50,3 +51,17 @@ def test_the_log_is_thinned_to_what_tells_something_and_then_forgotten(store):
     store.clock.forward(days=90)
     assert store.retain(days=90, least=0).polls == 2
     assert store.polls(feed) == []
+
+
+def test_a_long_log_is_thinned_in_many_steps(store, monkeypatch):
+    """Two of three polls bring nothing; several polls of one moment are never half done."""
+    monkeypatch.setattr(upkeep, "POLLS_AT_ONCE", 2)
+    feeds = [store.subscribe(f"https://{n}.example/") for n in range(5)]
+    for day in range(12):
+        store.record([store.outcome(feed, new=[entry(day)] if day % 3 == 0 else ()) for feed in feeds])
+        store.clock.forward(days=1)
+    assert store.retain(days=90, least=0).polls == 5 * 3
+    assert store.retain(days=90, least=0).polls == 0
+    store.clock.forward(days=2)
+    assert store.retain(days=90, least=0).polls == 5
+    assert [p.new for p in store.polls(feeds[0], limit=50)] == [0, 0, 1, 0, 0, 1, 1, 1]

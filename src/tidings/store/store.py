@@ -276,7 +276,7 @@ class Store:
         old = await self._db.read(upkeep.feeds_with_old_entries, before, first)
         for i in range(0, len(old), upkeep.FEEDS_AT_ONCE):
             gone += await self._db.write(upkeep.forget_entries, old[i : i + upkeep.FEEDS_AT_ONCE], before, first, least)
-        while deleted := await self._db.write(upkeep.thin_polls, now, before):
+        while (deleted := await self._db.write(upkeep.thin_polls, now, before)) is not None:
             polls += deleted
         await self._db.tidy()
         return Retained(gone, polls)

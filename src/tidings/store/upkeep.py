@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 
 from tidings.store.connection import Connection
+from tidings.store.feeds import share
 from tidings.store.identities import mark, unpacked
 from tidings.store.schema import KEPT, OF_ENTRIES
 
 #: So long every poll stands in the log; then only those that found something, failed, or saw a gap.
 FULL_LOG_S = 8 * 86400.0
-#: Feeds cleared and polls deleted in one transaction: recording must never wait long.
+#: Feeds cleared and polls looked at in one transaction: recording must never wait long.
 FEEDS_AT_ONCE, POLLS_AT_ONCE = 20, 2000
+#: Where the log's thinning has come to, among the shared values.
+THINNED = "log thinned until"
 
 
 def feeds_with_old_entries(db: Connection, before: float, first: int) -> list[int]:
@@ -49,11 +52,28 @@ def _old(db: Connection, feed_id: int, before: float, first: int, least: int) ->
     return [entry_id for entry_id, identity in rows if mark(identity) not in shown]
 
 
-def thin_polls(db: Connection, now: float, before: float) -> int:
-    """Delete some lines of the log that nobody needs any more; returns how many, 0 when there are none left."""
-    done = db.execute(
-        "DELETE FROM polls WHERE (feed_id, at) IN (SELECT feed_id, at FROM polls WHERE at < ? AND "
-        "(at < ? OR (new = 0 AND changed = 0 AND error_kind = '' AND lost IS NULL)) LIMIT ?)",
-        (now - FULL_LOG_S, min(before, now - FULL_LOG_S), POLLS_AT_ONCE),
-    )
-    return done.rowcount
+def thin_polls(db: Connection, now: float, before: float) -> int | None:
+    """Look at the next lines of the log and delete those that nobody needs any more; how many, None when all is done.
+
+    How far it has come is kept, so that no line which stays is looked at every day.
+    """
+    end = now - FULL_LOG_S
+    forgotten = db.execute(
+        "DELETE FROM polls WHERE (feed_id, at) IN (SELECT feed_id, at FROM polls WHERE at < ? LIMIT ?)",
+        (min(before, end), POLLS_AT_ONCE),
+    ).rowcount
+    if forgotten:
+        return forgotten
+    row = db.execute("SELECT value FROM shared WHERE key = ?", (THINNED,)).fetchone()
+    begin = float(row[0]) if row else 0.0
+    if begin >= end:
+        return None
+    row = db.execute(
+        "SELECT at FROM polls WHERE at > ? AND at < ? ORDER BY at LIMIT 1 OFFSET ?", (begin, end, POLLS_AT_ONCE)
+    ).fetchone()
+    until = row[0] if row else end
+    share(db, {THINNED: repr(until).encode()}, now)
+    return db.execute(
+        "DELETE FROM polls WHERE at > ? AND at <= ? AND new = 0 AND changed = 0 AND error_kind = '' AND lost IS NULL",
+        (begin, until),
+    ).rowcount
