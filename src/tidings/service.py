@@ -106,6 +106,7 @@ async def open_polling(
     """All parts that polling needs; with ``serving``, as the only one that serves this file, or as one of many workers."""
     config = config_of(settings)
     async with CountedStore.open(place, clock=clock, serving=serving) as store:
+        assert isinstance(store, CountedStore)
         store.visit = (await store.shared()).get(VISIT)
         brain = make_brain(settings, store)
         worker = f"{socket.gethostname()}:{os.getpid()}" if isinstance(brain, SharedBrain) else ""
@@ -217,6 +218,7 @@ async def tend(
     # Here and not above, because commands that only poll need none of it.
     from tidings.aggregator.push import Subscriber
     from tidings.people import Events, People
+    from tidings.people.articles import Articles
     from tidings.people.deliveries import Deliveries
     from tidings.people.icons import Icons
     from tidings.web import api
@@ -256,7 +258,8 @@ async def tend(
         pages = PageServer(make_app(site, hub, streams, api.routes(desk)))
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(pages.serve(sockets=[listening]))
-            beside = [tasks.create_task(work) for work in (hubs.run(), hub.run(), icons.run(), deliveries.run())]
+            works = (hubs.run(), hub.run(), icons.run(), deliveries.run(), Articles(aggregator, clock).run())
+            beside = [tasks.create_task(work) for work in works]
             log.info("serving", address=address(listening), polling=polling)
             if polling:
                 tasks.create_task(labour(aggregator, settings, stop, clock))

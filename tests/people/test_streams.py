@@ -62,6 +62,19 @@ def test_pages_show_each_entry_once_while_things_arrive_and_are_read(town, by, o
     assert set(first) <= set(seen)
 
 
+@pytest.mark.parametrize("by", ["arrival", "publication"])
+@pytest.mark.parametrize("page", [0, 100], ids=["walked", "gathered"])
+def test_pages_of_one_who_follows_few_of_many_feeds(town, monkeypatch, by, page):
+    monkeypatch.setattr("tidings.store.reading.PAGE", page)
+    town.ann.follows(*"abcdefgh")
+    town.bob.follows("b", "g")
+    for number, name in enumerate("abcdefghabcdefgh", start=1):
+        town.posted(name, number)
+    first = town.bob.ids(Stream(by=by), limit=3)
+    rest = town.bob.ids(Stream(by=by), limit=3, after=first.next)
+    assert (*first.ids, *rest.ids) == (15, 10, 7, 2)
+
+
 def test_a_page_that_ends_exactly_has_no_next(town):
     town.ann.follows("a")
     town.posted("a", 1, 2, 3)

@@ -4,7 +4,7 @@ One core of operations; the pages and the three APIs are dialects of it. `People
 that one user can do, and reaches nothing that is not theirs; `Events` tells live pages what has changed.
 """
 
-from tidings.people.errors import Forbidden, NotFound, Taken, TooManyAttempts, WrongPassword
+from tidings.people.errors import Forbidden, NoArticle, NotFound, Taken, TooManyAttempts, WrongPassword
 from tidings.people.events import Event, Events
 from tidings.people.people import NewToken, People, Proxy
 from tidings.people.reading import Reading
@@ -14,6 +14,7 @@ __all__ = [
     "Events",
     "Forbidden",
     "NewToken",
+    "NoArticle",
     "NotFound",
     "People",
     "Proxy",

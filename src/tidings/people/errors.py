@@ -15,6 +15,10 @@ class Forbidden(TidingsError):
     """Only an administrator may do this."""
 
 
+class NoArticle(TidingsError):
+    """The whole of an entry cannot be had."""
+
+
 class WrongPassword(TidingsError):
     """Name and password do not belong together."""
 

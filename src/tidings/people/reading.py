@@ -13,7 +13,8 @@ from tidings.aggregator.aggregator import Aggregator
 from tidings.aggregator.importer import Addition, Report, add_feed, import_feeds
 from tidings.errors import TidingsError, UsageError
 from tidings.parse.opml import Outline, write_opml
-from tidings.people.errors import NotFound, Taken
+from tidings.people.articles import Articles
+from tidings.people.errors import NoArticle, NotFound, Taken
 from tidings.people.events import Event, Events
 from tidings.store import Store, arrivals, folders, insights, marks, people, reading, wishes
 from tidings.store.people_rows import (
@@ -192,6 +193,13 @@ class Reading:
         if not found:
             raise NotFound(f"there is no entry {entry_id}")
         return found[0]
+
+    async def full_text(self, entry_id: int) -> str:
+        """The whole article from its site, as safe HTML; kept for the next who asks. `NoArticle` says why there is none."""
+        entry = (await self.item(entry_id)).entry
+        if self.aggregator is None:
+            raise NoArticle("articles cannot be fetched here; use the running service")
+        return await Articles(self.aggregator, self._clock).fetch(entry_id, entry.url)
 
     # --- marks ---------------------------------------------------------------------------------------------------------
 

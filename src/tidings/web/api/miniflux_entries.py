@@ -247,8 +247,7 @@ async def save_entry(call: Call) -> None:
 
 
 async def fetch_content(call: Call) -> values.Content:
-    item = await call.reading.item(call.ids["entry_id"])
-    html = item.entry.content or item.entry.summary
+    html = await call.reading.full_text(call.ids["entry_id"])
     return values.Content(html, reading_time(html))
 
 
