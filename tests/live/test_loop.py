@@ -65,7 +65,7 @@ async def test_a_poll_that_cannot_be_recorded_is_made_again_when_its_lease_ends(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Store, "record", full)
-        patch.setattr("tidings.aggregator.recorder.RETRIES_S", ())
+        patch.setattr("tidings.aggregator.patience.RETRIES_S", ())
         assert (await village.poll()).failed == 1
     assert (await village.store.feed(feed_id)).state.next_poll_at == village.clock() + LEASE_S
     await village.live(seconds=LEASE_S + 1)

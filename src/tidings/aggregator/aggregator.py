@@ -6,9 +6,10 @@ was recorded, or all.
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
@@ -17,8 +18,8 @@ from msgspec.structs import replace
 from tidings.aggregator.brain import Brain
 from tidings.aggregator.reader import Reader, Seen, host_of
 from tidings.aggregator.recorder import BATCH, Recorder
-from tidings.aggregator.repair import Recoverer, Repairer
-from tidings.document import Links
+from tidings.aggregator.repair import Repairer
+from tidings.document import Entry, Links
 from tidings.fetch import Fetcher, FetchResult
 from tidings.fetch.addresses import parse_url
 from tidings.fetch.wishes import hour_of_week
@@ -30,6 +31,7 @@ from tidings.store.rows import Feed, PollOutcome, Recorded, Schedule
 from tidings.words import duration
 
 if TYPE_CHECKING:  # those who only poll need no hubs
+    from tidings.aggregator.neighbours import Neighbourhood
     from tidings.aggregator.push import Subscriber
 
 #: Longer than any poll takes, with its wait for the host's turn.
@@ -47,6 +49,8 @@ SPENT = "the budget is spent for now; "
 MOST_PATIENCE_S = 30.0
 #: So long a worker waits that found nothing although something is due: another holds the hosts of it.
 BETWEEN_CLAIMS_S = 0.5
+#: After another's look we wait a random moment longer: up to this share of the time between looks, and no longer than that.
+TOGETHER, MOST_LATER_S = 0.1, 600.0
 #: On this channel other processes say that there are feeds to be asked.
 FEEDS = "feeds"
 #: Old entries are forgotten so often.
@@ -100,14 +104,13 @@ class Aggregator:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         retain_days: float = 365.0,
         retain_entries: int = 100,
-        recoverers: Sequence[Recoverer] = (),
         worker: str = "",
     ) -> None:
         """``worker`` is the name of one of several processes that share the store; the only one needs none."""
         self.store, self.fetcher, self.brain = store, fetcher, brain
-        self.reader = Reader(store, fetcher, clock)
+        self.reader = Reader(store, fetcher, clock, sleep)
         self._recorder = Recorder(store, brain, sleep)
-        self._repairer = Repairer(store, fetcher, clock, recoverers)
+        self.repairer = Repairer(store, fetcher, clock)
         self._clock, self._sleep, self._worker = clock, sleep, worker
         self._retain_days, self._retain_entries = retain_days, retain_entries
         self._most = WAITING * fetcher.settings.concurrency
@@ -120,6 +123,7 @@ class Aggregator:
         self._with_gaps: set[int] = set()
         self._pinged: set[int] = set()  # a hub has said that there is news
         self.hubs: Subscriber | None = None  # set by who has one: it is told of hubs, and tells what they are worth
+        self.neighbours: Neighbourhood | None = None  # set by who has one: it is told what polls have shown
 
     async def __aenter__(self) -> "Aggregator":
         now = self._clock()
@@ -345,13 +349,39 @@ class Aggregator:
         claimed = await self.store.claim(1, lease_s=LEASE_S, feed_ids=[feed_id])
         return (await self._start(claimed[0], partial(self.reader.take_push, claimed[0], document))).new
 
-    async def take_ping(self, feed_id: int) -> None:
+    async def take_told(self, feed_id: int, entries: Sequence[Entry], bound_s: float, **fields: Any) -> int:
+        """Record what neighbours have told; returns how many entries were new. See `Reader.take_told` and `take_look`."""
+        if feed_id in self._polling:
+            await asyncio.wait([self._polling[feed_id]])
+        claimed = await self.store.claim(1, lease_s=LEASE_S, feed_ids=[feed_id])
+        if not claimed:
+            return 0
+        feed = claimed[0]
+        look = partial(self.reader.take_told, feed, entries, _latest(feed, bound_s, self._clock()), **fields)
+        return (await self._start(feed, look)).new
+
+    async def take_look(self, feed_id: int, at: float, bound_s: float) -> None:
+        """Somebody else has looked at the feed, so that it need not be asked so soon: but for no more than ``bound_s`` after
+        our own last look. Who knows the same would look at the same moment, hence a random moment longer.
+        """
+        feed = await self.store.feed(feed_id)
+        if feed is None or feed.retired_at is not None or feed_id in self._polling or at <= (feed.state.last_poll_at or at):
+            return
+        now, planned = self._clock(), feed.state.next_poll_at
+        (decision,) = await self._recorder.decide_on([self.reader.others_look(feed, at)])
+        later_s = random.random() * min(TOGETHER * (decision.at - at), MOST_LATER_S)
+        then = min(max(decision.at, now) + later_s, _latest(feed, bound_s, now))
+        if decision.estimate is not None:
+            await self.store.save_estimates({feed_id: decision.estimate})
+        await self._reschedule([Schedule(feed_id, then, f"a neighbour has looked; {decision.reason}", was=planned)])
+
+    async def take_ping(self, feed_id: int, why: str = "its hub says that there is news") -> None:
         """A hub says that there is news: the feed is due as soon as its server's wishes allow."""
         feed = await self.store.feed(feed_id)
         if feed is not None and feed.retired_at is None and feed_id not in self._polling:
             self._pinged.add(feed_id)
             at = max(self._clock(), feed.state.earliest_at or 0.0)
-            await self.store.reschedule([Schedule(feed_id, at, "its hub says that there is news")])
+            await self.store.reschedule([Schedule(feed_id, at, why)])
             self.wake()
 
     # --- one poll ------------------------------------------------------------------------------------------------------
@@ -379,9 +409,15 @@ class Aggregator:
             outcome, what = await self._recorder.record(seen)
             self._held.pop(feed.id, None)
             self._tell(seen, outcome, what)
+            if self.neighbours is not None:
+                self.neighbours.polled(seen)
             if seen.links is not None:
                 await self._after_document(seen, seen.links)
             return Brought(new=len(what.new), changed=what.changed, failed=bool(outcome.error_kind))
+        except StoreError as error:
+            log.warning("a poll could not be recorded; it is due again", feed=feed.id, url=feed.url, error=str(error))
+            self._held.pop(feed.id, None)
+            return Brought(failed=True)
         except Exception:  # whatever it was, one feed's trouble must not end the loop for all
             log.exception("a poll was not finished; if it was not recorded, it is due again", feed=feed.id, url=feed.url)
             self._held.pop(feed.id, None)
@@ -427,13 +463,19 @@ class Aggregator:
         """Look for what was lost, and for a hub that would tell sooner."""
         feed = seen.feed
         if feed.id in self._with_gaps:
-            await self.brain.spend(await self._repairer.repair(feed, links), self._clock(), beside=True)
+            await self.brain.spend(await self.repairer.repair(feed, links), self._clock(), beside=True)
             if not await self.store.gaps(feed_id=feed.id, state="open", limit=1):
                 self._with_gaps.discard(feed.id)
         if self.hubs is not None and seen.outcome.source == "poll" and seen.outcome.state is not None:
             found = [entry.published_at for entry in seen.outcome.new if entry.delay_s is not None]
             await self.hubs.consider(replace(feed, state=seen.outcome.state), found)
             self.brain.pushed(feed.id, self.hubs.share(feed.id))
+
+
+def _latest(feed: Feed, bound_s: float, now: float) -> float:
+    """Until when others' looks may put off our own: not where it is due, and what was planned anyway may be later."""
+    planned = feed.state.next_poll_at or now
+    return planned if planned <= now else max(planned, (feed.state.last_poll_at or now) + bound_s)
 
 
 def _closed(forbidden: bytes, now: float) -> bool:

@@ -5,8 +5,9 @@ its traceback and becomes a failed poll of that one feed.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from tidings.aggregator.dating import Dated, told
 from tidings.aggregator.looks import Look
 from tidings.aggregator.monitor import Findings, Window, examine, suspicious
+from tidings.aggregator.patience import insist
 from tidings.document import Document, Entry, Hints, Links
 from tidings.fetch import Fetcher, FetchProblem, FetchRequest, FetchResult, Problem
 from tidings.fetch.addresses import host_name, parse_url
@@ -24,7 +26,7 @@ from tidings.fetch.wishes import ABSURD_S, Wish, hour_of_week, wishes
 from tidings.logs import Log
 from tidings.parse import ParseError, parse
 from tidings.parse.sanitise import clean_html, search_text
-from tidings.store import Store
+from tidings.store import Store, StoreError
 from tidings.store.rows import EntryText, Feed, FeedState, Pause, PollOutcome
 
 #: Bodies from this size on are read in a thread, so that pages and other feeds do not wait for them.
@@ -43,20 +45,30 @@ class Seen(Struct, frozen=True):
     look: Look  #: for the brain
     links: Links | None = None  #: of a document that was read
     asked: bool = True  #: False: the host is paused, and nothing was asked
+    document: Document | None = None
+    latest: float = np.inf  #: the next poll is no later, whatever the policy says
     notice: str = ""  #: for the feed's owner
 
 
 class Reader:
     """Polls feeds, any number at once."""
 
-    def __init__(self, store: Store, fetcher: Fetcher, clock: Callable[[], float]) -> None:
-        self._store, self._fetcher, self._clock = store, fetcher, clock
+    def __init__(
+        self,
+        store: Store,
+        fetcher: Fetcher,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._store, self._fetcher, self._clock, self._sleep = store, fetcher, clock, sleep
 
     async def look(self, feed: Feed, why: str, result: FetchResult | None = None) -> Seen:
         """Poll it, unless there is a result already. Never raises for what one feed can do."""
         request = request_for(feed)
         try:
             return await self._take_in(feed, request, result or await self._fetcher.fetch(request), why)
+        except StoreError:
+            raise  # no fault of the feed; it is due again when its lease runs out
         except Exception as error:  # an error of ours in one document is that feed's failure, with backoff, not everybody's
             log.exception("poll failed unexpectedly", feed=feed.id, url=feed.url)
             problem = FetchProblem(Problem.BROKEN, f"reading it failed ({type(error).__name__}: {error}); please report this")
@@ -83,30 +95,39 @@ class Reader:
         state = feed.state
         known = {}
         if state.window > 0 and document.entries:
-            known = await self._store.known(feed.id, [entry.identity for entry in document.entries])
+            identities = [entry.identity for entry in document.entries]
+            known = await insist(lambda: self._store.known(feed.id, identities), self._sleep)
         doubtful = suspicious(document, known, state.window, delta=delta)
         before = await self._store.entries(feed_id=feed.id, limit=COMPARED) if doubtful else []
         return examine(document, known, before, state.last_ok_at, now)
 
     async def take_push(self, feed: Feed, document: Document) -> Seen:
         """A document that a hub has sent: like a poll's, but nothing was asked, and what it leaves out is not gone."""
-        now = self._clock()
-        findings = await self._compare(feed, document, now, delta=True)
+        findings = await self._compare(feed, document, self._clock(), delta=True)
         state = replace(feed.state, title=document.title or feed.state.title)
-        outcome = PollOutcome(
-            feed_id=feed.id,
-            at=now,
-            reason="its hub has sent it",
-            source="push",
-            entries=len(document.entries),
-            new=_new(findings),
-            changed=_changed(findings, now),
-            state=state,
-        )
+        changed = _changed(findings, self._clock())
+        return self._sent(feed, document, findings, state, reason="its hub has sent it", source="push", changed=changed)
+
+    async def take_told(self, feed: Feed, entries: Sequence[Entry], latest: float, **fields: Any) -> Seen:
+        """What neighbours tell, with fields of the outcome: news alone, since what is known is not theirs to change."""
+        document = Document("", entries=tuple(entries))
+        findings = await self._compare(feed, document, self._clock(), delta=True)
+        seen = self._sent(feed, document, findings, feed.state, reason="a neighbour has told it", **fields)
+        return replace(seen, links=None, latest=latest)
+
+    def _sent(self, feed: Feed, document: Document, findings: Findings, state: FeedState, **fields: Any) -> Seen:
+        """Entries that came without being asked for."""
+        now, count = self._clock(), len(document.entries)
+        outcome = PollOutcome(feed_id=feed.id, at=now, entries=count, new=_new(findings), state=state, **fields)
         earliest = -np.inf if state.earliest_at is None else state.earliest_at
         why = "its server asked not to be asked sooner" if state.earliest_at is not None else ""
         look = _look(feed, state, now, times=findings.times, fresh=findings.fresh, earliest=earliest, why=why, count=False)
-        return Seen(feed, outcome, look, document.links)
+        return Seen(feed, outcome, look, document.links, document=document)
+
+    def others_look(self, feed: Feed, at: float) -> Look:
+        """Somebody else has looked, and has told what was new before."""
+        earliest = -np.inf if feed.state.earliest_at is None else feed.state.earliest_at
+        return _look(feed, feed.state, at, earliest=earliest, count=False)
 
     async def parse(self, body: bytes, content_type: str, url: str) -> Document:
         """Read a document; `ParseError` if it is none."""
@@ -184,7 +205,8 @@ class Reader:
             why=wish.reason,
         )
         notice = f"It has moved for good, from {feed.url} to {adopt}." if adopt else ""
-        return Seen(feed, outcome, look, document.links if document is not None else None, notice=notice)
+        links = document.links if document is not None else None
+        return Seen(feed, outcome, look, links, notice=notice, document=document)
 
     def _outcome(self, feed: Feed, result: FetchResult, now: float, why: str, state: FeedState) -> PollOutcome:
         return PollOutcome(

@@ -6,15 +6,15 @@ A poll that finishes alone is recorded at once. Where others are about to finish
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from tidings.aggregator.brain import Brain
-from tidings.aggregator.looks import Decision
+from tidings.aggregator.looks import Decision, Look
+from tidings.aggregator.patience import insist
 from tidings.aggregator.reader import Seen
-from tidings.logs import Log
-from tidings.store import Store, StoreError
+from tidings.store import Store
 from tidings.store.rows import PollOutcome, Recorded
 
 #: Finished polls, and the new entries of those, that are recorded in one transaction.
@@ -23,11 +23,6 @@ BATCH_ENTRIES = 500
 #: So long a finished poll waits for others to be recorded with: a batch costs the policy what forty feeds in it do.
 TOGETHER_S = 0.2
 
-#: A store that cannot be used is tried again after so long; then the polls are given up, and due again after their leases.
-RETRIES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-
-log = Log("tidings.recorder")
-T = TypeVar("T")
 Finished: TypeAlias = "asyncio.Future[tuple[PollOutcome, Recorded]]"
 
 
@@ -48,8 +43,11 @@ class Recorder:
             await self._work
 
     async def decide(self, seen: Sequence[Seen]) -> list[Decision]:
+        return await self.decide_on([one.look for one in seen])
+
+    async def decide_on(self, looks: Sequence[Look]) -> list[Decision]:
         async with self.thinking:
-            return await self.brain.decide([one.look for one in seen])
+            return await self.brain.decide(looks)
 
     async def record(self, seen: Seen) -> tuple[PollOutcome, Recorded]:
         """Give the feed its next poll and store all of it; returns what was stored, and what of that was new."""
@@ -80,19 +78,9 @@ class Recorder:
                     finished.set_result((outcome, what))
 
     async def _persist(self, batch: Sequence[Seen]) -> tuple[list[PollOutcome], list[Recorded]]:
-        decisions = await self._insist(lambda: self.decide(batch))
+        decisions = await insist(lambda: self.decide(batch), self._sleep)
         outcomes = [_complete(seen, decision) for seen, decision in zip(batch, decisions, strict=True)]
-        return outcomes, await self._insist(lambda: self._store.record(outcomes))
-
-    async def _insist(self, work: Callable[[], Awaitable[T]]) -> T:
-        """What was fetched is worth waiting a while for a store that is being restarted."""
-        for wait_s in RETRIES_S:
-            try:
-                return await work()
-            except StoreError as error:
-                log.warning("the store cannot be used; trying again", error=str(error))
-                await self._sleep(wait_s)
-        return await work()
+        return outcomes, await insist(lambda: self._store.record(outcomes), self._sleep)
 
     def _next_batch(self) -> list[tuple[Seen, Finished]]:
         """Many polls that brought nothing, or few that brought much: a transaction holds up others and takes memory."""
@@ -109,5 +97,5 @@ def _complete(seen: Seen, decision: Decision) -> PollOutcome:
     outcome = seen.outcome
     assert outcome.state is not None
     reason = f"it lives at {outcome.adopt_url} now; {decision.reason}" if outcome.adopt_url else decision.reason
-    state = replace(outcome.state, next_poll_at=decision.at, reason=reason)
+    state = replace(outcome.state, next_poll_at=min(decision.at, seen.latest), reason=reason)
     return replace(outcome, state=state, estimate=decision.estimate)

@@ -7,7 +7,9 @@ again; only a commit whose answer is lost is an error, for nobody knows what bec
 """
 
 import asyncio
+import os
 import re
+import socket
 import threading
 import time
 from collections import OrderedDict
@@ -54,6 +56,7 @@ LOST = (
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
+    asyncpg.InternalClientError,  # it was cut in the middle of a statement, and asyncpg has not understood that yet
 )
 COLLIDED = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError)
 ADVICE = (
@@ -62,7 +65,7 @@ ADVICE = (
     (asyncpg.InsufficientPrivilegeError, "make this user the owner of the database"),
     (asyncpg.TooManyConnectionsError, "raise max_connections, or run fewer workers"),
     (asyncpg.InsufficientResourcesError, "make room on the server"),
-    (LOST, "check that PostgreSQL runs there and can be reached"),
+    ((*LOST, asyncpg.InterfaceError), "check that PostgreSQL runs there and can be reached"),
     (asyncpg.PostgresError, "look into the server's log"),
 )
 
@@ -154,13 +157,12 @@ class PostgresConnection:
             self._wait(self._db.close(timeout=PATIENCE_S))
         self._loop.close()
 
+    @property
+    def is_gone(self) -> bool:
+        return bool(self._db.is_closed())
+
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        try:
-            return self._loop.run_until_complete(work)
-        except asyncpg.InterfaceError as error:
-            if not self._db.is_closed():
-                raise
-            raise ConnectionResetError(str(error)) from error
+        return self._loop.run_until_complete(work)
 
 
 def _number(text: str) -> float:
@@ -168,8 +170,8 @@ def _number(text: str) -> float:
 
 
 async def connect(url: str) -> Any:
-    """A connection as we want it. JIT is for long queries, ours are short."""
-    settings = {"application_name": "tidings", "jit": "off"}
+    """A connection as we want it: it says whose it is; JIT is for long queries, ours are short."""
+    settings = {"application_name": f"tidings {socket.gethostname()[:40]}:{os.getpid()}", "jit": "off"}
     db = await asyncpg.connect(url, timeout=PATIENCE_S / 3, statement_cache_size=STATEMENTS, server_settings=settings)
     # Made by `search.vector`; and sums of integers are numbers of another type here, which Python shall not see.
     await db.set_type_codec("tsvector", schema="pg_catalog", encoder=bytes, decoder=bytes, format="binary")
@@ -233,6 +235,7 @@ class PostgresDatabase:
     def _transact(self, begin: str, work: Callable[[PostgresConnection], T], patience_s: float = PATIENCE_S) -> T:
         collisions, pause_s, committing = 0, 0.05, False
         while True:
+            db = None
             try:
                 db = self._connection()
                 try:
@@ -249,7 +252,9 @@ class PostgresDatabase:
                 if collisions > COLLISIONS:
                     raise self._complaint(error) from error
                 committing = False
-            except LOST as error:
+            except (*LOST, asyncpg.InterfaceError) as error:
+                if isinstance(error, asyncpg.InterfaceError) and not (db and db.is_gone):
+                    raise  # a fault of ours
                 self._drop()
                 if committing:
                     raise StoreError(f"{self.name}: the connection broke during a commit; look whether it was made") from error

@@ -7,6 +7,7 @@ news go by LISTEN and NOTIFY. A SQLite file is served by one process, which lead
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 Callback: TypeAlias = Callable[[str], object]
@@ -27,7 +28,7 @@ class Signals(Protocol):
         ...
 
     async def notify(self, channel: str, word: str) -> None:
-        """Send a short word (less than 8,000 bytes) to all who listen."""
+        """Send a short word (less than 8,000 bytes) to all who listen. It may be lost with a connection."""
         ...
 
     async def close(self) -> None: ...
@@ -80,8 +81,9 @@ class PostgresSignals:
             await db.add_listener(channel, self._heard)
 
     async def notify(self, channel: str, word: str) -> None:
-        db = await self._connection()
-        await db.execute("SELECT pg_notify($1, $2)", channel, word)
+        with suppress(*self._lost):
+            db = await self._connection()
+            await db.execute("SELECT pg_notify($1, $2)", channel, word)
 
     async def close(self) -> None:
         self._callbacks.clear()

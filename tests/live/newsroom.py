@@ -1,0 +1,254 @@
+"""Several workers as processes of their own, a PostgreSQL that may die, and a line to it that may be cut.
+
+Publishers bring out editions: with each, every feed has one post more, and is due. The workers' clock runs faster than ours,
+so that a lease of a quarter of an hour is waited for.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from tests.postgres import own_server, sql
+from tests.worlds import MONDAY
+from tidings import loops
+from tidings.aggregator.aggregator import FEEDS, LEASE_S
+from tidings.config import read
+from tidings.fetch import FetchSettings
+from tidings.service import labour, open_polling
+from tidings.store import Store
+from tidings.store.rows import Wanted
+
+SPEED = 120.0
+#: A publisher takes its time, so that workers are always in the middle of something.
+ANSWER_S = 0.05
+PATIENCE_S = 120.0
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.live.newsroom"])
+
+
+def worker(url, began):
+    """The process: as `tidings worker`, but for its clock."""
+    settings = read(Path("/nonexistent"), {}, {"policy.budget": "1200", "log.level": "error"})
+    manners = FetchSettings(allow_private=True, private_like_public=True, host_spacing_s=1.0, concurrency=8)
+
+    def clock():
+        return MONDAY + (time.time() - began) * SPEED
+
+    async def run():
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        options = {"clock": clock, "sleep": lambda seconds: asyncio.sleep(seconds / SPEED), "fetching": manners}
+        async with open_polling(settings, url, serving=True, **options) as aggregator:
+            await labour(aggregator, settings, stop, clock)
+
+    loops.run(run())
+
+
+class Press:
+    """Publishers, each on a port of its own."""
+
+    def __init__(self, hosts, feeds):
+        self.edition, self.asked = 0, Counter()  # by feed, in this edition
+        self._servers = [ThreadingHTTPServer(("127.0.0.1", 0), self._handler()) for _ in range(hosts)]
+        for server in self._servers:
+            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        self.urls = [f"http://127.0.0.1:{self._servers[i % hosts].server_port}/{i}" for i in range(feeds)]
+
+    def _handler(press):
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                press.asked[self.path] += 1
+                time.sleep(ANSWER_S)
+                posts = "".join(f"<item><guid>{n}</guid><title>Post {n}</title></item>" for n in range(press.edition))
+                body = f'<rss version="2.0"><channel><title>Feed</title>{posts}</channel></rss>'.encode()
+                self.send_response(200)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                with suppress(OSError):  # whoever asked is dead
+                    self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        return Handler
+
+    def close(self):
+        for server in self._servers:
+            server.shutdown()
+            server.server_close()
+
+
+class Line:
+    """To the database, through a socket of ours that can be cut: what is on it is lost, and nobody answers."""
+
+    def __init__(self, folder, to):
+        self._to, self._sockets, self._deaf = to, [], False
+        self.url = f"postgresql://postgres:@/{{}}?host={folder}"
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(f"{folder}/.s.PGSQL.5432")
+        self._listening.listen(64)
+        threading.Thread(target=self._take, daemon=True).start()
+
+    def _take(self):
+        with suppress(OSError):
+            while True:
+                near, far = self._listening.accept()[0], socket.socket(socket.AF_UNIX)
+                self._sockets += [near, far]
+                if self._deaf:
+                    continue
+                far.connect(self._to)
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self._carry, args=ends, daemon=True).start()
+
+    def _carry(self, source, target):
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if self._deaf:  # as if the cable had been pulled: neither data nor an end arrives
+                    return
+                target.sendall(data)
+        if not self._deaf:
+            for end in (source, target):
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+    def cut(self, *, silent):
+        """Silently, or so that both ends notice."""
+        self._deaf = True
+        if not silent:
+            self._end_all()
+
+    def mend(self):
+        self._deaf = False
+        self._end_all()
+
+    def _end_all(self):
+        for end in self._sockets:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+        self._sockets.clear()
+
+    def close(self):
+        self._listening.close()
+        self._end_all()
+
+
+class Newsroom:
+    def __init__(self, *, feeds=60, hosts=12):
+        self._stack, self._began = ExitStack(), time.time()
+        folder = Path(tempfile.mkdtemp(prefix="tidings-news-"))
+        self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        self.postgres = own_server(folder / "data")
+        self._stack.callback(self.postgres.stop)
+        self.url = self.postgres.get_uri()
+        self.line = Line(folder, str(next((folder / "data").glob(".s.PGSQL.*[0-9]"))))
+        self._stack.callback(self.line.close)
+        self.press = Press(hosts, feeds)
+        self._stack.callback(self.press.close)
+        self.workers = []
+        self._stack.callback(self._stop_all)
+        asyncio.run(self._subscribe())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._stack.close()
+
+    def now(self):
+        return MONDAY + (time.time() - self._began) * SPEED
+
+    async def _subscribe(self):
+        async with Store.open(self.url, clock=self.now) as store:
+            await store.add([Wanted(url, self.now() + 1e9) for url in self.press.urls])
+
+    def hire(self, count, url=None):
+        hired = [PROCESSES.Process(target=worker, args=(url or self.url, self._began), daemon=True) for _ in range(count)]
+        for process in hired:
+            process.start()
+        self.workers += hired
+        self.wait_for(lambda: {process.pid for process in hired} <= self.at_work(), "workers at the database")
+        return hired
+
+    def at_work(self):
+        """Pids of workers that have connections."""
+        rows = self.ask("SELECT application_name FROM pg_stat_activity WHERE application_name LIKE 'tidings %:%'")
+        return {int(name.rpartition(":")[2]) for (name,) in rows}
+
+    def leader(self):
+        rows = self.ask(
+            "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted"
+        )
+        pids = {int(name.rpartition(":")[2]) for (name,) in rows}
+        return next((process for process in self.workers if process.pid in pids), None)
+
+    def ask(self, *statements):
+        return sql(self.url, *statements)
+
+    def publish(self, until):
+        """A new edition; returns when that share of the feeds has been asked for it."""
+        self.press.asked.clear()
+        self.press.edition += 1
+        self.ask(f"UPDATE feeds SET next_poll_at = {self.now()}", f"SELECT pg_notify('{FEEDS}', '')")
+        self.wait_for(lambda: len(self.press.asked) >= until * len(self.press.urls), "requests")
+
+    def forgotten(self):
+        """Feeds that nobody would ask for longer than a lease although they have not been read."""
+        now = self.now()
+        return self.ask(
+            f"SELECT id, next_poll_at - {now}, last_poll_at - {now}, reason FROM feeds WHERE next_poll_at > {now + LEASE_S} "
+            f"AND id NOT IN (SELECT feed_id FROM entries WHERE identity LIKE '%{self.press.edition - 1}')"
+        )
+
+    def wait_until_read(self):
+        self.wait_for(lambda: self.counts()[0] >= len(self.press.urls) * self.press.edition, "entries")
+
+    def counts(self):
+        """Entries, and as many as there should be if none is there twice."""
+        (row,) = self.ask("SELECT count(*), count(DISTINCT (feed_id, identity)) FROM entries")
+        return row
+
+    def wait_for(self, condition, what, tell=None):
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            if time.monotonic() > deadline:
+                asked = f"{len(self.press.asked)} feeds asked"
+                raise AssertionError(f"no {what} after {PATIENCE_S} s: {tell() if tell else (asked, self.counts())}")
+            time.sleep(0.05)
+
+    def kill(self, process):
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        self.workers.remove(process)
+
+    def kill_postgres(self):
+        process = self.postgres.get_postmaster_info().process
+        process.kill()
+        process.wait(PATIENCE_S)
+        self.wait_for(self._start_postgres, "PostgreSQL", self.postgres.log.read_text)
+
+    def _start_postgres(self):
+        """Refused as long as a process of the one before is there."""
+        with suppress(subprocess.SubprocessError):
+            self.postgres.start()
+            return True
+
+    def _stop_all(self):
+        for process in self.workers:
+            process.terminate()
+        for process in self.workers:
+            process.join(20)
+            process.kill()
