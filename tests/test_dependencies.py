@@ -1,0 +1,89 @@
+"""What the source imports, what `pyproject.toml` asks for, and the page that gives the reasons are the same."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PAGE = (ROOT / "docs" / "design" / "dependencies.md").read_text()
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {plain(re.split(r"[\[<>=;~! ]", line, maxsplit=1)[0]) for line in requirements}
+
+
+def plain(name: str) -> str:
+    """As all spellings of a name are written: Brotli, backports.zstd, argon2_cffi."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+PARTS = {"always": names(PROJECT["dependencies"])}
+PARTS |= {part: names(lines) for part, lines in PROJECT["optional-dependencies"].items()}
+
+
+def imported() -> dict[str, set[Path]]:
+    """The packages that the source imports anywhere, also within functions, with the files that do."""
+    found: dict[str, set[Path]] = {}
+    owners = packages_distributions()
+    for file in sorted((ROOT / "src").rglob("*.py")):
+        for module in modules(ast.parse(file.read_text())):
+            if module not in sys.stdlib_module_names and module not in ("tidings", "compression"):
+                for owner in owners.get(module, [f"{module}, which is not installed"]):
+                    found.setdefault(plain(owner), set()).add(file.relative_to(ROOT))
+    return found
+
+
+def modules(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def test_the_source_imports_what_it_asks_for_and_nothing_that_only_others_ask_for() -> None:
+    asked = set().union(*(stated for part, stated in PARTS.items() if part != "dev"))
+    unstated = {name: files for name, files in imported().items() if name not in asked}
+    assert not unstated
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_dependency_has_its_reason(part: str) -> None:
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE)
+    explained = {plain(name) for cell, of, _ in rows if of.strip("`").split(",")[0] == part for name in cell.split(", ")}
+    assert explained == PARTS[part]
+
+
+def test_the_lock_names_no_address() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "://" not in lock
+    assert not re.search(r"^\s*-", lock.replace("    --hash", ""), re.MULTILINE)
+    locked = {plain(name) for name in re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)}
+    assert set().union(*PARTS.values()) <= locked
+
+
+def run_without_extras(code: str) -> subprocess.CompletedProcess[str]:
+    """Python with nothing but what is always there: the packages of all extras cannot be imported."""
+    extra = set().union(*PARTS.values()) - PARTS["always"]
+    missing = [module for module, owners in packages_distributions().items() if {plain(owner) for owner in owners} <= extra]
+    hidden = f"import sys; sys.modules.update(dict.fromkeys({missing!r}))\n"
+    return subprocess.run([sys.executable, "-c", hidden + code], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_service_needs_no_extra() -> None:
+    assert run_without_extras("import tidings.service, tidings.web.app").stderr == ""
+
+
+def test_the_demo_says_which_extra_it_needs() -> None:
+    ended = run_without_extras("from tidings.cli import main; sys.argv[1:] = ['demo', '--port', '0']; main()")
+    assert ended.returncode != 0
+    assert "tidings[demo]" in ended.stderr
+    assert "Traceback" not in ended.stderr
