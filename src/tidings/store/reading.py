@@ -22,6 +22,8 @@ from tidings.store.search import terms
 
 #: Of so many feeds all entries are gathered and sorted; of more, the newest are found sooner by walking the order.
 FEW_FEEDS = 300
+#: So long a page is, roughly.
+PAGE = 100
 #: Entries do not arrive exactly in the order of their ids: polls that were under way together are recorded as they finish.
 #: Among so many around a time of arrival is the lowest (or highest) id that can have come after (or before) it.
 DISORDER = 5000
@@ -89,7 +91,8 @@ def selection(
         else:
             where.add(f"{feed} {IN_MANY}" if gathered else f"{feed} + 0 {IN_MANY}", Many(feeds))
     elif source == "entries AS e":
-        walked = " + 0" if ordered else ""
+        gathered = ordered and _few_of_all(db, user_id)
+        walked = " + 0" if ordered and not gathered else ""
         where.add(f"e.feed_id{walked} IN (SELECT s.feed_id FROM subscriptions AS s WHERE s.user_id = ?)", user_id)
 
     if unread is False:
@@ -136,6 +139,20 @@ def selection(
 def _mutes(db: Connection, user_id: int) -> bool:
     row = db.execute("SELECT 1 FROM marks WHERE user_id = ? AND muted_at > 0 LIMIT 1", (user_id,)).fetchone()
     return row is not None
+
+
+def _few_of_all(db: Connection, user_id: int) -> bool:
+    """Whether to gather a user's entries costs less than to walk past those of others until a page is full.
+
+    How many entries and feeds there are is told, near enough, by the highest ids.
+    """
+    own, feeds, entries = db.execute(
+        "SELECT (SELECT count(*) FROM subscriptions WHERE user_id = ?), "
+        "(SELECT max(id) FROM feeds), (SELECT max(id) FROM entries)",
+        (user_id,),
+    ).fetchone()
+    share = own / (feeds or 1)
+    return (entries or 0) * share < PAGE / max(share, 1e-9)
 
 
 def _sources(db: Connection, user_id: int, stream: Stream) -> list[int]:
