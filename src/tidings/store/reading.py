@@ -152,7 +152,7 @@ def _few_of_all(db: Connection, user_id: int) -> bool:
         (user_id,),
     ).fetchone()
     share = own / (feeds or 1)
-    return (entries or 0) * share < PAGE / max(share, 1e-9)
+    return bool((entries or 0) * share < PAGE / max(share, 1e-9))
 
 
 def _sources(db: Connection, user_id: int, stream: Stream) -> list[int]:
