@@ -4,11 +4,12 @@ import re
 
 import pytest
 
-from tidings.web import account, feeds, images, reader, timing
+from tidings.web import account, feeds, images, lab, reader, timing
 from tidings.web.live import Streams
 
 #: Handlers are not called here: the routes alone are listed.
-ROUTES = [route for part in (account.routes, reader.routes, feeds.routes, timing.routes, images.routes) for route in part(None)]
+PARTS = (account, reader, feeds, timing, lab, images)
+ROUTES = [route for part in PARTS for route in part.routes(None)]
 ROUTES += Streams(None).routes()
 PAGES = sorted({route.path for route in ROUTES if "GET" in route.methods})
 FORMS = sorted({route.path for route in ROUTES if "POST" in route.methods})

@@ -21,6 +21,8 @@ from tidings.words import count, duration, figures, percent
 HABITS_D = 60
 #: Hours of the day, in a row, in which most posts come; told where they hold this share.
 SPAN_H, SPAN_SHARE = 8, 0.6
+#: Half the width of a 95 % interval, in standard deviations.
+SURE = 1.96
 
 
 class Explained(Struct, frozen=True):
@@ -48,14 +50,15 @@ async def explain(store: Store, feed: Feed, now: float, *, polls: int = 10) -> E
     """All about one feed."""
     posts = await store.posting_times(now - HABITS_D * DAY_S, [feed.id])
     gaps = tuple(await store.gaps(feed_id=feed.id, limit=5))
+    last = tuple(await store.polls(feed.id, max(polls, 10)))
     return Explained(
         feed=feed,
         next_poll_at=feed.state.next_poll_at,
         reason=feed.state.reason,
-        habits=_habits(feed, posts["at"][posts["at"] <= now], now),
+        habits=(*_habits(feed, posts["at"][posts["at"] <= now], now), *_overlap(last)),
         wishes=_wishes(feed, await store.push(feed.id), now),
         troubles=_troubles(feed, gaps, now),
-        polls=tuple(await store.polls(feed.id, polls)),
+        polls=last[:polls],
         gaps=gaps,
     )
 
@@ -80,7 +83,9 @@ def _habits(feed: Feed, posts: Floats, now: float) -> tuple[str, ...]:
         return (*said, f"{count(len(posts), 'post')} in the last {HABITS_D} days")
     watched_s = now - max(min(feed.added_at, float(posts[0])), now - HABITS_D * DAY_S)
     per_day = len(posts) / max(watched_s / DAY_S, 1e-3)
-    said.append(f"{figures(per_day, 2)} posts a day over {duration(watched_s)}; the last one {duration(now - posts[-1])} ago")
+    low, high = (figures(max(bound, 0.0), 2) for bound in _interval(posts, now - watched_s, now))
+    said.append(f"{figures(per_day, 2)} posts a day over {duration(watched_s)} (95 %: {low} to {high})")
+    said.append(f"its last post came {duration(now - posts[-1])} ago")
     if window:
         said.append(f"at that pace it shows a post for {duration(window / per_day * DAY_S)}")
     hours = np.bincount((posts // HOUR_S).astype(np.int64) % 24, minlength=24)
@@ -89,6 +94,26 @@ def _habits(feed: Feed, posts: Floats, now: float) -> tuple[str, ...]:
     if spans[begin] >= SPAN_SHARE * len(posts):
         said.append(f"{percent(spans[begin] / len(posts))} come from {begin:02d} to {(begin + SPAN_H) % 24:02d} h UTC")
     return tuple(said)
+
+
+def _interval(posts: Floats, begin: float, end: float) -> tuple[float, float]:
+    """Where the rate lies at 95 %, in posts a day: counts of a day scatter about it, those of bursts more than by chance."""
+    days = max((end - begin) / DAY_S, 1e-3)
+    counts = np.histogram(posts, bins=max(int(days), 1), range=(begin, end))[0]
+    scatter = max(float(counts.var() / max(counts.mean(), 1e-9)), 1.0)
+    half = SURE * np.sqrt(len(posts) * scatter)
+    return (len(posts) - half) / days, (len(posts) + half) / days
+
+
+def _overlap(polls: tuple[Poll, ...]) -> tuple[str, ...]:
+    """Whether the last document that was read joined the one before."""
+    documents = [poll for poll in polls if poll.entries and poll.source == "poll"]
+    if len(documents) < 2:
+        return ()
+    read = documents[0]
+    known = read.entries - read.new
+    joined = "nothing in between was missed" if known else "what came in between may be lost"
+    return (f"of the {read.entries} entries read last, {known} were known already: {joined}",)
 
 
 def _wishes(feed: Feed, push: Push | None, now: float) -> tuple[str, ...]:

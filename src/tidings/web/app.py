@@ -1,7 +1,7 @@
 """The web application: which address answers with what, and what surrounds every answer.
 
-Pages for people are in `reader`, `feeds`, `account` and `timing`; what programs ask for is here, in `output`, in `hub` and in
-`tidings.web.api`. Everything is wired in `tidings.service`.
+Pages for people are in `reader`, `feeds`, `account`, `timing` and `lab`; what programs ask for is here, in `output`, in `hub`
+and in `tidings.web.api`. Everything is wired in `tidings.service`.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidings import __version__
 from tidings.errors import TidingsError
-from tidings.web import account, feeds, images, metrics, output, pages, reader, timing
+from tidings.web import account, feeds, images, lab, metrics, output, pages, reader, timing
 from tidings.web.hub import Hub
 from tidings.web.live import Streams
 from tidings.web.texts import _
@@ -125,6 +125,7 @@ def make_app(site: Site, hub: Hub, streams: Streams, api_routes: Sequence[BaseRo
         *reader.routes(site),
         *feeds.routes(site),
         *timing.routes(site),
+        *lab.routes(site),
         *images.routes(site),
         *streams.routes(),
         *output.routes(site),

@@ -160,8 +160,8 @@ def late_chart(delays_s: Floats, p50_s: float, p90_s: float) -> Markup:
     for at, word in TICKS:
         if LEAST_S <= at <= MOST_S:
             plot.text(x(at), plot.foot + 18, word)
-    for at, word, anchor in ((p50_s, _("half"), "end"), (p90_s, _("nine in ten"), "start")):
-        place = x(float(np.clip(at, LEAST_S, edges[-1])))
+    for late_s, word, anchor in ((p50_s, _("half"), "end"), (p90_s, _("nine in ten"), "start")):
+        place = x(float(np.clip(late_s, LEAST_S, edges[-1])))
         plot.upright(place)
         plot.text(place + (-5 if anchor == "end" else 5), plot.top + 10, word, "tick you", anchor)
     words = _("Half of the posts within %(half)s, nine in ten within %(most)s", half=duration(p50_s), most=duration(p90_s))
@@ -178,10 +178,11 @@ def days_chart(days: Sequence[tuple[str, float | None, float | None]]) -> Markup
     for place, (day, *_both) in enumerate(days):
         plot.text(x(place), plot.foot + 18, day)
     ends = []
-    for which, name, kind in ((1, _("half"), "c2"), (2, _("nine in ten"), "c1")):
-        line = [(place, day[which], day[0]) for place, day in enumerate(days) if day[which]]
+    for name, kind, values in ((_("half"), "c2", [d[1] for d in days]), (_("nine in ten"), "c1", [d[2] for d in days])):
+        line = [(place, value) for place, value in enumerate(values) if value]
         if line:
-            plot.line([(x(i), y(v)) for i, v, _d in line], kind, words=[f"{d}: {name} {duration(v)}" for _i, v, d in line])
+            words = [f"{days[place][0]}: {name} {duration(value)}" for place, value in line]
+            plot.line([(x(place), y(value)) for place, value in line], kind, words=words)
             ends.append((x(line[-1][0]), y(line[-1][1]), name, kind))
     plot.names(ends)
     said = "; ".join(f"{day}: {duration(half)}, {duration(most)}" for day, half, most in days)
@@ -276,8 +277,8 @@ def heat_map(posts: Floats) -> Markup:
             plot.bar(x(hour) + 0.75, y(day) + 0.75, x(1) - x(0) - 1.5, y(1) - y(0) - 1.5, f"heat h{shade}", said)
     for hour in range(0, 24, 3):
         plot.text(x(hour), plot.height - 6, f"{hour}", anchor="start")
-    day, hour = np.unravel_index(int(counts.argmax()), counts.shape)
-    words = _("%(number)s posts; most on %(day)s at %(hour)s h", number=len(posts), day=DAYS_OF_WEEK[day], hour=int(hour))
+    day, hour = divmod(int(counts.argmax()), 24)
+    words = _("%(number)s posts; most on %(day)s at %(hour)s h", number=len(posts), day=DAYS_OF_WEEK[day], hour=hour)
     return plot.svg(_("When it posts, by day of the week and hour"), words)
 
 
@@ -286,20 +287,28 @@ LOOKS = ("found", "nothing", "unchanged", "failed", "push", "neighbour")
 
 
 def time_line(
-    posts: Sequence[tuple[float, str]], looks: Sequence[tuple[float, str, str]], ticks: Sequence[tuple[float, str]]
+    posts: Sequence[tuple[float, str]],
+    looks: Sequence[tuple[float, str, str]],
+    ticks: Sequence[tuple[float, str]],
+    now: float,
+    coming: tuple[float, str] | None,
 ) -> Markup:
-    """Posts as strokes above the line, looks below it: (time, words) and (time, one of `LOOKS`, words)."""
-    plot = Plot(760, 112, 8, 8, bottom=24)
+    """Posts as strokes above the line, looks below it: (time, words) and (time, one of `LOOKS`, words); ``coming`` is next."""
+    plot = Plot(760, 112, 8, 8, top=8, bottom=24)
     x, middle = plot.across(ticks[0][0], ticks[-1][0]), 48.0
-    for at, word in ticks[:-1]:
-        plot.parts.append(f'<line class="grid" x1="{x(at):.1f}" x2="{x(at):.1f}" y1="8" y2="{plot.foot}"/>')
+    for at, word in ticks[1:-1]:
+        plot.upright(x(at), "grid")
         plot.text(x(at) + 4, plot.height - 8, word, anchor="start")
     plot.level(middle, kind="axis")
+    plot.upright(x(now))
     for at, words in posts:
         plot.bar(x(at) - 1, middle - 28, 2, 26, "post", words)
     for at, kind, words in looks:
         plot.parts.append(f'<g class="look {kind}" transform="translate({x(at):.1f} {middle + 16})">{_shape(kind)}')
         plot.parts.append(f"<title>{escape(words)}</title></g>")
+    if coming is not None:
+        plot.parts.append(f'<g class="look coming" transform="translate({x(coming[0]):.1f} {middle + 16})"><circle r="4"/>')
+        plot.parts.append(f"<title>{escape(coming[1])}</title></g>")
     tally = {kind: sum(1 for look in looks if look[1] == kind) for kind in LOOKS}
     said = ", ".join(f"{number} {kind}" for kind, number in tally.items() if number)
     return plot.svg(_("Posts and looks"), _("%(posts)s posts; looks: %(looks)s", posts=len(posts), looks=said or _("none")))

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -10,8 +10,11 @@ from tidings.errors import UsageError
 from tidings.policy import POLICIES
 
 if TYPE_CHECKING:
+    from tidings.lab.simulate import Manners
     from tidings.lab.traces import Trace
 
+#: The trace that is no paper's.
+OWN = "own"
 #: Small enough for an answer in seconds on one core, large enough for the order of the policies to be the true one.
 FEEDS = 100
 DAYS = 28.0
@@ -21,6 +24,8 @@ STEPS = (0.25, 0.5, 1.0, 2.0)
 LEAST_BUDGET, MOST_BUDGET = 0.1, 12.0
 MOST_POLICIES = 5
 MOST_SEED = 2**31 - 1
+#: A replay of the installation's own history is made anew when so many posts have come to it.
+NEWS = 100
 #: Comparisons kept, so that going back and forth costs nothing.
 KEPT = 64
 
@@ -89,10 +94,20 @@ def generated(kind: str, seed: int) -> "Trace":
 
 @cache
 def kinds() -> tuple[str, ...]:
-    """The traces that can be generated."""
+    """The traces that can be replayed."""
     from tidings.lab.generate import MODELS
 
-    return tuple(MODELS)
+    return (OWN, *MODELS)
+
+
+def _part(trace: "Trace", manners: "Manners", seed: int) -> "tuple[Trace, Manners]":
+    """Some of the feeds, if they are many."""
+    import numpy as np
+
+    if trace.n_feeds <= FEEDS:
+        return trace, manners
+    rows = np.sort(np.random.default_rng(seed).choice(trace.n_feeds, FEEDS, replace=False))
+    return trace.select(rows), replace(manners, pushed=None if manners.pushed is None else manners.pushed[rows])
 
 
 class Comparisons:
@@ -100,26 +115,32 @@ class Comparisons:
 
     def __init__(self, make_trace: MakeTrace = generated) -> None:
         self._make_trace = make_trace
-        self._kept: dict[Request, dict[str, Any]] = {}
+        self._kept: dict[tuple[Request, int], dict[str, Any]] = {}
         self._one_at_a_time = threading.Lock()
 
-    def run(self, request: Request) -> dict[str, Any]:
-        """Figures at every step of the budget: ``{"trace", "feeds", "posts", ..., "curve": [...]}``."""
+    def run(self, request: Request, own: "tuple[Trace, Manners] | None" = None) -> dict[str, Any]:
+        """Figures at every step of the budget: ``{"trace", "feeds", "posts", ..., "curve": [...]}``; ``own`` is for `OWN`."""
+        key = (request, own[0].n_posts // NEWS if own is not None else 0)
         with self._one_at_a_time:
-            if request not in self._kept:
-                found = self._run(request)
+            if key not in self._kept:
+                found = self._run(request, own)
                 while len(self._kept) >= KEPT:
                     self._kept.pop(next(iter(self._kept)))
-                self._kept[request] = found
-            return self._kept[request]
+                self._kept[key] = found
+            return self._kept[key]
 
-    def _run(self, request: Request) -> dict[str, Any]:
+    def _run(self, request: Request, own: "tuple[Trace, Manners] | None") -> dict[str, Any]:
         from tidings.lab.compare import compare  # brings a compiler along, and few who run the service need it
 
-        trace = self._make_trace(request.kind, request.seed)
+        if own is None:
+            trace, manners, train_days = self._make_trace(request.kind, request.seed), None, TRAIN_DAYS
+        else:
+            trace, manners = _part(*own, request.seed)
+            train_days = trace.days / 2
         curve = []
         for step in STEPS:
-            at = compare(trace, request.policies, request.budget * step, TRAIN_DAYS, seed=request.seed, native=False)
+            budget = request.budget * step
+            at = compare(trace, request.policies, budget, train_days, seed=request.seed, native=False, manners=manners)
             curve.append(
                 {
                     "budget": at.budget_per_feed_day,
@@ -134,7 +155,7 @@ class Comparisons:
             "feeds": trace.n_feeds,
             "posts": trace.n_posts,
             "days": trace.days,
-            "train_days": TRAIN_DAYS,
+            "train_days": train_days,
             "budget": request.budget,
             "curve": curve,
         }

@@ -8,13 +8,15 @@ from starlette.routing import BaseRoute
 from tidings.aggregator.explain import explain
 from tidings.errors import TidingsError, UsageError
 from tidings.store.people_rows import Action, Priority, Rule, Stream, Subscription
-from tidings.web import pages, views
+from tidings.web import feed_page, pages, views
 from tidings.web.reader import sidebar
 from tidings.web.texts import _, n_
 from tidings.web.visit import Site, Visit, page
 
 #: Rows of the list of feeds on one page.
 MOST_ROWS = 200
+#: Looks with their reasons on a feed's page.
+LAST_LOOKS = 20
 
 
 def routes(site: Site) -> list[BaseRoute]:
@@ -25,6 +27,7 @@ def routes(site: Site) -> list[BaseRoute]:
         page(site, "/feeds/import", import_list, posts=True),
         page(site, "/feeds/export.opml", export),
         page(site, "/feed/{id:int}/about", about),
+        page(site, "/feed/{id:int}/about.json", about_data),
         page(site, "/feed/{id:int}/about", change, posts=True),
         page(site, "/feed/{id:int}/leave", leave, posts=True),
         page(site, "/feed/{id:int}/look", look, posts=True),
@@ -127,14 +130,22 @@ async def export(visit: Visit) -> Response:
 
 async def about(visit: Visit) -> Response:
     subscription = await visit.reading.subscription(visit.request.path_params["id"])
+    told = await explain(visit.site.store, subscription.feed, visit.site.clock(), polls=LAST_LOOKS)
     return await visit.render(
         "feed.html",
         sidebar=await sidebar(visit, subscription.folder_id),
         feed=subscription,
-        told=await explain(visit.site.store, subscription.feed, visit.site.clock()),
+        told=told,
+        drawn=await feed_page.drawn(visit, told),
         folders=await visit.reading.folders(),
         priorities=get_args(Priority),
     )
+
+
+async def about_data(visit: Visit) -> Response:
+    """What the page is made from."""
+    subscription = await visit.reading.subscription(visit.request.path_params["id"])
+    return visit.json(await explain(visit.site.store, subscription.feed, visit.site.clock(), polls=feed_page.MOST_LOOKS))
 
 
 async def change(visit: Visit) -> Response:

@@ -1,123 +1,157 @@
-"""The administrator's page about time: what the service does now, and what a bigger or smaller budget would buy."""
+"""The administrator's page about time: how late the news is, what it cost, what another budget would buy, who needs a look."""
 
-import asyncio
-import threading
-from collections.abc import Callable
-from http import HTTPStatus
-from typing import Any, TypeVar
-from urllib.parse import parse_qs, urlencode
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from tidings.config import Budget
 from tidings.errors import TidingsError
-from tidings.policy import POLICIES
-from tidings.web import comparison, pages
-from tidings.web.charts import delay_chart
-from tidings.web.comparison import Request
+from tidings.model import DAY_S
+from tidings.store import timing
+from tidings.store.people_rows import Settings
+from tidings.store.timing import Needy, Week
+from tidings.web import charts, pages
+from tidings.web.forecast import MOST_PER_FEED, Forecast, Forecasts
 from tidings.web.reader import sidebar
 from tidings.web.texts import _
 from tidings.web.visit import Site, Visit, page
-from tidings.words import common_unit, in_unit, percent
-
-T = TypeVar("T")
+from tidings.words import duration, figures, percent
 
 #: Hosts that are named on the page; all of them are among the data.
 MOST_PAUSES = 5
-UNIT_WORDS = {"d": "days", "h": "hours", "min": "minutes", "s": "seconds"}
-BOUNDS = {name: getattr(comparison, name) for name in dir(comparison) if name.isupper()}
+LEAST_BUDGET = 1
+#: What other readers do who have no idea when to look.
+HOURLY = 24
 
 
 def routes(site: Site) -> list[BaseRoute]:
-    one_at_a_time = asyncio.Lock()
+    forecasts = Forecasts(site)
 
-    async def compare(request: Request) -> dict[str, Any]:
-        async with one_at_a_time:  # each takes a core for seconds, and polls must go on
-            return await in_thread(lambda: site.comparisons.run(request))
-
-    async def timing(visit: Visit) -> Response:
-        query, kinds = _query(visit), comparison.kinds()
-        asked = comparison.read_request(query, kinds) if query else Request()
-        results = _results(asked, await compare(asked)) if query else None
+    async def show(visit: Visit) -> Response:
+        wanted = "curve" in visit.request.query_params
+        week, settings = await site.store.read(timing.week, site.clock()), await visit.settings()
+        told = await site.live.now()
         return await visit.render(
             "timing.html",
             sidebar=await sidebar(visit),
-            told=await site.live.now(),
-            asked=asked,
-            kinds=kinds,
-            policies=POLICIES,
-            results=results,
+            told=told,
+            week=week,
+            facts=_facts(week, told.feeds),
+            pictures=_pictures(week, settings, told.budget_per_day),
+            limited=await site.store.read(timing.limited, site.clock()),
+            needy=[(one, _reason(one, site.clock())) for one in await site.store.read(timing.needy, site.clock())],
+            bounds=_bounds(told.feeds),
             most_pauses=MOST_PAUSES,
-            bounds=BOUNDS,
+            curve=await _curve(forecasts) if wanted else None,
         )
 
-    async def compare_json(visit: Visit) -> Response:
-        try:
-            return visit.json(await compare(comparison.read_request(_query(visit), comparison.kinds())))
-        except TidingsError as error:
-            return visit.json({"error": pages.sentence(str(error))}, HTTPStatus.BAD_REQUEST)
-
-    return [page(site, "/timing", timing, admin=True), page(site, "/timing/compare.json", compare_json, admin=True)]
-
-
-def _query(visit: Visit) -> dict[str, list[str]]:
-    try:
-        return parse_qs(visit.request.url.query, keep_blank_values=True, max_num_fields=40)
-    except ValueError:
-        raise TidingsError(_("the address has too many parameters")) from None
-
-
-def _results(asked: Request, found: dict[str, Any]) -> dict[str, Any]:
-    """The table, the curve, and the address of the same as data."""
-    chosen = next(at for at in found["curve"] if at["budget"] == found["budget"])
-    unit, size = common_unit([result["mean_delay_s"] for result in chosen["results"]])
-    lines = {
-        result["policy"]: [at["results"][place]["charged_delay_s"] or float("nan") for at in found["curve"]]
-        for place, result in enumerate(chosen["results"])
-    }
-    lines["the limit"] = [at["limit_charged_s"] for at in found["curve"]]
-    title = _("Mean delay against budget, missed posts charged")
-    rows = [
-        (
-            result["policy"],
-            f"{result['polls']:,}",
-            *(in_unit(result[name], size) for name in ("mean_delay_s", "median_delay_s", "p95_delay_s")),
-            percent(result["missed_share"]),
-            in_unit(result["charged_delay_s"], size),
+    async def data(visit: Visit) -> Response:
+        week = await site.store.read(timing.week, site.clock())
+        return visit.json(
+            {
+                "days": week.days,
+                "p50_s": week.p50_s,
+                "p90_s": week.p90_s,
+                "delays_s": week.delays_s.tolist(),
+                "limited": await site.store.read(timing.limited, site.clock()),
+                "needy": await site.store.read(timing.needy, site.clock()),
+            }
         )
-        for result in chosen["results"]
+
+    async def curve(visit: Visit) -> Response:
+        """The part of the page that takes seconds."""
+        return await visit.render("_curve.html", curve=await _curve(forecasts))
+
+    async def curve_data(visit: Visit) -> Response:
+        return visit.json(await forecasts.get())
+
+    async def set_budget(visit: Visit) -> Response:
+        """Requests a day over all feeds; where the configuration has a budget for each feed, it stays one."""
+        aggregator = site.live.aggregator
+        brain, feeds = aggregator.brain, (await site.live.now()).feeds
+        least, most = _bounds(feeds)
+        wanted = visit.form.number("per_day", least, most)
+        each = brain.configured.each and feeds > 0
+        await brain.change_budget(aggregator.store, Budget(wanted / feeds if each else float(wanted), each), site.clock())
+        aggregator.wake()
+        visit.note(_("From now on %(number)s requests a day.", number=f"{wanted:,}"))
+        return visit.go("/timing")
+
+    return [
+        page(site, "/timing", show, admin=True),
+        page(site, "/timing.json", data, admin=True),
+        page(site, "/timing/curve", curve, admin=True),
+        page(site, "/timing/curve.json", curve_data, admin=True),
+        page(site, "/timing/budget", set_budget, posts=True, admin=True),
     ]
-    limit = (_("the limit"), "", in_unit(chosen["limit_delay_s"], size), "", "", "", in_unit(chosen["limit_charged_s"], size))
-    pairs = {"policies": ",".join(asked.policies), "budget": f"{asked.budget:g}", "trace": asked.kind, "seed": asked.seed}
+
+
+def _bounds(feeds: int) -> tuple[int, int]:
+    """Budgets that make sense: no feed is asked more often than every hour."""
+    return LEAST_BUDGET, max(int(MOST_PER_FEED * feeds), 100)
+
+
+def _facts(week: Week, feeds: int) -> dict[str, str]:
+    """The week in a few figures."""
+    asked = week.total("asked")
+    began = next((i for i, day in enumerate(week.days) if day.asked or day.came), len(week.days))
+    hourly = HOURLY * feeds * (len(week.days) - began)
+    lost, recovered = week.total("lost"), week.total("recovered")
     return {
-        "rows": [*rows, limit],
-        "unit": UNIT_WORDS[unit],
-        "feeds": found["feeds"],
-        "posts": chosen["results"][0]["posts"],
-        "title": title,
-        "chart": delay_chart([at["budget"] for at in found["curve"]], lines, found["budget"], title),
-        "data": f"/timing/compare.json?{urlencode(pairs)}",
+        _("half were here within"): duration(week.p50_s),
+        _("nine in ten within"): duration(week.p90_s),
+        _("missed"): figures(max(lost - recovered, 0.0), 2),
+        _("missed and repaired"): figures(recovered, 2),
+        _("requests saved against asking hourly"): f"{max(1 - asked / hourly, 0):.0%}" if hourly else "–",
+        _("answered with 304"): f"{week.total('unchanged') / asked:.0%}" if asked else "–",
+        _("received"): f"{figures(week.total('bytes') / 1e6)} MB",
+        _("sent to us by hubs and neighbours"): f"{week.total('pushed'):,.0f}",
     }
 
 
-async def in_thread(work: Callable[[], T]) -> T:
-    """Run what takes seconds in a thread that does not keep the process from ending, unlike those of a pool."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
+def _pictures(week: Week, settings: Settings, budget: float) -> dict[str, Any]:
+    names = [_weekday(day.at + DAY_S / 2, settings) for day in week.days]
+    spent = [(name, d.found, max(d.asked - d.found - d.failed, 0), d.failed) for name, d in zip(names, week.days, strict=True)]
+    days = [(name, day.p50_s, day.p90_s) for name, day in zip(names, week.days, strict=True)]
+    found: dict[str, Any] = {"spent": charts.spent_chart(spent, budget)} if week.total("asked") else {}
+    if week.p50_s is not None and week.p90_s is not None:
+        found |= {"late": charts.late_chart(week.delays_s, week.p50_s, week.p90_s), "days": charts.days_chart(days)}
+    return found
 
-    def settle(how: Callable[[Any], None], value: Any) -> None:
-        if not done.done():  # whoever waited may have gone
-            how(value)
 
-    def tell(how: Callable[[Any], None], value: Any) -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, how, value)
+def _weekday(at: float, settings: Settings) -> str:
+    return f"{datetime.fromtimestamp(at, pages.zone(settings.timezone)):%a}"
 
-    def run() -> None:
-        try:
-            tell(done.set_result, work())
-        except Exception as error:  # raised again where it is awaited
-            tell(done.set_exception, error)
 
-    threading.Thread(target=run, daemon=True).start()
-    return await done
+def _reason(one: Needy, now: float) -> str:
+    """In words, why a feed stands in the table."""
+    since = duration(now - one.since) if one.since is not None else ""
+    return {
+        "broken": _("broken for %(since)s, %(times)s failures: %(words)s", since=since, times=int(one.number), words=one.words),
+        "late": _("its posts arrive %(late)s after publication", late=duration(one.number)),
+        "silent": _("silent for %(since)s; it used to post every %(gap)s", since=since, gap=duration(one.number or None)),
+        "lying": _("%(posts)s posts of this week were dated in the future", posts=int(one.number)),
+    }[one.kind]
+
+
+async def _curve(forecasts: Forecasts) -> dict[str, Any]:
+    """For the template: the picture with its figures, or why there is none."""
+    try:
+        told = await forecasts.get()
+    except TidingsError as error:
+        return {"problem": pages.sentence(str(error))}
+    points = [(p.per_day, p.mean_s, p.half_s, p.missed_share) for p in told.points]
+    return {
+        "problem": "",
+        "told": told,
+        "chart": charts.budget_chart(points, told.budget, HOURLY * told.feeds),
+        "rows": _rows(told),
+        "points": [[round(number, 5) for number in point] for point in points],
+    }
+
+
+def _rows(told: Forecast) -> Sequence[tuple[str, ...]]:
+    return [(f"{p.per_day:,.0f}", duration(p.mean_s), duration(p.half_s), percent(p.missed_share)) for p in told.points]

@@ -1,0 +1,124 @@
+"""The policy lab in the browser: the installation's own history, or a generated one, under any policy and budget."""
+
+import asyncio
+import io
+import tempfile
+import zipfile
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlencode
+
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from tidings.errors import TidingsError
+from tidings.policy import POLICIES
+from tidings.web import comparison, pages
+from tidings.web.charts import delay_chart
+from tidings.web.comparison import OWN, Request
+from tidings.web.forecast import in_thread, own_trace
+from tidings.web.reader import sidebar
+from tidings.web.texts import _
+from tidings.web.visit import Site, Visit, page
+from tidings.words import common_unit, in_unit, percent
+
+if TYPE_CHECKING:
+    from tidings.lab.traces import Trace
+
+UNIT_WORDS = {"d": "days", "h": "hours", "min": "minutes", "s": "seconds"}
+BOUNDS = {name: getattr(comparison, name) for name in dir(comparison) if name.isupper()}
+
+
+def routes(site: Site) -> list[BaseRoute]:
+    one_at_a_time = asyncio.Lock()
+
+    async def compare(request: Request) -> dict[str, Any]:
+        own = await own_trace(site.store, site.clock()) if request.kind == OWN else None
+        async with one_at_a_time:  # each takes a core for seconds, and polls must go on
+            return await in_thread(lambda: site.comparisons.run(request, own))
+
+    async def show(visit: Visit) -> Response:
+        query, kinds = _query(visit), comparison.kinds()
+        asked = comparison.read_request(query, kinds) if query else Request()
+        return await visit.render(
+            "lab.html",
+            sidebar=await sidebar(visit),
+            asked=asked,
+            kinds=kinds,
+            own=OWN,
+            policies=POLICIES,
+            results=_results(asked, await compare(asked)) if query else None,
+            bounds=BOUNDS,
+        )
+
+    async def data(visit: Visit) -> Response:
+        try:
+            return visit.json(await compare(comparison.read_request(_query(visit), comparison.kinds())))
+        except TidingsError as error:
+            return visit.json({"error": pages.sentence(str(error))}, HTTPStatus.BAD_REQUEST)
+
+    async def trace(visit: Visit) -> Response:
+        """Everything that can be replayed, for `tidings lab`."""
+        found, _manners = await own_trace(site.store, site.clock())
+        packed = await in_thread(lambda: _packed(found))
+        told = {"content-disposition": 'attachment; filename="own-history.zip"', "cache-control": "no-store"}
+        return Response(packed, headers=told, media_type="application/zip")
+
+    return [
+        page(site, "/timing/lab", show, admin=True),
+        page(site, "/timing/lab.json", data, admin=True),
+        page(site, "/timing/trace.zip", trace, admin=True),
+    ]
+
+
+def _packed(trace: "Trace") -> bytes:
+    """A folder as `tidings lab` reads it."""
+    from tidings.lab.traces import write_trace
+
+    out = io.BytesIO()
+    with tempfile.TemporaryDirectory(prefix="tidings-") as folder, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        write_trace(trace, folder, as_csv=True)
+        for file in sorted(Path(folder).iterdir()):
+            packed.write(file, f"own-history/{file.name}")
+    return out.getvalue()
+
+
+def _query(visit: Visit) -> dict[str, list[str]]:
+    try:
+        return parse_qs(visit.request.url.query, keep_blank_values=True, max_num_fields=40)
+    except ValueError:
+        raise TidingsError(_("the address has too many parameters")) from None
+
+
+def _results(asked: Request, found: dict[str, Any]) -> dict[str, Any]:
+    """The table, the curve, and the address of the same as data."""
+    chosen = next(at for at in found["curve"] if at["budget"] == found["budget"])
+    unit, size = common_unit([result["mean_delay_s"] for result in chosen["results"]])
+    lines = {
+        result["policy"]: [at["results"][place]["charged_delay_s"] or float("nan") for at in found["curve"]]
+        for place, result in enumerate(chosen["results"])
+    }
+    lines["the limit"] = [at["limit_charged_s"] for at in found["curve"]]
+    title = _("Mean delay against budget, missed posts charged")
+    rows = [
+        (
+            result["policy"],
+            f"{result['polls']:,}",
+            *(in_unit(result[name], size) for name in ("mean_delay_s", "median_delay_s", "p95_delay_s")),
+            percent(result["missed_share"]),
+            in_unit(result["charged_delay_s"], size),
+        )
+        for result in chosen["results"]
+    ]
+    limit = (_("the limit"), "", in_unit(chosen["limit_delay_s"], size), "", "", "", in_unit(chosen["limit_charged_s"], size))
+    pairs = {"policies": ",".join(asked.policies), "budget": f"{asked.budget:g}", "trace": asked.kind, "seed": asked.seed}
+    return {
+        "rows": [*rows, limit],
+        "unit": UNIT_WORDS[unit],
+        "feeds": found["feeds"],
+        "posts": chosen["results"][0]["posts"],
+        "title": title,
+        "chart": delay_chart([at["budget"] for at in found["curve"]], lines, found["budget"], title),
+        "data": f"/timing/lab.json?{urlencode(pairs)}",
+    }
