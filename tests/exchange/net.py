@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, nullcontext
 import uvicorn
 from starlette.applications import Starlette
 
+from tidings.exchange import messages
 from tidings.exchange.client import Client
 from tidings.exchange.keys import is_signed
 from tidings.exchange.node import Node
@@ -76,7 +77,8 @@ class Peer:
             await self.exchange._connect(other.nid, told)
 
     def fetched(self, *entries, feed=FEED):
-        self.exchange.fetched(feed, entries)
+        self.node.fetched(feed, messages.passable(entries), time.time())
+        self.exchange.follow()
 
 
 @asynccontextmanager

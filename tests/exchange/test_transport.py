@@ -7,17 +7,19 @@ from xmlrpc.client import Binary, Fault, ServerProxy
 
 import aiohttp
 import pytest
+from lxml import etree
 
 from tests.certificates import self_signed
 from tests.exchange.circle import post
 from tests.exchange.net import CLOSED, FEED, live, peer, serving, until
 from tidings.exchange import messages, xmlrpc
-from tidings.exchange.announce import peers_element, read_peers
+from tidings.exchange.announce import peers_element
 from tidings.exchange.client import Client
 from tidings.exchange.keys import Signer, introduction, make_secret
 from tidings.exchange.listserver import ListServer
 from tidings.exchange.transport import STRANGERS_PER_MIN
 from tidings.exchange.values import Arrived, Rules, Withdrawn, bundle_of
+from tidings.parse import parse
 from tidings.parse.dates import When
 from tidings.parse.entries import make_entry
 
@@ -268,12 +270,11 @@ async def test_calls_can_be_encrypted():
 
 
 def test_a_document_tells_of_peers():
-    element = peers_element(["203.0.113.5:8035", "[2001:db8::5]:80"])
-    document = f'<rss version="2.0"><channel><title>x</title>{element}<item/></channel></rss>'.encode()
-    assert read_peers(document) == ["203.0.113.5:8035", "[2001:db8::5]:80"]
-    assert read_peers(b"<rss><peer>203.0.113.5:8035</peer></rss>") == []
-    assert read_peers(document.replace(b"203.0.113.5:8035", b"evil.example:8035")) == ["[2001:db8::5]:80"]
-    assert peers_element([]) == ""
+    element = etree.tostring(peers_element(["203.0.113.5:8035", "[2001:db8::5]:80"])).decode()
+    for document in (f"<rss version='2.0'><channel>{element}<item/></channel></rss>", f"<feed>{element}</feed>"):
+        assert parse(document.encode()).links.peers == ("203.0.113.5:8035", "[2001:db8::5]:80")
+    assert parse(b"<rss><channel><peers><peer>203.0.113.5:8035</peer></peers></channel></rss>").links.peers == ()
+    assert peers_element([]) is None
 
 
 def test_posts_of_the_core_tests_can_be_sent_too():

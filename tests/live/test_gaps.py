@@ -97,26 +97,19 @@ async def test_an_archive_that_cannot_be_had_is_tried_again_with_the_next_docume
     assert [gap.state for gap in await village.store.gaps(feed_id=feed_id)] == ["repaired"]
 
 
-def neighbours():
-    """Recoverers may know what no archive has."""
+@story()
+async def test_neighbours_are_asked_where_archives_do_not_help(village):
     asked = []
 
     async def recoverer(feed, gap):
         asked.append((feed.id, gap.id))
-        return [Entry(identity="20", digest=b"", title="Post 20", published=gap.from_at + 10 * HOUR_S)]
+        return {"10.0.0.1:1": [Entry(identity="20", digest=b"", title="Post 20", published=gap.from_at + 10 * HOUR_S)]}
 
-    return asked, recoverer
-
-
-ASKED, RECOVERER = neighbours()
-
-
-@story(recoverers=[RECOVERER])
-async def test_neighbours_are_asked_where_archives_do_not_help(village):
+    village.aggregator.repairer.recoverers.append(recoverer)
     _, feed_id = await overflow(village)
     await village.poll()
     (gap,) = await village.store.gaps(feed_id=feed_id)
-    assert [(feed_id, gap.id)] == ASKED
+    assert [(feed_id, gap.id)] == asked
     assert (gap.state, gap.recovered) == ("partly", 1)
     assert [e.title for e in await village.store.entries(limit=100) if e.source == "neighbour"] == ["Post 20"]
 

@@ -140,16 +140,14 @@ class Village:
         return await self.store.feed(self.url(path))
 
     @asynccontextmanager
-    async def awake(self, *, budget=HOURLY, policy="price", serving=False, fetch=None, recoverers=(), **brain):
+    async def awake(self, *, budget=HOURLY, policy="price", serving=False, fetch=None, **brain):
         """The aggregator from its beginning to its end; it may be awake several times, on the same store."""
         settings = FetchSettings(allow_private=True, host_spacing_s=0.1, **(fetch or {}))
         self.brain = Brain(make_policy(policy), budget, **brain)
         async with (
             Store.open(self.path, clock=self.clock, serving=serving) as self.store,
             Fetcher(settings, self.clock, sleep=self.clock.sleep) as self.fetcher,
-            Aggregator(
-                self.store, self.fetcher, self.brain, self.clock, sleep=self.clock.sleep, recoverers=recoverers
-            ) as self.aggregator,
+            Aggregator(self.store, self.fetcher, self.brain, self.clock, sleep=self.clock.sleep) as self.aggregator,
         ):
             self.clock.busy = lambda: self.aggregator.under_way > 0
             yield self

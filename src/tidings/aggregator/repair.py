@@ -4,7 +4,7 @@ An archive never changes, so its chain is walked until something known turns up.
 circles, so few are asked for and none twice. Where neither helps, others may know: recoverers are asked in turn.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from tidings.aggregator.dating import Dated, told
@@ -22,8 +22,8 @@ MOST_PAGES = 10
 #: So long a gap stays open while archives cannot be reached.
 PATIENCE_S = WEEK_S
 
-#: Entries of a feed from within a gap, from whoever has them.
-Recoverer: TypeAlias = Callable[[Feed, Gap], Awaitable[Sequence[Entry]]]
+#: Entries of a feed from within a gap, by who had them.
+Recoverer: TypeAlias = Callable[[Feed, Gap], Awaitable[Mapping[str, Sequence[Entry]]]]
 
 log = Log("tidings.repair")
 
@@ -31,10 +31,9 @@ log = Log("tidings.repair")
 class Repairer:
     """Fills gaps as far as it can be done."""
 
-    def __init__(
-        self, store: Store, fetcher: Fetcher, clock: Callable[[], float], recoverers: Sequence[Recoverer] = ()
-    ) -> None:
-        self._store, self._fetcher, self._clock, self._recoverers = store, fetcher, clock, recoverers
+    def __init__(self, store: Store, fetcher: Fetcher, clock: Callable[[], float]) -> None:
+        self._store, self._fetcher, self._clock = store, fetcher, clock
+        self.recoverers: list[Recoverer] = []  #: who may be asked where archives do not help
 
     async def repair(self, feed: Feed, links: Links) -> int:
         """Repair the feed's open gaps, with the links of its latest document; returns how many requests that took."""
@@ -42,9 +41,10 @@ class Repairer:
         for gap in await self._store.gaps(feed_id=feed.id, state="open", limit=10):
             state, asked = await self._walk(feed, gap, links)
             requests += asked
-            for recoverer in self._recoverers if state != "repaired" else ():
-                if await self._keep(feed, gap, await recoverer(feed, gap), "neighbour", "partly"):
-                    state = "partly"
+            for recoverer in self.recoverers if state != "repaired" else ():
+                for who, entries in (await recoverer(feed, gap)).items():
+                    if await self._keep(feed, gap, entries, "neighbour", "partly", told_by=(who,)):
+                        state = "partly"
             if state == "open" and self._clock() - gap.found_at < PATIENCE_S:
                 continue
             await self._keep(feed, gap, (), "archive", "lost" if state == "open" else state)
@@ -73,10 +73,19 @@ class Repairer:
         return "partly" if found else "lost", requests
 
     async def _keep(
-        self, feed: Feed, gap: Gap, entries: Sequence[Entry], source: Source, state: str, *, status: int = 0, size: int = 0
+        self,
+        feed: Feed,
+        gap: Gap,
+        entries: Sequence[Entry],
+        source: Source,
+        state: str,
+        *,
+        status: int = 0,
+        size: int = 0,
+        told_by: tuple[str, ...] = (),
     ) -> int:
         now = self._clock()
-        new = tuple(entry_text(entry, _dated(entry, gap, now)) for entry in entries)
+        new = tuple(entry_text(entry, date_old(entry, gap.until_at, now)) for entry in entries)
         (recorded,) = await self._store.record(
             [
                 PollOutcome(
@@ -89,6 +98,7 @@ class Repairer:
                     entries=len(entries),
                     new=new,
                     repair=Repair(gap.id, state),
+                    told_by=told_by,
                 )
             ]
         )
@@ -108,8 +118,9 @@ def _within(entry: Entry, gap: Gap) -> bool:
     return at is None or at >= gap.from_at
 
 
-def _dated(entry: Entry, gap: Gap, now: float) -> Dated:
+def date_old(entry: Entry, latest: float, now: float) -> Dated:
+    """The times of an entry that was found long after its publication."""
     at = told(entry)
     if at is None or at > now:
-        return Dated(gap.until_at, None, None)
+        return Dated(latest, None, None)
     return Dated(at, now - at, None)

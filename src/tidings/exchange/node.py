@@ -232,7 +232,8 @@ class Node:
     def failed(self, to: Nid, now: float) -> None:
         """``to`` could not be reached."""
         self._asked.discard(to)
-        self._candidates[to] = now + AWAY_S
+        if to not in self._list_servers:
+            self._candidates[to] = now + AWAY_S
         if to in self.neighbours:
             self._drop(to, "it cannot be reached", now)
         for query_id in self.queries.waiting_for(to):
@@ -419,7 +420,7 @@ class Node:
         address = address_of(nid)
         if nid == self.nid:
             return "it is ourselves"
-        if self._banned.get(nid, 0.0) > now or self._banned.get(address, 0.0) > now:
+        if self.banned_until(nid, now) is not None:
             return "it was dropped for lying"
         if self.rules.friends_only and key is not None and key not in self.rules.friends:
             return "it is no friend"
@@ -600,6 +601,10 @@ class Node:
     def remembered(self) -> dict[Nid, Mapping[str, float]]:
         """Neighbours of now and before, for the next start."""
         return {**self._past, **{nid: neighbour.saved() for nid, neighbour in self.neighbours.items()}}
+
+    def banned_until(self, nid: Nid, now: float) -> float | None:
+        until = max(self._banned.get(nid, 0.0), self._banned.get(address_of(nid), 0.0))
+        return until if until > now else None
 
     def ban(self, nid: Nid, until: float) -> None:
         """Neither this node nor another at its address is let in until then."""

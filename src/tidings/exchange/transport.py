@@ -292,11 +292,6 @@ class Exchange:
 
     # --- for the own side ----------------------------------------------------------------------------------------------
 
-    def fetched(self, feed: str, entries: Sequence[Entry]) -> None:
-        """The feed's server has shown this document."""
-        self.node.fetched(feed, messages.passable(entries), self._clock())
-        self.follow()
-
     async def recover(self, feed: str, since: float = 0.0, until: float = 4e9) -> dict[Nid, list[Entry]]:
         """Entries of a feed from the archives of others, each once, by who gave them."""
         holdings = await self._query("", Query(secrets.token_hex(16), feed, since, until))

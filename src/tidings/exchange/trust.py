@@ -76,6 +76,9 @@ class Ledger:
         shown = self._shown.get(feed)
         return shown.at if shown is not None else None
 
+    def has_claims(self, feed: str) -> bool:
+        return bool(self._claims.get(feed))
+
     def is_news(self, feed: str, entry: Entry) -> bool:
         """Not what an own document would have shown long ago: forgeries with old dates could never be refuted."""
         shown = self._shown.get(feed)
@@ -88,6 +91,11 @@ class Ledger:
             claims[entry.identity] = Claim(entry.identity, entry.digest, entry.published, now, sender, path)
         while len(claims) > CLAIMS:
             del claims[next(iter(claims))]
+
+    def restore(self, feed: str, claim: Claim) -> None:
+        """What a neighbour told before the last restart."""
+        self._claims.setdefault(feed, {})[claim.identity] = claim
+        self.remember(feed, [claim.identity], claim.path)
 
     def accuse(self, feed: str, identity: str, published: float | None, path: tuple[Nid, ...], now: float) -> None:
         """A neighbour says that this entry, which we passed on, is forged: the next document will tell."""

@@ -32,6 +32,7 @@ _PREFIXES = {
     "purl.org/dc/elements/1.1": "dc",
     "purl.org/dc/elements/1.0": "dc",
     "purl.org/dc/terms": "dcterms",
+    "urn:tidings:exchange": "exchange",
     "purl.org/rss/1.0/modules/content": "content",
     "purl.org/rss/1.0/modules/slash": "slash",
     "purl.org/rss/1.0/modules/syndication": "sy",
@@ -65,7 +66,7 @@ class Names(dict[str, str]):
             prefix, _, name = local.rpartition(":")  # a prefix that was not declared stays in the name
             plain = local if prefix in _KNOWN and prefix else name
         else:
-            key = namespace.strip().lower().partition("://")[2].removeprefix("www.").rstrip("/#")
+            key = namespace.strip().lower().rpartition("://")[2].removeprefix("www.").rstrip("/#")
             known = _PREFIXES.get(key)
             plain = local if known == "" else f"{known or '?'}:{local}"
         self[tag] = plain

@@ -31,6 +31,7 @@ from .tree import Element
 _EMAIL_AND_NAME = re.compile(r"[^\s()<>]+@[^\s()<>]+\s*\((.+)\)$")
 _NAME_AND_EMAIL = re.compile(r"(.+?)\s*[(<\[]\s*(?:mailto:)?[^\s()<>]+@[^\s()<>]+\s*[)>\]]$")
 _LONGEST_NAME = 300
+_MOST_PEERS = 30
 _FORMATS = {
     "http://www.w3.org/2005/Atom": "atom 1.0",
     "http://purl.org/atom/ns#": "atom 0.3",
@@ -205,7 +206,14 @@ class _Reader:
             hubs=tuple(dict.fromkeys(self.all_related(feed, base, "hub"))),
             next_page=self.related(feed, base, "next"),
             prev_archive=self.related(feed, base, "prev-archive"),
+            peers=self.peers(feed),
         )
+
+    def peers(self, feed: Children) -> tuple[str, ...]:
+        """Nodes of the exchange (docs/exchange-protocol.md)."""
+        told = first(feed, "exchange:peers")
+        named = self.names.children(told).get("exchange:peer", ()) if told is not None else ()
+        return tuple(words(peer) for peer in named[:_MOST_PEERS])
 
     def content(self, parts: Children, base: str) -> tuple[str, str]:
         if self.is_atom or "atom:content" in parts:

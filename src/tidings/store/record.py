@@ -17,6 +17,7 @@ from tidings.store.arrivals import arrive
 from tidings.store.connection import Connection
 from tidings.store.feeds import adopt, retire, save_estimates, write_states
 from tidings.store.identities import mark, packed, seen
+from tidings.store.neighbours import tell
 from tidings.store.rows import EntryText, Known, PollOutcome, Recorded
 from tidings.store.search import vector
 
@@ -91,6 +92,10 @@ def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
     known = seen(db, {**offered, **edited})
     new = _insert(db, [t for key, t in offered.items() if key not in known])
     arrive(db, outcomes, new)
+    for o in outcomes:
+        if o.told_by and o.feed_id in new:  # news come with the feed's state, what was in archives without
+            identities = [e.identity for e in new[o.feed_id].values()]
+            tell(db, o.feed_id, identities, o.told_by, o.at, recovered=o.state is None)
     changed = _change(db, [(known[key], t) for key, t in edited.items() if key in known])
     by_feed = sorted(outcomes, key=lambda o: o.feed_id)
     looks = [o for o in by_feed if o.source != "neighbour"]  # the log is of what we did ourselves, and what that cost

@@ -230,6 +230,7 @@ class PollOutcome(Struct, frozen=True, kw_only=True):
     repair: Repair | None = None
     adopt_url: str = ""  #: the feed lives here from now on
     retire: str = ""  #: why the feed is never asked again
+    told_by: tuple[str, ...] = ()  #: the nodes by which new entries came, the last of which told us
 
 
 class Recorded(Struct, frozen=True):
