@@ -1,22 +1,26 @@
 """The publishers over real HTTP: what is out at the clock's time, conditions, limits, lies, and a hub that asks back."""
 
 import asyncio
+import http.client
+from urllib.parse import urlencode, urlsplit
 
-import aiohttp
 import pytest
-from aiohttp import web
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tidings.demo.clock import Clock
 from tidings.demo.publishers import Publishers, Visitor
 from tidings.demo.world import AHEAD_S, HUB, LIAR, LIMIT_S, LIMITER, NEWS, World
 from tidings.parse import parse
+from tidings.service import address, listen
+from tidings.web.server import serving
 
 
 class Street:
     """All publishers, two visitors, and a client."""
 
-    def __init__(self, publishers, client):
-        self.publishers, self.client, self.world = publishers, client, publishers.world
+    def __init__(self, publishers):
+        self.publishers, self.world = publishers, publishers.world
         self.clock, (self.one, self.other) = publishers.clock, publishers.visitors
 
     def a(self, kind):
@@ -24,8 +28,21 @@ class Street:
 
     async def get(self, feed, visitor="one", **headers):
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        async with self.client.get(self.publishers.url(visitor, feed), headers=named) as answer:
-            return answer.status, answer.headers, await answer.read()
+        return await self.ask("GET", self.publishers.url(visitor, feed), None, named)
+
+    async def ask(self, method, url, body=None, headers=None):
+        """From a thread: a client that is not ours."""
+
+        def send():
+            parts = urlsplit(url)
+            connection = http.client.HTTPConnection(parts.netloc, timeout=20)
+            connection.request(method, parts.path, body, headers or {})
+            answer = connection.getresponse()
+            content = answer.read()
+            connection.close()
+            return answer.status, answer.headers, content
+
+        return await asyncio.to_thread(send)
 
     def let_pass(self, seconds):
         self.clock._now += seconds
@@ -36,11 +53,8 @@ def story(test):
         async def tell():
             world = World(40, 2, 1)
             visitors = [Visitor(name, 40) for name in ("one", "other")]
-            async with (
-                Publishers(world, Clock(world.start, float("inf")), visitors).open() as publishers,
-                aiohttp.ClientSession() as client,
-            ):
-                await asyncio.wait_for(test(Street(publishers, client)), 20)
+            async with Publishers(world, Clock(world.start, float("inf")), visitors).open() as publishers:
+                await asyncio.wait_for(test(Street(publishers)), 20)
 
         asyncio.run(tell())
 
@@ -70,10 +84,8 @@ async def test_posts_have_pages_once_they_are_out(street):
     out = street.world.published(feed, street.clock())
     pages = street.publishers.url("one", feed).removesuffix("feed.xml")
     for number, status in ((out - 1, 200), (out, 404)):
-        async with street.client.get(f"{pages}{number}") as answer:
-            assert answer.status == status
-    async with street.client.get(pages.replace(street.world.slugs[feed], "nobody") + "feed.xml") as answer:
-        assert answer.status == 404
+        assert (await street.ask("GET", f"{pages}{number}"))[0] == status
+    assert (await street.ask("GET", pages.replace(street.world.slugs[feed], "nobody") + "feed.xml"))[0] == 404
 
 
 @story
@@ -103,33 +115,33 @@ def test_a_hub_asks_back_and_then_sends_each_post_when_it_is_out(meant):
     async def tell(street):
         feed, sent = street.a(HUB), asyncio.Queue()
 
-        async def callback(request):
+        async def callback(scope, receive, send):
+            request = Request(scope, receive)
             if request.method == "POST":
-                sent.put_nowait((street.clock(), await request.read()))
-                return web.Response(status=202)
-            return web.Response(text=request.query["hub.challenge"] if meant else "no")
+                sent.put_nowait((street.clock(), await request.body()))
+                answer = Response(status_code=202)
+            else:
+                answer = Response(request.query_params["hub.challenge"] if meant else "no")
+            await answer(scope, receive, send)
 
-        runner = web.ServerRunner(web.Server(callback))
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        _, headers, _ = await street.get(feed)
-        hub, topic = headers["Link"].split("<")[1].split(">")[0], street.publishers.url("one", feed)
-        form = {"hub.mode": "subscribe", "hub.topic": topic, "hub.callback": f"http://127.0.0.1:{runner.addresses[0][1]}/"}
-        async with street.client.post(hub, data=form) as answer:
-            assert answer.status == 202
-        await asyncio.gather(*street.publishers._asking)
-        assert (feed in street.one.callbacks) is meant
-        if meant:
-            running = [asyncio.create_task(work) for work in (street.clock.run(), street.publishers.push())]
-            at, body = await sent.get()
-            out = street.world.published(feed, street.world.start)
-            assert at == street.world.times(feed)[out]
-            newest = parse(body, content_type="application/rss+xml", url="http://127.0.0.1/").entries[0]
-            assert newest.title == street.world.post(feed, out).title
-            for task in running:
-                task.cancel()
-        async with street.client.post(hub, data={**form, "hub.callback": "http://example.org/"}) as answer:
-            assert answer.status == 400  # it stays on this machine
-        await runner.cleanup()
+        with listen("127.0.0.1", 0) as listening:
+            async with serving(callback, listening):
+                _, headers, _ = await street.get(feed)
+                hub, topic = headers["Link"].split("<")[1].split(">")[0], street.publishers.url("one", feed)
+                form = {"hub.mode": "subscribe", "hub.topic": topic, "hub.callback": address(listening)}
+                assert (await street.ask("POST", hub, urlencode(form)))[0] == 202
+                await asyncio.gather(*street.publishers._asking)
+                assert (feed in street.one.callbacks) is meant
+                if meant:
+                    running = [asyncio.create_task(work) for work in (street.clock.run(), street.publishers.push())]
+                    at, body = await sent.get()
+                    out = street.world.published(feed, street.world.start)
+                    assert at == street.world.times(feed)[out]
+                    newest = parse(body, content_type="application/rss+xml", url="http://127.0.0.1/").entries[0]
+                    assert newest.title == street.world.post(feed, out).title
+                    for task in running:
+                        task.cancel()
+                elsewhere = {**form, "hub.callback": "http://example.org/"}
+                assert (await street.ask("POST", hub, urlencode(elsewhere)))[0] == 400  # it stays on this machine
 
     tell()

@@ -7,17 +7,27 @@ are theirs, not the word of those who are being judged.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from email.utils import formatdate
+from functools import partial
 from html import escape
+from http import HTTPStatus
+from urllib.parse import parse_qsl, urlencode
 
-import aiohttp
 import numpy as np
-from aiohttp import web
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
 
 from tidings.demo.clock import Clock
 from tidings.demo.world import AHEAD_S, HUB, LIAR, LIMIT_S, LIMITER, World
+from tidings.fetch import Fetcher, FetchSettings
+from tidings.fetch.values import FetchRequest
 from tidings.lab.simulate import Polls
+from tidings.service import address, listen
+from tidings.web.server import serving
 
 #: Hubs grant about ten days.
 LEASE_S = 864_000
@@ -46,9 +56,6 @@ class Visitor:
         return Polls.build(feed, np.concatenate([np.array(times) for times in self.looks]), len(self.looks))
 
 
-VISITOR = web.AppKey("visitor", Visitor)
-
-
 class Publishers:
     """The world's servers: one address for each visitor."""
 
@@ -57,6 +64,7 @@ class Publishers:
         self.addresses: dict[str, str] = {}  #: by visitor's name
         self._feed = {slug: i for i, slug in enumerate(world.slugs)}
         self._asking: set[asyncio.Task[None]] = set()
+        self._fetcher = Fetcher(FetchSettings(allow_private=True), clock)
 
     def url(self, visitor: str, feed: int) -> str:
         return f"{self.addresses[visitor]}/{self.world.slugs[feed]}/feed.xml"
@@ -84,52 +92,47 @@ class Publishers:
     @asynccontextmanager
     async def open(self) -> AsyncIterator["Publishers"]:
         """Listening, each visitor on a port of its own."""
-        runners = []
-        try:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._fetcher)
             for visitor in self.visitors:
-                app = web.Application()
-                app[VISITOR] = visitor
-                app.add_routes(
-                    [
-                        web.get("/{slug}/feed.xml", self._answer_feed),
-                        web.get("/{slug}/", self._answer_site),
-                        web.get("/{slug}/{number:[0-9]+}", self._answer_post),
-                        web.post("/hub", self._answer_hub),
-                    ]
-                )
-                runner = web.AppRunner(app, access_log=None)
-                runners.append(runner)
-                await runner.setup()
-                await web.TCPSite(runner, "127.0.0.1", 0).start()
-                self.addresses[visitor.name] = f"http://127.0.0.1:{runner.addresses[0][1]}"
+                listening = stack.enter_context(listen("127.0.0.1", 0))
+                await stack.enter_async_context(serving(self._app(visitor), listening))
+                self.addresses[visitor.name] = address(listening).rstrip("/")
             yield self
-        finally:
-            for runner in runners:
-                await runner.cleanup()
 
-    async def _answer_feed(self, request: web.Request) -> web.Response:
-        visitor, now, world = request.app[VISITOR], self.clock(), self.world
+    def _app(self, visitor: Visitor) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/{slug}/feed.xml", partial(self._answer_feed, visitor)),
+                Route("/{slug}/", self._answer_site),
+                Route("/{slug}/{number:int}", self._answer_post),
+                Route("/hub", partial(self._answer_hub, visitor), methods=["POST"]),
+            ]
+        )
+
+    async def _answer_feed(self, visitor: Visitor, request: Request) -> Response:
+        now, world = self.clock(), self.world
         feed = self._known(request)
         kind, looks = world.kinds[feed], visitor.looks[feed]
         if kind is LIMITER and looks and now < looks[-1] + LIMIT_S:
             visitor.counts[429] += 1
-            return web.Response(status=429, headers={"Retry-After": str(int(np.ceil(looks[-1] + LIMIT_S - now)))})
+            return Response(status_code=429, headers={"retry-after": str(int(np.ceil(looks[-1] + LIMIT_S - now)))})
         end = world.published(feed, now)
         seen = world.published(feed, looks[-1] if looks else world.start)
         looks.append(now)
-        headers = {"ETag": f'"{end}"'}
+        headers = {"etag": f'"{end}"'}
         if kind is HUB:
             here = self.addresses[visitor.name]
-            headers["Link"] = f'<{here}/hub>; rel="hub", <{here}{request.path}>; rel="self"'
-        if request.headers.get("If-None-Match") == headers["ETag"]:
+            headers["link"] = f'<{here}/hub>; rel="hub", <{here}{request.url.path}>; rel="self"'
+        if request.headers.get("if-none-match") == headers["etag"]:
             visitor.counts[304] += 1
-            return web.Response(status=304, headers=headers)
+            return Response(status_code=304, headers=headers)
         visitor.counts[200] += 1
         visitor.asked_in_vain += end == seen
         body = self.document(feed, max(end - kind.window, 0), end)
-        return web.Response(body=body, content_type="application/rss+xml", headers=headers)
+        return Response(body, headers=headers, media_type="application/rss+xml")
 
-    async def _answer_site(self, request: web.Request) -> web.Response:
+    async def _answer_site(self, request: Request) -> Response:
         """The newest posts, for people."""
         feed = self._known(request)
         end = self.world.published(feed, self.clock())
@@ -137,39 +140,39 @@ class Publishers:
         items = "".join(f'<li><a href="{n}">{escape(self.world.post(feed, n).title)}</a></li>' for n in posts)
         return _page(self.world.names[feed], f'<ul>{items}</ul><p><a href="feed.xml">Feed</a></p>')
 
-    async def _answer_post(self, request: web.Request) -> web.Response:
+    async def _answer_post(self, request: Request) -> Response:
         """The post's own page, for those who follow its link."""
-        feed, number = self._known(request), int(request.match_info["number"])
+        feed, number = self._known(request), int(request.path_params["number"])
         if number >= self.world.published(feed, self.clock()):
-            raise web.HTTPNotFound
+            raise HTTPException(HTTPStatus.NOT_FOUND)
         post = self.world.post(feed, number)
         return _page(post.title, f'{_html(post.paragraphs)}<p><a href="./">{escape(self.world.names[feed])}</a></p>')
 
-    def _known(self, request: web.Request) -> int:
-        if (feed := self._feed.get(request.match_info["slug"])) is None:
-            raise web.HTTPNotFound
+    def _known(self, request: Request) -> int:
+        if (feed := self._feed.get(request.path_params["slug"])) is None:
+            raise HTTPException(HTTPStatus.NOT_FOUND)
         return feed
 
     # The hub
 
-    async def _answer_hub(self, request: web.Request) -> web.Response:
+    async def _answer_hub(self, visitor: Visitor, request: Request) -> Response:
         """WebSub sect. 5: take the wish, ask back whether it was meant."""
-        form = {name: str(value) for name, value in (await request.post()).items()}
+        form = dict(parse_qsl((await request.body()).decode()))
         feed = self._feed.get(form.get("hub.topic", "").rpartition("/feed.xml")[0].rpartition("/")[2])
         callback = form.get("hub.callback", "")
         if feed is None or self.world.kinds[feed] is not HUB or not callback.startswith("http://127.0.0.1:"):
-            return web.Response(status=400)
+            return Response(status_code=400)
         mode = form.get("hub.mode", "")
         question = {"hub.mode": mode, "hub.topic": form["hub.topic"], "hub.challenge": "yes", "hub.lease_seconds": str(LEASE_S)}
-        asking = asyncio.create_task(self._verify(request.app[VISITOR], feed, callback, question))
+        asking = asyncio.create_task(self._verify(visitor, feed, callback, question))
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
-        return web.Response(status=202)
+        return Response(status_code=202)
 
     async def _verify(self, visitor: Visitor, feed: int, callback: str, question: dict[str, str]) -> None:
         with self.clock.hold():
-            async with aiohttp.ClientSession() as session, session.get(callback, params=question) as answer:
-                meant = answer.status == 200 and await answer.text() == question["hub.challenge"]
+            answer = await self._fetcher.fetch(FetchRequest(f"{callback}?{urlencode(question)}"))
+        meant = answer.status == 200 and answer.body == question["hub.challenge"].encode()
         if meant and question["hub.mode"] == "subscribe":
             visitor.callbacks[feed] = callback
         elif meant:
@@ -179,25 +182,24 @@ class Publishers:
         """Send every post of those who have a hub to all who have subscribed, when its time has come."""
         world = self.world
         posts = sorted((at, feed) for feed in np.flatnonzero(world.pushed).tolist() for at in world.times(feed).tolist())
-        async with aiohttp.ClientSession() as session:
-            for at, feed in posts:
-                if at <= self.clock():
-                    continue
-                await self.clock.sleep(at - self.clock())
-                end = world.published(feed, at)
-                for visitor in self.visitors:
-                    if feed in visitor.callbacks:
-                        with self.clock.hold():
-                            body = self.document(feed, max(end - SENT, 0), end)
-                            headers = {"Content-Type": "application/rss+xml"}
-                            async with session.post(visitor.callbacks[feed], data=body, headers=headers) as answer:
-                                visitor.pushed += answer.status == 202
+        for at, feed in posts:
+            if at <= self.clock():
+                continue
+            await self.clock.sleep(at - self.clock())
+            end = world.published(feed, at)
+            for visitor in self.visitors:
+                if feed in visitor.callbacks:
+                    with self.clock.hold():
+                        body = self.document(feed, max(end - SENT, 0), end)
+                        headers = {"Content-Type": "application/rss+xml"}
+                        answer = await self._fetcher.post(visitor.callbacks[feed], body, headers)
+                        visitor.pushed += answer.status == 202
 
 
 def _html(paragraphs: tuple[str, ...]) -> str:
     return "".join(f"<p>{escape(words)}</p>" for words in paragraphs)
 
 
-def _page(title: str, body: str) -> web.Response:
+def _page(title: str, body: str) -> Response:
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
-    return web.Response(text=f"{head}<h1>{escape(title)}</h1>{body}", content_type="text/html")
+    return HTMLResponse(f"{head}<h1>{escape(title)}</h1>{body}")

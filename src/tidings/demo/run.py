@@ -5,12 +5,11 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from aiohttp import web
-
 from tidings.demo.demo import Demo, Plan, open_demo
 from tidings.demo.screen import make_app
 from tidings.lab.score import metrics
 from tidings.service import address
+from tidings.web.server import serving
 
 #: The columns of what is told at the end.
 TOLD = ("polls", "mean_delay_s", "median_delay_s", "p95_delay_s", "missed_share")
@@ -24,20 +23,14 @@ async def run_demo(
     If its time was over, they are followed by what the simulator says of the same world.
     """
     say(f"making a world of {plan.publishers} publishers")
-    async with open_demo(plan) as demo:
-        runner = web.AppRunner(make_app(demo), access_log=None)
-        await runner.setup()
-        try:
-            await web.SockSite(runner, listening).start()
-            say(f"the demo world is at {address(listening)}demo (Ctrl-C stops it)")
-            over = asyncio.create_task(demo.until_the_end())
-            await asyncio.wait({over, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
-            found = {f"{name}, live": metrics(demo.judge(name)) for name in plan.policies}
-            if over.done():
-                found |= await asyncio.to_thread(_foretold, demo)
-            over.cancel()
-        finally:
-            await runner.cleanup()
+    async with open_demo(plan) as demo, serving(make_app(demo), listening):
+        say(f"the demo world is at {address(listening)}demo (Ctrl-C stops it)")
+        over = asyncio.create_task(demo.until_the_end())
+        await asyncio.wait({over, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        found = {f"{name}, live": metrics(demo.judge(name)) for name in plan.policies}
+        if over.done():
+            found |= await asyncio.to_thread(_foretold, demo)
+        over.cancel()
     return found
 
 

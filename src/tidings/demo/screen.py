@@ -7,12 +7,18 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from html import escape
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 import numpy as np
-from aiohttp import web
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
 
 from tidings.demo.demo import PASSWORD, POLICIES, READER, SPEEDS, Demo
 from tidings.words import count, duration, figures, percent
@@ -22,64 +28,60 @@ SECURITY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
 )
-HEADERS = {"Content-Security-Policy": SECURITY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+HEADERS = {"content-security-policy": SECURITY, "x-content-type-options": "nosniff", "referrer-policy": "same-origin"}
 CHOICES = (1, 20, 100, 500, 1000)
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 300, 52, 76, 12, 28
 TICKS = ((60, "1 min"), (300, "5 min"), (1800, "30 min"), (7200, "2 h"), (28800, "8 h"), (86400, "1 d"))
 
 
-def make_app(demo: Demo) -> web.Application:
+def make_app(demo: Demo) -> Starlette:
     """The screen over a demo that runs."""
 
-    async def page(request: web.Request) -> web.Response:
+    async def page(request: Request) -> Response:
         return _answer(_page(demo), "text/html")
 
-    async def now(request: web.Request) -> web.Response:
+    async def now(request: Request) -> Response:
         return _answer(_now(demo), "text/html")
 
-    async def data(request: web.Request) -> web.Response:
+    async def data(request: Request) -> Response:
         return _answer(msgspec.json.encode(demo.figures()).decode(), "application/json")
 
-    async def speed(request: web.Request) -> web.Response:
+    async def speed(request: Request) -> Response:
         """Forms of other sites say where they are from; ours comes from here."""
-        if request.headers.get("Origin", f"http://{request.host}") != f"http://{request.host}":
-            raise web.HTTPForbidden
-        try:
-            asked = float(str((await request.post()).get("speed", "")))
-        except ValueError:
-            raise web.HTTPBadRequest from None
-        if not SPEEDS[0] <= asked <= SPEEDS[1]:
-            raise web.HTTPBadRequest
-        demo.clock.speed = asked
-        raise web.HTTPSeeOther("/demo")
+        here = f"http://{request.headers.get('host', '')}"
+        if request.headers.get("origin", here) != here:
+            raise HTTPException(HTTPStatus.FORBIDDEN)
+        asked = dict(parse_qsl((await request.body()).decode("ascii", "replace"))).get("speed", "")
+        if asked not in {str(choice) for choice in CHOICES}:
+            raise HTTPException(HTTPStatus.BAD_REQUEST)
+        demo.clock.speed = float(asked)
+        return RedirectResponse("/demo", HTTPStatus.SEE_OTHER)
 
-    async def home(request: web.Request) -> web.Response:
-        raise web.HTTPFound("/demo")
+    async def home(request: Request) -> Response:
+        return RedirectResponse("/demo", HTTPStatus.FOUND)
 
-    app = web.Application()
-    app.add_routes(
-        [
-            web.get("/", home),
-            web.get("/demo", page),
-            web.get("/demo/now", now),
-            web.get("/demo.json", data),
-            web.post("/demo/speed", speed),
-            web.get("/demo.css", _file("demo.css", "text/css")),
-            web.get("/demo.js", _file("demo.js", "text/javascript")),
+    return Starlette(
+        routes=[
+            Route("/", home),
+            Route("/demo", page),
+            Route("/demo/now", now),
+            Route("/demo.json", data),
+            Route("/demo/speed", speed, methods=["POST"]),
+            Route("/demo.css", _file("demo.css", "text/css")),
+            Route("/demo.js", _file("demo.js", "text/javascript")),
         ]
     )
-    return app
 
 
-def _answer(text: str, kind: str) -> web.Response:
-    return web.Response(text=text, content_type=kind, headers={**HEADERS, "Cache-Control": "no-store"})
+def _answer(text: str, kind: str) -> Response:
+    return Response(text, headers={**HEADERS, "cache-control": "no-store"}, media_type=kind)
 
 
-def _file(name: str, kind: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
     text = (STATIC / name).read_text("utf-8")
 
-    async def answer(request: web.Request) -> web.StreamResponse:
-        return web.Response(text=text, content_type=kind, headers=HEADERS)
+    async def answer(request: Request) -> Response:
+        return Response(text, headers=HEADERS, media_type=kind)
 
     return answer
 

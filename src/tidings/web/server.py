@@ -1,7 +1,9 @@
 """The HTTP server: uvicorn, as a part of a service that has other things to do as well."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -34,3 +36,15 @@ class PageServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, listening: socket.socket) -> AsyncIterator[None]:
+    """Within, the application answers at the socket."""
+    server = PageServer(app)
+    answering = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await answering
