@@ -384,6 +384,22 @@ class Aggregator:
             await self.store.reschedule([Schedule(feed_id, at, why)])
             self.wake()
 
+    async def weigh(self, feed_ids: Sequence[int]) -> None:
+        """The store knows other weights of these feeds, or that nobody wants them any more. Those that matter more now may be
+        asked sooner than was planned; for others it is soon enough to decide after their next poll.
+        """
+        feeds = {feed_id: feed for feed_id in feed_ids if (feed := await self.store.feed(feed_id)) is not None}
+        async with self._recorder.thinking:
+            for feed in feeds.values():
+                if feed.retired_at is not None:
+                    self.brain.forget(feed.id)
+            decided = self.brain.weigh({feed.id: feed.weight for feed in feeds.values()}, self._clock())
+            planned = ((feeds[s.feed_id].state.next_poll_at, s) for s in decided)
+            await self._reschedule(
+                [s for at, s in planned if at is not None and s.next_poll_at is not None and s.next_poll_at < at]
+            )
+        self.wake()
+
     # --- one poll ------------------------------------------------------------------------------------------------------
 
     def _begin(self, feed: Feed, why: str) -> "asyncio.Task[Brought]":

@@ -478,6 +478,15 @@ class Brain:
         if row is not None:
             self.policy.feeds.weight[row] = 1e-12
 
+    def weigh(self, weights: Mapping[int, float], now: float) -> list[Schedule]:
+        """These feeds matter more or less than before; returns when they are next, those that the policy knows."""
+        known = {self._row[feed_id]: weight for feed_id, weight in weights.items() if feed_id in self._row}
+        if not known:
+            return []
+        rows = np.array(list(known), dtype=np.intp)
+        self.policy.feeds.weight[rows] = list(known.values())
+        return self._schedules(rows, np.full(len(rows), now - LEAST_GAP_S), now)
+
     def pushed(self, feed_id: int, share: float) -> None:
         """So much of what a feed posts comes without asking."""
         if feed_id in self._row:

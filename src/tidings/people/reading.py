@@ -89,6 +89,7 @@ class Reading:
         addition = await add_feed(self.aggregator, url, self._clock, title=title, folder=folder, user_id=self.user.id)
         if addition.added is not None:
             self._changed(addition.added.feed_id)
+            await self._weigh(addition.added.feed_id)
         return addition
 
     async def change(
@@ -106,6 +107,8 @@ class Reading:
         if not await self.store.write(folders.change, self.user.id, feed_id, changes):
             raise NotFound(f"there is no feed {feed_id} among your subscriptions")
         self._changed(feed_id)
+        if priority is not None:
+            await self._weigh(feed_id)
 
     async def readdress(self, feed_id: int, url: str) -> int:
         """Follow the feed at another address in place of this one; returns its id. `Taken` if it is followed already."""
@@ -126,6 +129,7 @@ class Reading:
         if not await self.store.write(folders.unsubscribe, self.user.id, feed_id, self._clock()):
             raise NotFound(f"there is no feed {feed_id} among your subscriptions")
         self._changed()
+        await self._weigh(feed_id)
 
     async def icon(self, feed_id: int) -> Icon | None:
         return await self.store.read(folders.icon, self.user.id, feed_id)
@@ -303,8 +307,11 @@ class Reading:
 
     def _changed(self, feed_id: int | None = None) -> None:
         self.events.tell(Event("subscriptions", self.user.id, feed_id))
+
+    async def _weigh(self, feed_id: int) -> None:
+        """How much a feed matters has changed, and with it when it is asked next."""
         if self.aggregator is not None:
-            self.aggregator.wake()  # weights, and with them the next polls, may have changed
+            await self.aggregator.weigh([feed_id])
 
 
 def _tidy(name: str, thing: str) -> str:
