@@ -21,7 +21,7 @@ from tidings.demo.clock import Clock
 from tidings.demo.publishers import Publishers, Visitor
 from tidings.demo.world import World
 from tidings.errors import UsageError
-from tidings.lab.score import Judgement, judge, metrics
+from tidings.lab.score import Judgement, judge, metrics, within
 from tidings.lab.simulate import Manners, Polls, simulate
 from tidings.lab.whatif import looked_for
 from tidings.model import DAY_S, Ints
@@ -40,6 +40,8 @@ PUSHED = 0.95
 #: Posts that are listed with how late each policy had them.
 LISTED = 12
 SPEEDS = (1.0, 1000.0)
+#: How often it is looked whether all services are there.
+READY_S = 0.02
 #: Who reads in the demo.
 READER, PASSWORD = "demo", "demo-world"
 
@@ -80,10 +82,11 @@ class Demo:
         for wait in waits:
             wait.cancel()
 
-    def judge(self, name: str) -> Judgement:
+    def judge(self, name: str, since: float | None = None) -> Judgement:
         """How a policy has done until now, by the laboratory's rules, with the posts that it had to look for."""
         visitor = next(v for v in self.publishers.visitors if v.name == name)
-        return self._judge(visitor.polls(), self.clock())
+        since = self.world.start if since is None else since
+        return self._judge(within(visitor.polls(), since, self.clock()), since, self.clock())
 
     def foretell(self, name: str, until: float | None = None) -> Judgement:
         """How the simulator says that the same policy does in the same world."""
@@ -91,10 +94,10 @@ class Demo:
         manners = Manners(pushed=PUSHED * world.pushed)
         policy = make_policy(name, seed=0)
         polls = simulate(world.trace, policy, self.plan.budget, world.start, until, manners=manners)
-        return self._judge(polls, until)
+        return self._judge(polls, world.start, until)
 
-    def _judge(self, polls: Polls, until: float) -> Judgement:
-        judged = judge(self.world.trace, polls, self.world.start, until)
+    def _judge(self, polls: Polls, since: float, until: float) -> Judgement:
+        judged = judge(self.world.trace, polls, since, until)
         return looked_for(judged, Manners(pushed=self.world.pushed.astype(float)))
 
     def figures(self) -> dict[str, Any]:
@@ -183,6 +186,8 @@ async def open_demo(plan: Plan) -> AsyncIterator[Demo]:
             clock.watch(lambda: len(demo.aggregators) < len(plan.policies))
             beside = [tasks.create_task(work) for work in (clock.run(), publishers.push())]
             try:
+                while len(demo.aggregators) < len(plan.policies):
+                    await asyncio.sleep(READY_S)
                 yield demo
             finally:
                 demo.stop.set()
