@@ -36,10 +36,13 @@ class Walker:
             self.context.add_cookies([{"name": "tidings", "value": person.cookie, "url": self.base}])
         self.page = self.context.new_page()
         self.page.set_default_timeout(15_000)
-        self.page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
+        self.page.on("console", self._said)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("requestfailed", self._failed)
-        self.page.on("response", lambda answer: answer.status >= 500 and self.complaints.append(answer.url))
+
+    def _said(self, said):
+        if said.type in ("error", "warning"):
+            self.complaints.append(f"{said.location['url']}: {said.text}")
 
     def _failed(self, request):
         """What the page itself gave up, when it was left, is no complaint."""
@@ -69,4 +72,9 @@ def resident(admin):
     return admin.invite(f"reader-{next(_names)}")
 
 
-__all__ = ["DESK", "PASSWORD", "PHONE", "Person", "Walker", "house", "resident"]
+def feed_id(person, title):
+    """The number of one of the person's feeds."""
+    return int(re.search(rf'/feed/(\d+)/about"><b>{title}<', person.get("/feeds").text).group(1))
+
+
+__all__ = ["DESK", "PASSWORD", "PHONE", "Person", "Walker", "feed_id", "house", "resident"]

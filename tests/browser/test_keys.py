@@ -98,7 +98,7 @@ def test_administrators_go_to_timing(enter, home):
 
 def test_feed_by_feed_and_unread_alone(reader):
     page = reader.page
-    page.locator("details.folder", has_text="Science").locator(".twist").click()
+    page.locator("summary", has_text="Feeds of Science").click()
     reader.keys("g a")
     expect(page.locator("#list h1")).to_have_text("All entries")
     reader.keys("J")

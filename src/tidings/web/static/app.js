@@ -16,7 +16,7 @@ function live() {
 
 function folders() {
   const opened = new Set(JSON.parse(localStorage.getItem("folders") || "[]"));
-  for (const folder of document.querySelectorAll("details.folder")) {
+  for (const folder of document.querySelectorAll("details[data-folder]")) {
     if (opened.has(folder.dataset.folder)) folder.open = true;
     folder.addEventListener("toggle", told(async () => {
       folder.open ? opened.add(folder.dataset.folder) : opened.delete(folder.dataset.folder);
