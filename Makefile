@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SHELL := /bin/bash
 
-.PHONY: run setup test test-slow lint bench bench-refresh clean lock
+.PHONY: run setup browser test test-slow lint bench bench-refresh clean lock
 
 run: setup
 	$(BIN)/tidings --data-dir data serve
@@ -27,7 +27,12 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint
+# The tests of the pages take the Chromium that is installed, else Playwright's own, which this fetches.
+browser: setup
+	@command -v chromium chromium-browser google-chrome >/dev/null || $(BIN)/playwright install chromium \
+	  || echo "no browser could be fetched; on Debian: sudo apt install chromium"
+
+test: lint browser
 	$(BIN)/pytest -m "not slow"
 
 test-slow: setup
