@@ -20,6 +20,7 @@ from tidings.errors import UsageError
 FILE = "config.toml"
 PREFIX = "TIDINGS_"
 BUDGET = re.compile(r"(?P<requests>\d+(\.\d+)?)\s*(/\s*(?P<unit>feed|day|hour))?")
+FRIEND = re.compile(r"(?P<key>[0-9a-fA-F]{64})(@(?P<nid>\[?[0-9a-fA-F.:]+\]?:\d{1,5}))?")
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -38,6 +39,11 @@ def option(default: Any, allowed: str, check: Callable[[Any], bool], help: str) 
 def _is_web_address(text: str) -> bool:
     parts = urlsplit(text)
     return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s()]", text)
+
+
+def listed(value: str) -> list[str]:
+    """What stands between commas."""
+    return [part.strip() for part in value.split(",") if part.strip()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,49 @@ class Config:
         "an http or https address, or nothing",
         lambda value: not value or _is_web_address(value),
         "Where hubs can reach this service; with it, feeds that have a WebSub hub are pushed to us instead of polled.",
+    )
+    exchange_enabled: bool = option(
+        False,
+        "true or false",
+        lambda value: True,
+        "Shall what we fetch be exchanged with neighbours? They learn which public feeds are followed here.",
+    )
+    exchange_host: str = option(
+        "",
+        "an address of this machine, or nothing",
+        lambda value: True,
+        "Address to listen on for neighbours, if not serve.host.",
+    )
+    exchange_port: int = option(
+        0,
+        "between 0 and 65,535",
+        lambda value: 0 <= value <= 65535,
+        "Port for neighbours, who must reach it without a proxy in between; 0: the service's own.",
+    )
+    exchange_lists: str = option(
+        "",
+        "addresses with ports, separated by commas",
+        lambda value: all(re.fullmatch(r"[^\s,/@]+:\d{1,5}", part) for part in listed(value)),
+        "List servers that name nodes to newcomers, as in lists.example.org:8036.",
+    )
+    exchange_keys: bool = option(
+        False,
+        "true or false",
+        lambda value: True,
+        'Sign what we fetch, so that friends can believe it (needs the extra "keys").',
+    )
+    exchange_friends: str = option(
+        "",
+        "public keys of 64 hexadecimal digits, each perhaps with @address:port, separated by commas",
+        lambda value: all(FRIEND.fullmatch(part) for part in listed(value)),
+        "Nodes whose signed entries are believed at once; `tidings peers` tells a node's own key.",
+    )
+    exchange_friends_only: bool = option(False, "true or false", lambda value: True, "Exchange with friends alone.")
+    exchange_certificate: str = option(
+        "",
+        "a file, or nothing",
+        lambda value: True,
+        "Certificate with its key (PEM) for exchange.port: all calls to and from neighbours are encrypted, theirs must be too.",
     )
     log_level: str = option("info", f"one of {', '.join(LEVELS)}", lambda value: value in LEVELS, "What is worth a line.")
     log_format: str = option("text", "text or json", lambda value: value in ("text", "json"), "Lines of key=value, or of JSON.")

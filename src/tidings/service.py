@@ -11,7 +11,7 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +38,10 @@ PICTURE_SPACING_S = 0.05
 NOTICE_S = 2.0
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+    from starlette.types import ASGIApp
+
+    from tidings.aggregator.neighbours import Neighbourhood
     from tidings.web.comparison import Comparisons
 
 #: Changes in the store whenever a process that is not the service has polled.
@@ -186,6 +190,17 @@ async def _until_told(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     await work(stop)
 
 
+def serve_until_told(app: "ASGIApp", listening: socket.socket) -> None:
+    """An application alone, until Ctrl-C or SIGTERM."""
+    from tidings.web.server import serving
+
+    async def answer(stop: asyncio.Event) -> None:
+        async with serving(app, listening):
+            await stop.wait()
+
+    loops.run(_until_told(answer))
+
+
 async def attend(
     settings: Mapping[str, Setting],
     place: Place,
@@ -255,8 +270,11 @@ async def tend(
         hub, streams = Hub(site, fetcher, clock), Streams(site)
         store.listeners += [events.recorded, hub.changed]
         desk = api.Desk(people, store, aggregator, events, icons, clock)
-        pages = PageServer(make_app(site, hub, streams, api.routes(desk)))
-        async with asyncio.TaskGroup() as tasks:
+        async with (
+            exchanging(aggregator, settings, listening, await people.key("exchange"), clock) as (site.neighbourhood, doors),
+            asyncio.TaskGroup() as tasks,
+        ):
+            pages = PageServer(make_app(site, hub, streams, [*api.routes(desk), *doors]))
             serving = tasks.create_task(pages.serve(sockets=[listening]))
             works = (hubs.run(), hub.run(), icons.run(), deliveries.run(), Articles(aggregator, clock).run())
             beside = [tasks.create_task(work) for work in works]
@@ -270,6 +288,34 @@ async def tend(
             for task in beside:
                 task.cancel()
             await asyncio.wait({serving}, timeout=GRACE_S)
+
+
+@asynccontextmanager
+async def exchanging(
+    aggregator: Aggregator, settings: Mapping[str, Setting], listening: socket.socket, secret: bytes, clock: Clock
+) -> "AsyncIterator[tuple[Neighbourhood | None, list[BaseRoute]]]":
+    """The exchange, where it is on, with the routes by which neighbours come in if they have no port of their own."""
+    config = config_of(settings)
+    if not config.exchange_enabled:
+        yield None, []
+        return
+    from starlette.applications import Starlette
+
+    from tidings.aggregator.joining import LISTENS, check, make_neighbourhood
+    from tidings.web.server import serving
+
+    own = listen(config.exchange_host or config.serve_host, config.exchange_port) if config.exchange_port else None
+    place = (own or listening).getsockname()
+    check(config, place[0])
+    neighbourhood = make_neighbourhood(aggregator, config, place[0], place[1], secret, clock)
+    routes: list[BaseRoute] = [*neighbourhood.exchange.routes()]
+    await aggregator.store.share({LISTENS: f"{place[0]} {place[1]}".encode()})
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(neighbourhood)
+        if own is not None:
+            stack.enter_context(own)
+            await stack.enter_async_context(serving(Starlette(routes=routes), own, config.exchange_certificate or None))
+        yield neighbourhood, routes if own is None else []
 
 
 @asynccontextmanager

@@ -58,7 +58,7 @@ LOCAL_NAMES = (".local", ".localhost", ".internal", ".home.arpa", ".lan", ".home
 log = Log("tidings.neighbours")
 
 
-def is_private(url: str) -> bool:
+def is_private(url: str, *, among_ourselves: bool = False) -> bool:
     """Whether an address may not be told to others: it has a password, a key, or lives where others cannot ask."""
     try:
         parts = urlsplit(url)
@@ -67,7 +67,8 @@ def is_private(url: str) -> bool:
         return True
     if parts.scheme not in ("http", "https") or parts.username is not None or parts.password is not None:
         return True
-    if not is_public(host) if is_literal(host) else "." not in host or f".{host}".endswith(LOCAL_NAMES):
+    here = not is_public(host) if is_literal(host) else "." not in host or f".{host}".endswith(LOCAL_NAMES)
+    if here and not among_ourselves:
         return True
     if any(SECRETS.fullmatch(name) or UNGUESSABLE.search(value) for name, value in parse_qsl(parts.query)):
         return True
@@ -85,10 +86,10 @@ class Neighbourhood:
         clock: Callable[[], float],
         *,
         signer: Signer | None = None,
-        tell_private: bool = False,
+        among_ourselves: bool = False,
     ) -> None:
-        """``tell_private`` lets feeds at private addresses be told, for networks that are private themselves."""
-        self.node, self._clock, self._tell_private = node, clock, tell_private
+        """``among_ourselves`` all nodes are on this machine, and so may feeds be that are told."""
+        self.node, self._clock, self._among_ourselves = node, clock, among_ourselves
         self._aggregator, self._store = aggregator, aggregator.store
         self.exchange = Exchange(node, client, clock, on_effect=self._take, archive=self._archive, signer=signer)
         self._feeds: dict[str, int] = {}  # that may be told
@@ -136,9 +137,9 @@ class Neighbourhood:
             self.node.read({f.url: f.weight for f in told})
 
     def _may_tell(self, url: str) -> bool:
-        if self._tell_private:
-            return "@" not in urlsplit(url).netloc
-        return not is_private(url) and not self._aggregator.fetcher.is_local(urlsplit(url).hostname or "")
+        if is_private(url, among_ourselves=self._among_ourselves):
+            return False
+        return self._among_ourselves or not self._aggregator.fetcher.is_local(urlsplit(url).hostname or "")
 
     async def save(self) -> None:
         await self._store.write(neighbours.save, self.peers())
@@ -157,7 +158,9 @@ class Neighbourhood:
 
     def announced(self) -> list[Nid]:
         """Nodes that output feeds may name: we ourselves, as others see us, and our neighbours."""
-        return [nid for nid in (self.node.nid, *self.node.neighbours) if nid and (self._tell_private or is_public(_host(nid)))]
+        return [
+            nid for nid in (self.node.nid, *self.node.neighbours) if nid and (self._among_ourselves or is_public(_host(nid)))
+        ]
 
     # --- what we saw ---------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from tidings.cli.home import Home, default_folder
 from tidings.cli.keeping import backup, config, doctor, restore
 from tidings.cli.lab import lab
 from tidings.cli.moving import migrate
+from tidings.cli.peers import list_server, peers, recover
 from tidings.cli.people import user
 from tidings.cli.reading import entries, export, feeds
 from tidings.cli.serve import serve, worker
@@ -102,6 +103,9 @@ for command in (
     poll,
     explain,
     status,
+    peers,
+    recover,
+    list_server,
     doctor,
     backup,
     restore,

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidings import __version__
 from tidings.errors import TidingsError
-from tidings.web import account, feeds, images, lab, metrics, output, pages, reader, timing
+from tidings.web import account, feeds, images, lab, metrics, output, pages, peers, reader, timing
 from tidings.web.hub import Hub
 from tidings.web.live import Streams
 from tidings.web.texts import _
@@ -125,6 +125,7 @@ def make_app(site: Site, hub: Hub, streams: Streams, api_routes: Sequence[BaseRo
         *reader.routes(site),
         *feeds.routes(site),
         *timing.routes(site),
+        *peers.routes(site),
         *lab.routes(site),
         *images.routes(site),
         *streams.routes(),

@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from tidings.exchange.announce import peers_element
 from tidings.people import NotFound
 from tidings.store.people_rows import Item, User
 from tidings.web import pages, views
@@ -49,6 +50,7 @@ class Document(Struct, frozen=True):
     titles: dict[int, str]
     self_url: str
     base: str
+    peers: tuple[str, ...] = ()  #: nodes of the exchange that readers of this may want to know
 
     @property
     def changed_at(self) -> float:
@@ -107,7 +109,8 @@ async def find(site: Site, path: str, base: str) -> tuple[Document, str]:
     stream = replace(view.stream, unread=True if view.only_unread else None, by="arrival", oldest_first=False)
     items = (await reading.page(stream, limit=LENGTH)).items
     titles = await reading.titles(item.entry.feed_id for item in items)
-    return Document(view, items, titles, base + quote(path), base), kind
+    peers = tuple(site.neighbourhood.announced()) if site.neighbourhood is not None else ()
+    return Document(view, items, titles, base + quote(path), base, peers), kind
 
 
 # --- answers -----------------------------------------------------------------------------------------------------------
@@ -170,6 +173,8 @@ def write(document: Document, kind: str) -> bytes:
     if kind == "json":
         return msgspec.json.encode(_json(document))
     root = _atom(document) if kind == "atom" else _rss(document)
+    if (peers := peers_element(document.peers)) is not None:
+        (root if kind == "atom" else root[0]).append(peers)
     return bytes(etree.tostring(root, xml_declaration=True, encoding="UTF-8"))
 
 

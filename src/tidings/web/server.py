@@ -17,7 +17,8 @@ GRACE_S = 3
 class PageServer(uvicorn.Server):
     """Signals are left alone: who stops the service sets ``should_exit``."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, certificate: str | None = None) -> None:
+        """``certificate`` is a file with a certificate and its key, for encryption."""
         super().__init__(
             uvicorn.Config(
                 app,
@@ -30,6 +31,7 @@ class PageServer(uvicorn.Server):
                 proxy_headers=False,
                 timeout_keep_alive=SILENCE_S,
                 timeout_graceful_shutdown=GRACE_S,
+                ssl_certfile=certificate,
             )
         )
 
@@ -39,9 +41,9 @@ class PageServer(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, listening: socket.socket) -> AsyncIterator[None]:
+async def serving(app: ASGIApp, listening: socket.socket, certificate: str | None = None) -> AsyncIterator[None]:
     """Within, the application answers at the socket."""
-    server = PageServer(app)
+    server = PageServer(app, certificate)
     answering = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         yield

@@ -9,7 +9,7 @@ import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -28,6 +28,9 @@ from tidings.web.comparison import Comparisons
 from tidings.web.forms import NO_FORM, Form, read_form
 from tidings.web.now import Live
 from tidings.web.texts import _
+
+if TYPE_CHECKING:
+    from tidings.aggregator.neighbours import Neighbourhood
 
 COOKIE = "tidings"
 SALT = 16
@@ -63,6 +66,7 @@ class Site:
         self.live, self.people, self.events, self.comparisons, self.clock = live, people, events, comparisons, clock
         self.pictures, self.public_url = pictures, public_url.rstrip("/")
         self.store = live.aggregator.store
+        self.neighbourhood: Neighbourhood | None = None  #: where the exchange is on
         self.notes: dict[int, list[Note]] = {}
         self.undo: dict[int, list[int]] = {}  #: what each user has marked read last, all at once
         self._keys: dict[str, bytes] = {}
