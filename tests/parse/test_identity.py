@@ -1,5 +1,7 @@
 """Who an entry is, and what counts as a change."""
 
+from tidings.parse import each_once
+
 from .feeds import read, rss, rss_item
 
 
@@ -42,5 +44,5 @@ def test_text_that_moves_from_one_field_to_the_next_is_a_change() -> None:
 
 
 def test_of_two_items_with_one_guid_the_first_counts() -> None:
-    document = read(rss("<item><guid>1</guid><title>A</title></item><item><guid>1</guid><title>B</title></item>"))
+    document = each_once(read(rss("<item><guid>1</guid><title>A</title></item><item><guid>1</guid><title>B</title></item>")))
     assert [entry.title for entry in document.entries] == ["A"]

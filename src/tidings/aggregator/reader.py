@@ -24,7 +24,7 @@ from tidings.fetch.outcomes import DEAD_AFTER_S, Action, Move, Past, judge, seen
 from tidings.fetch.validators import Validators
 from tidings.fetch.wishes import ABSURD_S, Wish, hour_of_week, wishes
 from tidings.logs import Log
-from tidings.parse import ParseError, parse
+from tidings.parse import ParseError, each_once, parse
 from tidings.parse.sanitise import clean_html, search_text
 from tidings.store import Store, StoreError
 from tidings.store.rows import EntryText, Feed, FeedState, Pause, PollOutcome
@@ -132,8 +132,8 @@ class Reader:
     async def parse(self, body: bytes, content_type: str, url: str) -> Document:
         """Read a document; `ParseError` if it is none."""
         if len(body) < LARGE_BYTES:
-            return parse(body, content_type=content_type, url=url)
-        return await asyncio.to_thread(parse, body, content_type=content_type, url=url)
+            return each_once(parse(body, content_type=content_type, url=url))
+        return each_once(await asyncio.to_thread(parse, body, content_type=content_type, url=url))
 
     def _failed(self, feed: Feed, result: FetchResult, now: float, why: str) -> Seen:
         assert result.error is not None

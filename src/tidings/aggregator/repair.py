@@ -13,7 +13,7 @@ from tidings.document import Document, Entry, Links
 from tidings.fetch import Fetcher, FetchRequest
 from tidings.logs import Log
 from tidings.model import WEEK_S
-from tidings.parse import ParseError, parse
+from tidings.parse import ParseError, each_once, parse
 from tidings.store import Store
 from tidings.store.rows import Feed, Gap, PollOutcome, Repair, Source
 
@@ -107,7 +107,7 @@ class Repairer:
 
 def _read(body: bytes | None, content_type: str, url: str) -> Document | None:
     try:
-        return parse(body, content_type=content_type, url=url) if body is not None else None
+        return each_once(parse(body, content_type=content_type, url=url)) if body is not None else None
     except ParseError:
         return None
 

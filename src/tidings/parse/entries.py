@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from tidings.document import Enclosure, Entry
+from msgspec.structs import replace
+
+from tidings.document import Document, Enclosure, Entry
 
 from .dates import When
 
@@ -58,12 +60,12 @@ def make_entry(
     )
 
 
-def each_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The first of those that share an identity: the same guid twice would be an edit at every poll."""
+def each_once(document: Document) -> Document:
+    """With the first of those entries that share an identity: the same guid twice would be an edit at every poll."""
     kept: dict[str, Entry] = {}
-    for entry in entries:
+    for entry in document.entries:
         kept.setdefault(entry.identity, entry)
-    return tuple(kept.values())
+    return document if len(kept) == len(document.entries) else replace(document, entries=tuple(kept.values()))
 
 
 def _digest(parts: list[str]) -> bytes:

@@ -11,7 +11,7 @@ from tidings.document import Document, Enclosure, Entry, Links
 
 from .dates import When, read_date
 from .elements import absolute
-from .entries import MOST_ENTRIES, each_once, make_entry
+from .entries import MOST_ENTRIES, make_entry
 
 #: The character zero, which no XML may have and PostgreSQL cannot keep; browsers show another in its place, and so do we.
 _ZERO = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
@@ -29,7 +29,7 @@ def read_json_feed(data: dict[str, Any], url: str) -> Document:
         author=_authors(data),
         language=_text(data, "language"),
         icon_url=absolute(_text(data, "icon") or _text(data, "favicon"), url),
-        entries=each_once(_entry(item, url) for item in _objects(data, "items")[:MOST_ENTRIES]),
+        entries=tuple(_entry(item, url) for item in _objects(data, "items")[:MOST_ENTRIES]),
         links=Links(
             site=absolute(home, url),
             self_url=absolute(_text(data, "feed_url"), url),

@@ -23,7 +23,7 @@ from .elements import (
     rss_text,
     words,
 )
-from .entries import MOST_ENTRIES, each_once, make_entry
+from .entries import MOST_ENTRIES, make_entry
 from .hints import read_hints
 from .sanitise import plain_text
 from .tree import Element
@@ -93,7 +93,7 @@ class _Reader:
             author=self.author(feed),
             language=language.replace("_", "-"),
             icon_url=absolute(self.icon(feed, top), base),
-            entries=each_once(self.entry(item) for item in islice(self.items(top, feed), MOST_ENTRIES)),
+            entries=tuple(self.entry(item) for item in islice(self.items(top, feed), MOST_ENTRIES)),
             hints=read_hints(feed),
             links=self.links(feed, base),
             archive="fh:archive" in feed,
