@@ -4,7 +4,7 @@ import pytest
 
 from tests import postgres
 from tests.store.conftest import entry
-from tidings.store import partitions
+from tidings.store import partitions, status
 from tidings.store.marks import Wish, mark
 from tidings.store.people_rows import Stream
 from tidings.store.reading import ids
@@ -102,3 +102,12 @@ def test_a_copy_that_was_left_behind_is_made_anew(grown, place):
     assert grown.retain(days=70, least=0).entries > 0
     assert tables(place) == ["entries_11_21", "entries_1_11", "entries_21_31", "entries_31_41"]
     assert grown.check() == []
+
+
+def test_very_many_entries_are_not_counted_one_by_one(grown, place, monkeypatch):
+    monkeypatch.setattr(status, "COUNTED", 20)
+    postgres.sql(place, "ANALYZE")
+    fill(grown, 1, 27, 2)
+    assert grown.status().entries == 26  # as PostgreSQL has counted last
+    monkeypatch.setattr(status, "COUNTED", 26)
+    assert grown.status().entries == 28

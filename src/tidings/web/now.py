@@ -1,5 +1,6 @@
 """What the service does now, as values for the page, the API and Prometheus: read from the store and the living parts."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,8 @@ from tidings.words import count
 SHOWN = 5
 #: A feed that has been due for so long, while nothing is under way and the budget would allow it, is being forgotten.
 FORGOTTEN_S = 600.0
+#: Figures that took longer than this to gather are told again for so many times as long.
+LONG_S, SAME_FOR = 2.0, 20.0
 
 
 class Look(Struct, frozen=True):
@@ -50,6 +53,8 @@ class Live:
         self.aggregator, self.subscriber = aggregator, subscriber
         self._counts, self._clock = counts, clock
         self._began = clock()
+        self._told: Overview | None = None
+        self._fresh_until = 0.0
 
     @property
     def _store(self) -> Store:
@@ -76,8 +81,13 @@ class Live:
         )
 
     async def status(self) -> Overview:
-        """For programs."""
-        return await overview(self._store, self.aggregator.brain.configured)
+        """For programs, which ask again and again: where the store is so large that it takes long, the same for a while."""
+        if self._told is None or time.monotonic() >= self._fresh_until:
+            began = time.monotonic()
+            self._told = await overview(self._store, self.aggregator.brain.configured)
+            took = time.monotonic() - began
+            self._fresh_until = time.monotonic() + (SAME_FOR * took if took > LONG_S else 0.0)
+        return self._told
 
     async def explain(self, feed_id: int) -> Explained | None:
         """All about one feed."""
