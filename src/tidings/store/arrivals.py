@@ -11,11 +11,13 @@ import msgspec
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.people_rows import PRIORITY_WEIGHT, NoticeKind, Rule, Settings
 from tidings.store.rows import EntryText, PollOutcome
-from tidings.store.stories import keys, near, simhash
+from tidings.store.stories import keys, near, words_of
 from tidings.store.wishes import matches, read_rule
 
 #: A story is told again within so long; entries that were published earlier are none, such as those of a feed's first document.
 STORY_S = 3 * 86400.0
+#: Entries that are compared for each key, on average: some runs of words stand in every second post.
+MOST_ALIKE = 20
 
 #: SQLite keeps to the order of a cross join: it must not look through all entries of all feeds for these.
 FAN_OUT = f"""
@@ -111,33 +113,34 @@ def _fold(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, New
         for i, e in new[outcome.feed_id].items()
         if e.published_at > outcome.at - STORY_S
     ]
-    told = [(outcome, i, e, simhash(f"{e.title} {e.text}")) for outcome, i, e in recent]
-    own_keys = {i: keys(e.url, bits) for _, i, e, bits in told}
+    told = [(outcome, i, e, words_of(f"{e.title} {e.text}")) for outcome, i, e in recent]
+    own_keys = {i: keys(e.url, words) for _, i, e, words in told}
     wanted = Many({key for some in own_keys.values() for key in some})
     if not wanted:
         return
     earlier: dict[int, list[tuple[int, int, int]]] = {}
     since = min(outcome.at for outcome in outcomes) - 2 * STORY_S
     for key, *story in db.execute(
-        f"SELECT key, entry_id, feed_id, simhash FROM stories WHERE key {IN_MANY} AND at > ?", (wanted, since)
+        f"SELECT key, entry_id, feed_id, simhash FROM stories WHERE key {IN_MANY} AND at > ? ORDER BY at DESC LIMIT ?",
+        (wanted, since, len(wanted) * MOST_ALIKE),
     ):
         earlier.setdefault(key, []).append((story[0], story[1], story[2]))
-    for outcome, i, e, bits in told:
-        link = keys(e.url, None)
+    for outcome, i, e, words in told:
+        link, bits = keys(e.url, None), words.simhash if words else 0
         twins = {
             (entry_id, feed_id)
             for key in own_keys[i]
             for entry_id, feed_id, other in earlier.get(key, ())
-            if feed_id != outcome.feed_id and (key in link or near(other, bits or 0))
+            if feed_id != outcome.feed_id and (key in link or near(other, bits))
         }
         if twins:
             _fold_one(db, i, outcome.feed_id, sorted(twins))
         for key in own_keys[i]:
-            earlier.setdefault(key, []).append((i, outcome.feed_id, bits or 0))
+            earlier.setdefault(key, []).append((i, outcome.feed_id, bits))
     db.insert(
         "stories",
         ("key", "entry_id", "feed_id", "at", "simhash"),
-        [(key, i, outcome.feed_id, outcome.at, bits or 0) for outcome, i, _, bits in told for key in own_keys[i]],
+        [(key, i, o.feed_id, o.at, words.simhash if words else 0) for o, i, _, words in told for key in own_keys[i]],
     )
 
 

@@ -131,7 +131,7 @@ def _linked(db: Connection, user_id: int) -> list[Any]:
         if own:
             hosts[_host(site)] = hosts[_host(url)] = 0
         elif readers >= LEAST_READERS:
-            known[_host(site)] = (feed_id, url, title)
+            known[_host(site or url)] = (feed_id, url, title)
     often = [(host, number) for host, number in hosts.most_common(MOST_FEEDS) if number >= LEAST_LINKS]
     return [(*known.get(host, (None, f"https://{host}/", host)), number) for host, number in often]
 
