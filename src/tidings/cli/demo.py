@@ -1,6 +1,7 @@
 """`tidings demo`: the whole of it at work in a small world of its own."""
 
 import asyncio
+import os
 import re
 import signal
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import click
 
 from tidings.errors import UsageError
 
+STDIN = 0
 UNITS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 
 
@@ -19,7 +21,8 @@ UNITS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Another seed is another world.")
 @click.option("--publishers", type=click.IntRange(1, 5000), default=300, show_default=True, help="How many blogs and papers.")
 @click.option("--for", "lasts", default="7d", show_default=True, metavar="TIME", help="In the world's own time: 12h, 7d, 2w.")
-def demo(speed: float, port: int, seed: int, publishers: int, lasts: str) -> None:
+@click.option("--until-closed", is_flag=True, hidden=True, help="End when there is nothing to read any more: for a service.")
+def demo(speed: float, port: int, seed: int, publishers: int, lasts: str, until_closed: bool) -> None:
     """Watch two policies spend the same budget on a miniature blogosphere.
 
     Everything is on this machine: publishers with habits of their own, and two whole services that differ in nothing but
@@ -41,9 +44,17 @@ def demo(speed: float, port: int, seed: int, publishers: int, lasts: str) -> Non
     plan = Plan(publishers, _days(lasts), speed, seed)
 
     async def until_told() -> dict[str, dict[str, Any]]:
-        stop = asyncio.Event()
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, stop.set)
+
+        def heard() -> None:
+            if not os.read(STDIN, 100):
+                loop.remove_reader(STDIN)
+                stop.set()
+
+        if until_closed:
+            loop.add_reader(STDIN, heard)
         return await run_demo(plan, listening, stop, click.echo)
 
     with listen("127.0.0.1", port) as listening:

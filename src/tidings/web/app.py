@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidings import __version__
 from tidings.errors import TidingsError
-from tidings.web import account, feeds, images, lab, metrics, output, pages, peers, reader, timing
+from tidings.web import account, feeds, images, lab, metrics, output, pages, peers, reader, timing, tryout
 from tidings.web.hub import Hub
 from tidings.web.live import Streams
 from tidings.web.texts import _
@@ -127,6 +127,7 @@ def make_app(site: Site, hub: Hub, streams: Streams, api_routes: Sequence[BaseRo
         *timing.routes(site),
         *peers.routes(site),
         *lab.routes(site),
+        *tryout.routes(site),
         *images.routes(site),
         *streams.routes(),
         *output.routes(site),
