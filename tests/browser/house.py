@@ -31,6 +31,7 @@ class Walker:
 
     def __init__(self, browser, port, person=None, **context):
         self.person, self.base, self.complaints = person, f"http://127.0.0.1:{port}", []
+        self.forgiven = False
         self.context = browser.new_context(base_url=self.base, **{"viewport": DESK, **context})
         if person is not None:
             self.context.add_cookies([{"name": "tidings", "value": person.cookie, "url": self.base}])
@@ -62,9 +63,13 @@ class Walker:
         """The titles in the list."""
         return [text.partition("\n")[0] for text in self.page.locator("#list .entry .title").all_inner_texts()]
 
+    def forgive(self):
+        """Somewhere on the way the browser complains for a good reason."""
+        self.forgiven = True
+
     def close(self):
         self.context.close()
-        assert self.complaints == [], self.complaints
+        assert self.forgiven or self.complaints[:3] == []
 
 
 def resident(admin):

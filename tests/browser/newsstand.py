@@ -20,6 +20,7 @@ class Newsstand:
 
     def __init__(self):
         self.asked = []
+        self.documents = {}  #: feeds as bytes, by slug; and other files, by path
         self._posts = {}
         for number, (slug, (_title, _folder, posts)) in enumerate(MAGAZINES.items()):
             newest = time.time() - 700 * (number + 1)
@@ -79,6 +80,10 @@ class Newsstand:
             return _picture(), "image/svg+xml"
         if slug == "sound":
             return _silence(), "audio/wav"
+        if path.strip("/") in self.documents:
+            return self.documents[path.strip("/")], "image/svg+xml"
+        if slug in self.documents and rest == ["feed.xml"]:
+            return self.documents[slug], "application/rss+xml"
         if slug not in self._posts:
             return b"", "text/plain"
         if rest == ["feed.xml"]:

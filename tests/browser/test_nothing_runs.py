@@ -1,0 +1,123 @@
+"""Posts that try to run something: through a real feed, into the real page, in the real browser. Nothing runs."""
+
+from html import escape
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.attacks import ALL, CLOBBERING, SCHEMES
+
+#: In the page that is looked at; what an article holds, and where it leads.
+INSPECT = """() => {
+  for (const element of document.querySelectorAll("article, article *, .entry *")) {
+    for (const kind of ["mouseover", "pointerenter", "focus", "toggle"]) element.dispatchEvent(new Event(kind));
+  }
+  const inside = [...document.querySelectorAll("article .content *, .entry a, .byline *, .tags *")];
+  const wrong = inside.flatMap((element) => [...element.attributes]
+    .filter(({ name, value }) => /^(on|style$|srcdoc$|formaction$)/.test(name)
+      || /^(href|src|poster|cite|data|background)$/.test(name) && !/^(https?:|mailto:|\\/|#)/.test(value))
+    .map(({ name, value }) => `${element.tagName} ${name}=${value}`));
+  const foreign = [...document.querySelectorAll("article .content *")].map((element) => element.localName)
+    .filter((name) => /^(script|style|i?frame|object|embed|form|input|button|select|svg|math|meta|link|base)$/.test(name));
+  return [...wrong, ...foreign];
+}"""
+
+
+def document(site):
+    """A feed with an attack in every place that a post has: title, text, author, category, address, file."""
+    items = []
+    for number, attack in enumerate(ALL):
+        attack = attack.replace("RUN", f"alert({number})").replace("\u2028", "&#8232;")
+        text, scheme = escape(attack), escape(SCHEMES[number % len(SCHEMES)].replace("RUN", f"alert({number})"))
+        items.append(
+            f"<item><title>{number} {text}</title><guid isPermaLink='false'>{number}</guid><author>{text}</author>"
+            f"<category>{text}</category><link>{scheme}</link><comments>{scheme}</comments>"
+            f"<enclosure url='{scheme}' type='audio/mpeg' length='1'/><description>{text}</description></item>"
+        )
+    head = f"<title>Evil {escape('<img src=x onerror=alert(-1)>')}</title><link>javascript:alert(-2)</link><description/>"
+    return f"<rss version='2.0'><channel>{head}{''.join(items)}</channel></rss>".encode()
+
+
+@pytest.fixture
+def victim(enter, stand):
+    """Somebody who follows that feed, in a browser whose second lock, the content security policy, is open."""
+    stand.documents["evil"] = document(stand.address)
+    walker = enter(bypass_csp=True)
+    walker.person.post("/settings", page_size=200)
+    walker.dialogs = []
+    walker.page.on("dialog", lambda dialog: (walker.dialogs.append(dialog.message), dialog.dismiss()))
+    walker.feed = walker.person.follow(stand.feed("evil"))
+    return walker
+
+
+def test_no_post_runs_anything_in_any_place(victim):
+    page = victim.go(f"/feed/{victim.feed}?show=all")
+    expect(page.locator("#list .entry")).to_have_count(len(ALL))
+    for number in range(len(ALL)):
+        victim.keys("j" if number else "o")
+        row = page.locator("#list .entry").nth(number)
+        expect(page.locator("article")).to_have_attribute("data-id", row.get_attribute("data-id"))
+        assert page.evaluate(INSPECT) == [], row.inner_text()
+        assert victim.dialogs == [], row.inner_text()
+    for path in (f"/feed/{victim.feed}/about", "/feeds", "/rules", "/settings/apps", "/search?q=alert", "/statistics"):
+        victim.go(path)
+        assert page.evaluate(INSPECT) == []
+    assert victim.dialogs == []
+    assert page.url.endswith("/statistics")  # nothing led away
+    victim.forgive()  # pictures that are not there
+
+
+def test_no_post_takes_the_place_of_a_part_of_the_page(victim):
+    page = victim.go(f"/feed/{victim.feed}?show=all")
+    page.locator("#list .entry").nth(ALL.index(CLOBBERING)).click()
+    expect(page.locator("article .content")).to_contain_text("x")
+    assert page.locator("article .content :is([id], [name], [class])").count() == 0
+    victim.keys("Shift+?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    victim.forgive()
+
+
+def test_an_attack_that_got_through_would_be_noticed(victim):
+    """Else the tests above would prove nothing."""
+    page = victim.go("/unread")
+    page.evaluate("document.querySelector('#main').innerHTML = '<img src=x onerror=alert(7)><p onwheel=x style=x>'")
+    with page.expect_event("dialog"):
+        page.evaluate("document.querySelector('#main').innerHTML = '<img src=x onerror=alert(8)>'")
+    assert set(victim.dialogs) & {"7", "8"}
+    victim.forgive()
+
+
+def test_what_got_through_would_be_stopped_by_the_policy(enter, stand):
+    """The second lock alone: attacks written into the page as they are, past the sanitiser."""
+    walker = enter()
+    dialogs = []
+    walker.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    page = walker.go("/unread")
+    canary = f"{stand.address}/canary"
+    for attack in ALL[:-1]:
+        page.evaluate("html => { document.querySelector('#main').innerHTML = html }", attack.replace("RUN", "alert(1)"))
+    page.evaluate("address => { document.querySelector('#main').innerHTML = `<form action=${address}><button>x` }", canary)
+    page.evaluate("document.querySelector('#main form').submit()")
+    page.evaluate("address => fetch(address).catch(() => 0)", canary)
+    assert dialogs == []
+    assert not [path for path in stand.asked if path.startswith("/canary")]
+    assert any("Content Security Policy" in said for said in walker.complaints)
+    walker.forgive()
+
+
+def test_pictures_of_strangers_run_nothing_when_opened_by_themselves(enter, stand):
+    walker = enter()
+    dialogs = []
+    walker.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    stand.documents["evil/icon.svg"] = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+    stand.publish("shady", "One", '<p>x</p><img src="{site}/evil/icon.svg" width="20" height="20">')
+    feed = walker.person.follow(stand.feed("shady"))
+    walker.person.post("/settings", image_proxy="on")
+    page = walker.go(f"/feed/{feed}")
+    page.locator("#list .entry").click()
+    picture = page.locator("article .content img")
+    expect(picture).to_be_visible()
+    walker.go(picture.get_attribute("src"))
+    assert page.evaluate("document.documentElement.localName") == "svg"
+    assert dialogs == []
+    walker.forgive()  # Chromium says that it did not run the script
