@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,6 +35,14 @@ class ConfigError(UsageError):
 def option(default: Any, allowed: str, check: Callable[[Any], bool], help: str) -> Any:
     """A row of the table."""
     return field(default=default, metadata={"allowed": allowed, "check": check, "help": help})
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text.strip(), strict=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_web_address(text: str) -> bool:
@@ -105,6 +114,18 @@ class Config:
         "an http or https address, or nothing",
         lambda value: not value or _is_web_address(value),
         "Where hubs can reach this service; with it, feeds that have a WebSub hub are pushed to us instead of polled.",
+    )
+    serve_proxy_header: str = option(
+        "",
+        "the name of a header, or nothing",
+        lambda value: re.fullmatch(r"[A-Za-z0-9-]*", value) is not None,
+        "In which a proxy that logs people in names them, such as Remote-User; somebody new is made a user.",
+    )
+    serve_proxy_addresses: str = option(
+        "127.0.0.1",
+        "addresses or networks with commas between, such as 127.0.0.1, 10.0.0.0/8",
+        lambda value: all(_is_network(part) for part in value.split(",")),
+        "From where the proxy is believed: who it says has logged in, and from which address they came.",
     )
     exchange_enabled: bool = option(
         False,

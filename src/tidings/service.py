@@ -232,7 +232,7 @@ async def tend(
     """Everything around an aggregator: hubs, pages, and what other processes do to its store."""
     # Here and not above, because commands that only poll need none of it.
     from tidings.aggregator.push import Subscriber
-    from tidings.people import Events, People
+    from tidings.people import Events, People, Proxy
     from tidings.people.articles import Articles
     from tidings.people.deliveries import Deliveries
     from tidings.people.icons import Icons
@@ -264,7 +264,9 @@ async def tend(
         Fetcher(replace(fetcher.settings, host_spacing_s=PICTURE_SPACING_S), clock, sleep=sleep) as pictures,
     ):
         aggregator.hubs = hubs
-        live, events, people = Live(aggregator, hubs, store.counts, clock), Events(), People(store, clock)
+        config = config_of(settings)
+        proxy = Proxy(config.serve_proxy_header, tuple(config.serve_proxy_addresses.replace(" ", "").split(",")))
+        live, events, people = Live(aggregator, hubs, store.counts, clock), Events(), People(store, clock, proxy)
         icons, deliveries = Icons(aggregator, clock), Deliveries(store, fetcher, clock, event)
         site = Site(live, people, events, comparisons or Comparisons(), clock, pictures=pictures, public_url=public_url)
         hub, streams = Hub(site, fetcher, clock), Streams(site)

@@ -1,0 +1,56 @@
+"""The service itself: whom it believes, and that it tells what has arrived."""
+
+import asyncio
+import json
+import time
+
+from tests.cli.blogs import Blogs
+from tests.cli.conftest import Tidings
+from tests.people.receiver import Receiver
+from tests.web.conftest import Serving
+from tidings.people import People
+from tidings.store import Store
+from tidings.store.people_rows import Settings
+
+
+def test_what_arrives_while_it_runs_is_posted_to_a_webhook(tmp_path):
+    command = Tidings("--data-dir", tmp_path, "--set", "fetch.allow_private=true")
+    added = command.run("user", "add", "ann", "--admin", "--password-stdin", input="correct horse battery")
+    assert added.exit_code == 0, added.output
+
+    async def choose(settings):
+        async with Store.open(tmp_path / "tidings.db", clock=time.time) as store:
+            people = People(store, time.time)
+            await people.save_settings(await people.user("ann"), settings)
+
+    with Blogs(1) as blogs, Receiver() as there:
+        command("add", blogs.url(1))
+        asyncio.run(choose(Settings(webhook_url=f"http://{there.address}/")))
+        blogs.move_on(30 * 86400)
+        with Serving(tmp_path) as serving:
+            token = command("user", "token", "ann", "--label", "test").strip()
+            refreshed, _ = serving.get("/v1/feeds/1/refresh", "PUT", headers={"X-Auth-Token": token})
+            assert refreshed.status == 204
+            deadline = time.monotonic() + 60
+            while not there.posted and time.monotonic() < deadline:
+                time.sleep(0.05)
+    told = json.loads(there.posted[0].body)
+    assert told["event_type"] == "new_entries"
+    assert told["feed"]["feed_url"] == blogs.url(1)
+    assert told["entries"]
+
+
+def test_a_proxy_that_logs_people_in_is_believed_from_its_address_alone(tmp_path):
+    header = {"Remote-User": "ann", "Accept": "text/html"}
+    for addresses, believed in (("127.0.0.0/8, ::1", True), ("10.0.0.1", False)):
+        folder = tmp_path / str(believed)
+        folder.mkdir()
+        flags = {"serve.proxy_header": "Remote-User", "serve.proxy_addresses": addresses}
+        command = Tidings("--data-dir", folder)
+        command.run("user", "add", "root", "--admin", "--password-stdin", input="correct horse battery")
+        with Serving(folder, **flags) as serving:
+            page, _ = serving.get("/unread", headers=header)
+            nobody, _ = serving.get("/unread")
+        assert (page.status == 200) == believed
+        assert nobody.status != 200
+        assert [user["name"] for user in command.json("user", "list")] == ["ann", "root"][not believed :]
