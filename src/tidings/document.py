@@ -59,6 +59,7 @@ class Links(Struct, frozen=True):
     hubs: tuple[str, ...] = ()  #: WebSub
     next_page: str = ""  #: RFC 5005 paged feeds, JSON Feed next_url
     prev_archive: str = ""  #: RFC 5005 archived feeds
+    likely_page: str = ""  #: where WordPress has more, whose feeds do not say so
     peers: tuple[str, ...] = ()  #: nodes of the exchange that read it (docs/exchange-protocol.md)
 
 

@@ -77,6 +77,53 @@ async def test_pages_in_a_circle_end(village):
     assert len(village.asked("/p2")) == 1
 
 
+WORDPRESS = "<generator>https://wordpress.org/?v=6.4</generator>"
+
+
+def pages_by_number(village, feed, size):
+    """As WordPress has them: no link leads to them, and behind the last there is nothing."""
+
+    def page(request):
+        number = int(request.query.get("paged", "1"))
+        posts = feed.posts[: len(feed.posts) - (number - 1) * size][-size:]
+        return feed.document(posts) if posts and number > 1 else None
+
+    feed.paged = page
+
+
+@story()
+async def test_wordpress_has_pages_that_no_link_leads_to(village):
+    feed, feed_id = await overflow(village, links=WORDPRESS)
+    pages_by_number(village, feed, 10)
+    await village.poll()
+    (gap,) = await village.store.gaps(feed_id=feed_id)
+    assert (gap.state, gap.recovered) == ("repaired", 30)
+    assert numbers(await village.store.entries(limit=100)) == list(range(50))
+    assert [r.query.get("paged") for r in village.asked("/a")] == [None, None, "2", "3", "4", "5"]
+
+
+@story()
+async def test_others_are_not_asked_for_pages_that_they_do_not_name(village):
+    feed, feed_id = await overflow(village, links="<generator>Hugo</generator>")
+    pages_by_number(village, feed, 10)
+    await village.poll()
+    assert [gap.state for gap in await village.store.gaps(feed_id=feed_id)] == ["lost"]
+    assert len(village.asked("/a")) == 2
+
+
+@story()
+async def test_a_wordpress_without_pages_is_asked_for_one(village):
+    feed, feed_id = await overflow(village, links=WORDPRESS)
+    for answer in (feed.document, lambda: None):  # the same to all who ask, or nothing
+        feed.paged = lambda request, answer=answer: answer()
+        village.requests.clear()
+        await village.poll()
+        assert {gap.state for gap in await village.store.gaps(feed_id=feed_id)} == {"lost"}
+        assert [r.query.get("paged") for r in village.asked("/a")] == [None, "2"]
+        village.clock.now += 40 * HOUR_S
+        village.write("/a", 40, every_s=HOUR_S)
+
+
 @story()
 async def test_what_was_posted_before_anybody_asked_was_not_lost(village):
     feed, _ = await overflow(village, links=f'<atom:link rel="prev-archive" href="{village.url("/1")}"/>')

@@ -14,6 +14,8 @@ from tidings.config import Budget
 from tidings.model import DAY_S, HOUR_S
 from tidings.parse import ParseError
 from tidings.store import Store, StoreError
+from tidings.store.people import add_user
+from tidings.store.rows import Wanted
 
 
 @story()
@@ -30,6 +32,18 @@ async def test_one_feeds_trouble_is_its_own(village):
     page = await village.explained("/page")
     assert "HTML page" in page.state.last_error
     assert page.state.next_poll_at >= village.clock() + HOUR_S
+
+
+@story()
+async def test_publishers_are_told_how_many_want_a_feed(village):
+    village.feed("/a", posts=3)
+    village.feed("/b", posts=3)
+    await village.subscribe("/a", "/b")
+    other = await village.store.write(add_user, "anna", "", False, village.clock())
+    await village.store.add([Wanted(village.url("/b"), village.clock())], other.id)
+    await village.poll()
+    agents = [village.asked(path)[0].headers["User-Agent"] for path in ("/a", "/b")]
+    assert [agent.partition("(")[2] for agent in agents] == ["1 subscribers)", "2 subscribers)"]
 
 
 @story()

@@ -53,6 +53,7 @@ class Feed:
         self.etag = ""  # that never changes, whatever is posted
         self.renamed = ""  # before every id: feeds that change their ids
         self.archives = {}  # path -> (posts, extra)
+        self.paged = None  # what answers requests with ?paged=N: a document, or None
 
     def document(self, posts=None, extra=None):
         items = "".join(
@@ -97,8 +98,11 @@ class Village:
         if request.path in self.pages:
             return web.Response(text=self.pages[request.path], content_type="text/html")
         feed = self.feeds.get(request.path)
-        if feed is None:
+        body = feed.paged(request) if feed is not None and feed.paged and "paged" in request.query else ""
+        if feed is None or body is None:
             return web.Response(status=404, text="nothing here")
+        if body:
+            return web.Response(text=body, content_type="application/rss+xml")
         if feed.status != 200:
             return web.Response(status=feed.status, headers=feed.headers, text="no")
         body = feed.document()

@@ -235,3 +235,22 @@ def test_links_of_the_feed() -> None:
     assert document.archive
     assert not document.complete
     assert read(atom("<fh:complete/>")).complete
+
+
+@pytest.mark.parametrize(
+    ("url", "page"),
+    [
+        ("https://example.org/feed/", "https://example.org/feed/?paged=2"),
+        ("https://example.org/?feed=rss2#top", "https://example.org/?feed=rss2&paged=2"),
+        ("https://example.org/?paged=9&feed=rss2", "https://example.org/?paged=10&feed=rss2"),
+        ("", ""),
+    ],
+)
+def test_wordpress_has_more_under_another_number(url: str, page: str) -> None:
+    for generator in (
+        "<generator>https://wordpress.org/?v=6.4</generator>",
+        '<generator uri="https://wordpress.org/">x</generator>',
+    ):
+        body = f"<rss version='2.0'><channel><title>a</title>{generator}</channel></rss>"
+        assert parse(body.encode(), url=url).links.likely_page == page
+    assert parse(b"<rss version='2.0'><channel><generator>Hugo</generator></channel></rss>", url=url).links.likely_page == ""

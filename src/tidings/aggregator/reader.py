@@ -232,7 +232,7 @@ def request_for(feed: Feed) -> FetchRequest:
     validators = Validators(
         state.etag or None, state.last_modified or None, state.validators_url, state.validators_since or 0.0
     )
-    return FetchRequest(feed.url, validators, state.body_digest, usual_gap_s=state.usual_gap_s)
+    return FetchRequest(feed.url, validators, state.body_digest, feed.subscribers, usual_gap_s=state.usual_gap_s)
 
 
 def entry_text(entry: Entry, dated: Dated) -> EntryText:

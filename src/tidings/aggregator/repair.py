@@ -1,7 +1,8 @@
 """Posts that were pushed out unseen are looked for where publishers keep them: archives and further pages (RFC 5005).
 
 An archive never changes, so its chain is walked until something known turns up. Pages shift while one reads, and some lead in
-circles, so few are asked for and none twice. Where neither helps, others may know: recoverers are asked in turn.
+circles, so few are asked for and none twice. WordPress has pages that it tells nobody of. Where none of these helps, others
+may know: recoverers are asked in turn.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,8 +18,8 @@ from tidings.parse import ParseError, each_once, parse
 from tidings.store import Store
 from tidings.store.rows import Feed, Gap, PollOutcome, Repair, Source
 
-MOST_ARCHIVES = 50
-MOST_PAGES = 10
+#: Where to look, the best first: links, and how many of a kind are followed.
+ROADS = (("prev_archive", 50), ("next_page", 10), ("likely_page", 10))
 #: So long a gap stays open while archives cannot be reached.
 PATIENCE_S = WEEK_S
 
@@ -53,15 +54,17 @@ class Repairer:
 
     async def _walk(self, feed: Feed, gap: Gap, links: Links) -> tuple[str, int]:
         """Follow archives, else pages, back to what is known. Returns what became of the gap, and the requests made."""
-        url, most = (links.prev_archive, MOST_ARCHIVES) if links.prev_archive else (links.next_page, MOST_PAGES)
+        road, most = next(((name, most) for name, most in ROADS if getattr(links, name)), ("", 0))
+        url, guessed = getattr(links, road, ""), road == "likely_page"
         seen, found, requests = {feed.url, feed.state.self_url}, 0, 0
         while url and url not in seen and requests < most:
             seen.add(url)
-            result = await self._fetcher.fetch(FetchRequest(url, want_delta=False))
+            result = await self._fetcher.fetch(FetchRequest(url, subscribers=feed.subscribers, want_delta=False))
             requests += result.requests
             document = _read(result.body, result.content_type, result.url)
             if document is None:
-                return "partly" if found else "open", requests
+                gone = guessed and result.status == 404
+                return "partly" if found else "lost" if gone else "open", requests
             known = await self._store.known(feed.id, [entry.identity for entry in document.entries])
             missing = [e for e in document.entries if e.identity not in known and _within(e, gap)]
             found += await self._keep(feed, gap, missing, "archive", "partly", status=result.status, size=result.wire_bytes)
@@ -69,7 +72,9 @@ class Repairer:
             times = [k.published_at for k in known.values()] + [at for e in document.entries if (at := told(e)) is not None]
             if any(at is None or at <= gap.from_at for at in times):
                 return "repaired", requests
-            url = document.links.prev_archive if links.prev_archive else document.links.next_page
+            if guessed and not missing:  # whoever stands before this WordPress gives the same to all who ask
+                break
+            url = getattr(document.links, road)
         return "partly" if found else "lost", requests
 
     async def _keep(

@@ -31,6 +31,7 @@ from .tree import Element
 _EMAIL_AND_NAME = re.compile(r"[^\s()<>]+@[^\s()<>]+\s*\((.+)\)$")
 _NAME_AND_EMAIL = re.compile(r"(.+?)\s*[(<\[]\s*(?:mailto:)?[^\s()<>]+@[^\s()<>]+\s*[)>\]]$")
 _LONGEST_NAME = 300
+_PAGED = re.compile(r"[?&]paged=([0-9]{1,6})(?![^&])")
 _MOST_PEERS = 30
 _FORMATS = {
     "http://www.w3.org/2005/Atom": "atom 1.0",
@@ -206,8 +207,18 @@ class _Reader:
             hubs=tuple(dict.fromkeys(self.all_related(feed, base, "hub"))),
             next_page=self.related(feed, base, "next"),
             prev_archive=self.related(feed, base, "prev-archive"),
+            likely_page=self.likely_page(first(feed, "generator")),
             peers=self.peers(feed),
         )
+
+    def likely_page(self, generator: Element | None) -> str:
+        """The page after this one, which is told by its address."""
+        if generator is None or "wordpress" not in f"{generator.get('uri')} {words(generator)}".lower():
+            return ""
+        url = self.url.partition("#")[0]
+        if page := _PAGED.search(url):
+            return f"{url[: page.start(1)]}{int(page[1]) + 1}{url[page.end(1) :]}"
+        return f"{url}{'&' if '?' in url else '?'}paged=2" if url else ""
 
     def peers(self, feed: Children) -> tuple[str, ...]:
         """Nodes of the exchange (docs/exchange-protocol.md)."""

@@ -8,6 +8,8 @@ one worker at a time. The lease is longer than any pause between two requests: n
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.feeds import FEED, WIDTH, feed_of
 from tidings.store.rows import Feed
@@ -49,9 +51,13 @@ def claim_these(db: Connection, now: float, lease_s: float, feed_ids: Sequence[i
 
 
 def _lease(db: Connection, feeds: list[Feed], until: float) -> list[Feed]:
-    if feeds:
-        db.execute(f"UPDATE feeds SET next_poll_at = ? WHERE id {IN_MANY}", (until, Many(feed.id for feed in feeds)))
-    return feeds
+    """Publishers are told how many want a feed, by those who ask for it."""
+    ids = Many(feed.id for feed in feeds)
+    if not ids:
+        return feeds
+    db.execute(f"UPDATE feeds SET next_poll_at = ? WHERE id {IN_MANY}", (until, ids))
+    wanted = dict(db.execute(f"SELECT feed_id, count(*) FROM subscriptions WHERE feed_id {IN_MANY} GROUP BY feed_id", (ids,)))
+    return [replace(feed, subscribers=wanted.get(feed.id, 1)) for feed in feeds]
 
 
 def release(db: Connection, claimed: Sequence[Feed], worker: str, until: float) -> None:

@@ -21,8 +21,8 @@ TIMING = np.dtype(
 )
 
 STATE_COLUMNS = FeedState.__struct_fields__
-FEED = ", ".join(f'feeds."{name}"' for name in (*Feed.__struct_fields__[:-1], *STATE_COLUMNS))
-_BEFORE_STATE = len(Feed.__struct_fields__) - 1
+_BEFORE_STATE = Feed.__struct_fields__.index("state")
+FEED = ", ".join(f'feeds."{name}"' for name in (*Feed.__struct_fields__[:_BEFORE_STATE], *STATE_COLUMNS))
 WIDTH = _BEFORE_STATE + len(STATE_COLUMNS)
 _QUOTED = [f'"{name}"' for name in STATE_COLUMNS]  # "window" is a word of SQL
 _INSERT = f"INSERT INTO feeds (url, host, added_at, {', '.join(_QUOTED)}) VALUES (?, ?, ?{', ?' * len(_QUOTED)}) RETURNING id"

@@ -14,8 +14,8 @@ from tidings.store.rows import Feed, FeedState
 
 #: What of a feed a list of feeds can show, up to its last error; the other columns double the time of reading thousands.
 _SHOWN = 1 + FeedState.__struct_fields__.index("last_error")
-_BEFORE = len(Feed.__struct_fields__) - 1
-_LISTED = ", ".join(f'feeds."{name}"' for name in (*Feed.__struct_fields__[:-1], *FeedState.__struct_fields__[:_SHOWN]))
+_BEFORE = Feed.__struct_fields__.index("state")
+_LISTED = ", ".join(f'feeds."{name}"' for name in (*Feed.__struct_fields__[:_BEFORE], *FeedState.__struct_fields__[:_SHOWN]))
 
 
 def subscription(db: Connection, user_id: int, feed_id: int) -> Subscription | None:

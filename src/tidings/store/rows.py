@@ -66,6 +66,7 @@ class Feed(Struct, frozen=True):
     retired_at: float | None
     retired_why: str
     state: FeedState
+    subscribers: int = 1  #: counted for those who are about to ask for it
 
 
 class Listed(Struct, frozen=True):
