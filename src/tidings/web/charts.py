@@ -155,7 +155,7 @@ def late_chart(delays_s: Floats, p50_s: float, p90_s: float) -> Markup:
             low=duration(low),
             high=duration(high),
         )
-        plot.bar(x(low) + 1, y(number), x(high) - x(low) - 2, plot.foot - y(number), "bar", words)
+        plot.bar(x(low) + 1, y(number), x(high) - x(low) - 2, plot.foot - y(number), "column", words)
     plot.level(plot.foot, kind="axis")
     for at, word in TICKS:
         if LEAST_S <= at <= MOST_S:
@@ -195,7 +195,7 @@ def spent_chart(days: Sequence[tuple[str, int, int, int]], budget: float) -> Mar
     most = max([budget, *(sum(day[1:]) for day in days)])
     x, y = plot.across(0, len(days)), plot.up(0, most * 1.08)
     plot.level(y(budget), figures(budget), "mark")
-    names = ((_("found something"), "bar"), (_("nothing new"), "bar pale"), (_("failed"), "bar bad"))
+    names = ((_("found something"), "column"), (_("nothing new"), "column pale"), (_("failed"), "column bad"))
     tops: dict[str, tuple[float, float, str, str]] = {}
     for place, (day, *counts) in enumerate(days):
         plot.text(x(place + 0.5), plot.foot + 18, day)
