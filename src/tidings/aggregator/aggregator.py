@@ -55,6 +55,8 @@ TOGETHER, MOST_LATER_S = 0.1, 600.0
 FEEDS = "feeds"
 #: Old entries are forgotten so often.
 RETENTION_S = DAY_S
+#: The first time, soon: there are services that are restarted every night.
+FIRST_RETENTION_S = 3600.0
 
 log = Log("tidings.aggregator")
 Progress = Callable[[int, int], object]
@@ -162,7 +164,7 @@ class Aggregator:
 
         A store that cannot be used now (a database that is being restarted, a full disk) is tried again and again.
         """
-        self._retain_at, self._settle_by = self._clock() + RETENTION_S, self._clock() + SETTLE_S
+        self._retain_at, self._settle_by = self._clock() + FIRST_RETENTION_S, self._clock() + SETTLE_S
         failures = 0
         try:
             while not stop.is_set():
@@ -186,10 +188,11 @@ class Aggregator:
                 async with self._recorder.thinking:
                     await self._reschedule(await self.brain.tick(now))
                     await self.brain.save(self.store, now)
-            if now >= self._retain_at and self.brain.leads:
+            if now >= self._retain_at:
                 self._retain_at = now + RETENTION_S
-                gone = await self.store.retain(days=self._retain_days, least=self._retain_entries)
-                log.info("retained", entries=gone.entries, polls=gone.polls)
+                if self.brain.leads:
+                    gone = await self.store.retain(days=self._retain_days, least=self._retain_entries)
+                    log.info("retained", entries=gone.entries, polls=gone.polls)
             if await self._begin_due(now):
                 continue
             next_at = await self._next_at(now)
