@@ -1,30 +1,38 @@
-"""How long a reader waits: pages, lists of ids, counts and marks in a store with many feeds and a million entries.
+"""How long a reader waits: pages and answers to apps, through HTTP, with many feeds and a million entries.
 
-    python benchmarks/reading.py --feeds 5000 --entries 1000000 [--postgres ADDRESS]
+    python -m benchmarks.reading --feeds 5000 --entries 1000000 [--postgres ADDRESS] [--json]
 
-The store is made anew in a folder that is gone afterwards (or in the empty database that ``--postgres`` names). Times are
-those of the operation as the pages and APIs call it, from the first word to the last value, in one process.
+The store is made anew in a folder that is gone afterwards (or in the empty database that ``--postgres`` names); then
+``tidings serve`` runs over it, and is asked by one reader on one connection, packed as browsers and apps ask for it. Times are
+from the first byte of the request to the last of the answer.
 """
 
 import argparse
 import asyncio
+import http.client
+import json
 import random
+import re
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from tidings.people import People, Reading
 from tidings.store import Store
 from tidings.store.connection import Connection
-from tidings.store.people_rows import Stream
 from tidings.store.rows import Wanted
 
 DAY_S = 86400.0
 BATCH = 20_000
-NOW = 1_794_800_000.0
-WORDS = [
+NOW = float(int(time.time()))
+USER, PASSWORD = "reader", "a long password"
+WORDS = (
     "river",
     "stone",
     "light",
@@ -41,7 +49,7 @@ WORDS = [
     "forest",
     "market",
     "orange",
-]
+)
 COLUMNS = (
     *("id", "feed_id", "identity", "digest", "published_at", "published_told", "updated_at", "first_seen_at", "changed_at"),
     *("source", "delay_s", "url", "title", "author", "comments_url", "content", "summary", "tags", "enclosures"),
@@ -76,87 +84,124 @@ def put(db: Connection, made: list[tuple[Any, ...]], user_id: int, unread_from: 
         db.insert("unread", columns, new)
 
 
-async def build(store: Store, feeds: int, entries: int, unread: int, dice: random.Random) -> Reading:
+async def build(store: Store, feeds: int, entries: int, unread: int) -> str:
+    """A reader's token."""
+    dice = random.Random(1)
     people = People(store, lambda: NOW)
-    user = await people.add_user("reader", "a long password", admin=True, by=None)
-    wanted = [Wanted(f"https://host{n}.example/feed", NOW, folder=f"Folder {n % 50}") for n in range(feeds)]
+    user = await people.add_user(USER, PASSWORD, admin=True, by=None)
+    far = NOW + 365 * DAY_S  # nobody polls meanwhile
+    wanted = [Wanted(f"https://host{n}.example/feed", far, folder=f"Folder {n % 50}") for n in range(feeds)]
     feed_ids = [added.feed_id for added in await store.add(wanted, user.id)]
     dice.shuffle(feed_ids)
     for start in range(1, entries + 1, BATCH):
         numbers = range(start, min(start + BATCH, entries + 1))
         await store.write(put, rows(feed_ids, numbers, 365 * DAY_S / entries, dice), user.id, entries - unread + 1)
-        print(f"\r{numbers[-1]:,} entries", end="", flush=True)
-    print()
+        print(f"\r{numbers[-1]:,} entries", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
     reading = Reading(user, store, lambda: NOW)
     await reading.mark(dice.sample(range(1, entries + 1), min(5000, entries)), starred=True)
-    return reading
+    return (await people.add_token(user, "benchmark")).secret
 
 
-async def measure(name: str, times: int, work: Callable[[], Awaitable[object]]) -> None:
-    await work()
+@contextmanager
+def served(folder: Path, postgres: str | None) -> Iterator[int]:
+    """The port of a service over the store."""
+    command = [Path(sys.executable).with_name("tidings"), "--data-dir", folder, *(["--database", postgres] if postgres else [])]
+    command += ["--set", "store.retain_days=100000", "serve", "--port", "0"]
+    with open(folder / "log", "w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
+        try:
+            assert process.stdout is not None
+            told = re.search(r"http://127.0.0.1:(\d+)", process.stdout.readline())
+            assert told is not None, (folder / "log").read_text()
+            yield int(told.group(1))
+        finally:
+            process.terminate()
+
+
+class Client:
+    """On one connection. ``token`` is for the REST API; pages need the cookie, Google Reader's API its own header."""
+
+    def __init__(self, port: int, token: str = "") -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        self._headers = {"Accept-Encoding": "gzip", "X-Auth-Token": token}
+
+    def ask(self, method: str, path: str, body: Any = None, kind: str = "application/x-www-form-urlencoded") -> bytes:
+        sent = urlencode(body) if isinstance(body, dict) else body
+        self._connection.request(method, path, sent, {**self._headers, **({"Content-Type": kind} if body else {})})
+        answer = self._connection.getresponse()
+        content = answer.read()
+        if answer.status >= 400:
+            raise SystemExit(f"{method} {path}: {answer.status} {content[:200]!r}")
+        for cookie in answer.headers.get_all("Set-Cookie", []):
+            self._headers["Cookie"] = cookie.partition(";")[0]
+        return content
+
+    def log_in(self) -> None:
+        del self._headers["Accept-Encoding"]
+        form = self.ask("GET", "/login").decode()
+        found = re.search(r'name="csrf" value="([^"]+)"', form)
+        assert found is not None
+        self.ask("POST", "/login", {"csrf": found.group(1), "name": USER, "password": PASSWORD})
+        told = self.ask("POST", "/accounts/ClientLogin", {"Email": USER, "Passwd": PASSWORD}).decode()
+        self._headers |= {"Accept-Encoding": "gzip", "Authorization": f"GoogleLogin auth={told.split('Auth=')[1].strip()}"}
+
+
+def measure(times: int, work: Callable[[], object]) -> tuple[float, float]:
+    """Median and 95th percentile in milliseconds; the first three do not count."""
     spent = []
-    for _ in range(times):
+    for _ in range(times + 3):
         start = time.perf_counter()
-        await work()
-        spent.append(time.perf_counter() - start)
-    spent.sort()
-    print(f"{name:55} {spent[len(spent) // 2] * 1000:8.1f} {spent[int(len(spent) * 0.95)] * 1000:8.1f}")
+        work()
+        spent.append((time.perf_counter() - start) * 1000)
+    spent = sorted(spent[3:])
+    return spent[len(spent) // 2], spent[int(len(spent) * 0.95)]
 
 
-async def run(options: argparse.Namespace, where: Path | str) -> None:
-    dice = random.Random(1)
-    async with Store.open(where, clock=lambda: NOW) as store:
-        began = time.perf_counter()
-        reading = await build(store, options.feeds, options.entries, options.unread, dice)
-        print(f"built in {time.perf_counter() - began:.0f} s; milliseconds, median and 95th percentile of {options.times}:")
-        subscriptions = await reading.subscriptions()
-        feed_ids = [s.feed.id for s in subscriptions]
-        folders = [f.id for f in await reading.folders()]
+def requests(feeds: int, entries: int) -> dict[str, Callable[[Client], object]]:
+    """What readers and apps ask for."""
+    dice = random.Random(2)
+    google, unread = "/reader/api/0/stream", "xt=user/-/state/com.google/read"
 
-        def page(limit: int = 50, **stream: Any) -> Callable[[], Awaitable[object]]:
-            return lambda: reading.page(Stream(**stream), limit=limit)
+    def get(path: Callable[[], str] | str) -> Callable[[Client], object]:
+        return lambda client: client.ask("GET", path() if callable(path) else path)
 
-        def of_a_folder(limit: int, **stream: Any) -> Callable[[], Awaitable[object]]:
-            return lambda: reading.page(Stream(folders=(dice.choice(folders),), **stream), limit=limit)
+    def mark(client: Client) -> None:
+        number = dice.randrange(entries - 1000, entries)
+        for status in ("read", "unread"):
+            client.ask("PUT", "/v1/entries", json.dumps({"entry_ids": [number], "status": status}), "application/json")
 
-        def of_a_feed(limit: int, **stream: Any) -> Callable[[], Awaitable[object]]:
-            return lambda: reading.page(Stream(feeds=(dice.choice(feed_ids),), **stream), limit=limit)
+    return {
+        "unread page": get("/unread"),
+        "unread page, the list alone": get("/unread?part=list"),
+        "unread page of a folder": get(lambda: f"/folder/{dice.randint(1, 50)}"),
+        "unread page of a feed": get(lambda: f"/feed/{dice.randint(1, feeds)}"),
+        "page of all": get("/all"),
+        "page of starred": get("/starred"),
+        "an article's page": get(lambda: f"/entry/{dice.randint(1, entries)}"),
+        "stream/contents: reading list, 20": get(f"{google}/contents/user/-/state/com.google/reading-list?n=20"),
+        "stream/contents: reading list, 100": get(f"{google}/contents/user/-/state/com.google/reading-list?n=100"),
+        "stream/contents: unread, 100": get(f"{google}/contents/user/-/state/com.google/reading-list?n=100&{unread}"),
+        "stream/contents: a folder, 100": get(
+            lambda: f"{google}/contents/user/-/label/Folder%20{dice.randrange(50)}?n=100&{unread}"
+        ),
+        "stream/contents: a feed, 20": get(lambda: f"{google}/contents/feed/{dice.randint(1, feeds)}?n=20"),
+        "stream/contents: nothing newer": get(f"{google}/contents/user/-/state/com.google/reading-list?n=100&ot={NOW + 1:.0f}"),
+        "stream/items/ids: unread, 1,000": get(f"{google}/items/ids?s=user/-/state/com.google/reading-list&n=1000&{unread}"),
+        "stream/items/ids: unread, 10,000": get(f"{google}/items/ids?s=user/-/state/com.google/reading-list&n=10000&{unread}"),
+        "stream/items/ids: starred, 1,000": get(f"{google}/items/ids?s=user/-/state/com.google/starred&n=1000"),
+        "subscription/list": get("/reader/api/0/subscription/list?output=json"),
+        "v1/entries: unread, 100": get("/v1/entries?status=unread&order=published_at&direction=desc&limit=100"),
+        "v1/entries: of a feed, 100": get(
+            lambda: f"/v1/feeds/{dice.randint(1, feeds)}/entries?order=published_at&direction=desc"
+        ),
+        "v1/feeds": get("/v1/feeds"),
+        "mark one read and unread again": mark,
+    }
 
-        async def deep() -> object:
-            at = NOW - dice.random() * 365 * DAY_S
-            return await reading.page(Stream(by="publication"), limit=50, after=f"{at},{options.entries}")
 
-        async def toggle() -> None:
-            entry = dice.randrange(options.entries - 1000, options.entries)
-            await reading.mark([entry], unread=False)
-            await reading.mark([entry], unread=True)
-
-        cases: list[tuple[str, Callable[[], Awaitable[object]]]] = [
-            ("feeds with their unread counts", reading.subscriptions),
-            ("unread, 50 by publication", page(unread=True, by="publication")),
-            ("unread, 50 by arrival", page(unread=True)),
-            ("unread of a folder, 50 by publication", of_a_folder(50, unread=True, by="publication")),
-            ("unread of a feed, 50 by publication", of_a_feed(50, unread=True, by="publication")),
-            ("all, 50 by publication", page(by="publication")),
-            ("all, 50 by publication, anywhere in the year", deep),
-            ("all of a folder, 50 by publication", of_a_folder(50, by="publication")),
-            ("all of a folder, 50 by arrival", of_a_folder(50)),
-            ("all of a feed, 50 by arrival", of_a_feed(50)),
-            ("stream/contents: reading-list, 20", page(20)),
-            ("stream/contents: reading-list, 100", page(100)),
-            ("stream/contents: of the last day, unread, 100", page(100, unread=True, seen_from=NOW - DAY_S)),
-            ("stream/contents: nothing newer than now", page(100, seen_from=NOW + 1)),
-            ("stream/items/ids: unread, 1,000", lambda: reading.ids(Stream(unread=True), limit=1000)),
-            ("stream/items/ids: unread, 10,000", lambda: reading.ids(Stream(unread=True), limit=10_000)),
-            ("stream/items/ids: read, 1,000", lambda: reading.ids(Stream(unread=False), limit=1000)),
-            ("stream/items/ids: starred, 1,000", lambda: reading.ids(Stream(starred=True), limit=1000)),
-            ("starred, 50 by publication", page(starred=True, by="publication")),
-            ("number of unread", lambda: reading.count(Stream(unread=True))),
-            ("number of all", lambda: reading.count(Stream())),
-            ("mark one read and unread again", toggle),
-        ]
-        for name, work in cases:
-            await measure(name, options.times, work)
+async def make(options: argparse.Namespace, place: Path | str) -> str:
+    async with Store.open(place, clock=lambda: NOW) as store:
+        return await build(store, options.feeds, options.entries, options.unread)
 
 
 def main() -> None:
@@ -166,9 +211,21 @@ def main() -> None:
     parser.add_argument("--unread", type=int, default=100_000, help="so many of the newest entries are unread")
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--postgres", metavar="ADDRESS", help="an empty database; else SQLite")
+    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(run(options, options.postgres or Path(folder) / "tidings.db"))
+        token = asyncio.run(make(options, options.postgres or Path(folder) / "tidings.db"))
+        with served(Path(folder), options.postgres) as port:
+            client = Client(port, token)
+            client.log_in()
+            asked = requests(options.feeds, options.entries).items()
+            found = {name: measure(options.times, lambda work=work: work(client)) for name, work in asked}  # type: ignore[misc]
+    if options.json:
+        print(json.dumps(found))
+        return
+    print(f"{'milliseconds':40} {'p50':>8} {'p95':>8}")
+    for name, (median, late) in found.items():
+        print(f"{name:40} {median:8.1f} {late:8.1f}")
 
 
 if __name__ == "__main__":

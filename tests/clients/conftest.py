@@ -42,10 +42,10 @@ def marks(app):
     return {e["title"] for e in entries if e["status"] == "read"}, {e["title"] for e in entries if e["starred"]}
 
 
-def until(condition, what, seconds=60):
+def until(condition, what, seconds=60, every=0.05):
     """What it gives, as soon as that is something."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, f"waited {seconds} s for {what}"
-        time.sleep(0.05)
+        time.sleep(every)
     return found

@@ -4,15 +4,23 @@ Ann alone follows Beta, in a folder, with a tag; both follow Alpha. Bob knows al
 """
 
 import json
+import re
 from hashlib import md5
+from types import SimpleNamespace
 
 import pytest
 
+from tests.clients.house import Service
+from tests.web import test_walk
 from tidings.store.people_rows import Stream
-from tidings.web.api.fever import Fever
+from tidings.web import api
+from tidings.web.api.fever import PATHS, Fever
 from tidings.web.api.google_reader import GoogleReader
 from tidings.web.api.google_streams import LABEL, STATE, long_id
 from tidings.web.api.miniflux import OPERATIONS
+from tidings.web.app import make_app
+from tidings.web.hub import Hub
+from tidings.web.live import Streams
 
 #: What would betray Ann: words of what she alone follows, and her folder and tag.
 SECRETS = (b"Beta", b"beta", b"Caf", b"annstag")
@@ -166,3 +174,78 @@ def test_fever(world):
 def test_icons_are_found_by_those_who_were_told_where(world):
     ann, _ = world
     assert ann.house.call("GET", f"/api/icons/{ann.beta}/{'0' * 32}").status == 404
+
+
+# --- everything --------------------------------------------------------------------------------------------------------
+
+#: Handlers are not called here: the routes alone are listed.
+SITE = SimpleNamespace(live=None, public_url="")
+ROUTES = make_app(SITE, Hub(SITE, None, None), Streams(SITE), api.routes(SITE)).routes
+#: What tells a stranger something that is no user's: how to log in, that the service runs, its files, and its manual.
+FOR_EVERYBODY = {
+    *(
+        "/",
+        "/login",
+        "/setup",
+        "/static/{version}/{name}",
+        "/sw.js",
+        "/manifest.webmanifest",
+        "/offline",
+        "/healthz",
+        "/readyz",
+    ),
+    *("/healthz", "/readyz", "/healthcheck", "/version", "/v1/openapi.json", "/v1/docs"),
+    *("/{prefix:path}reader/ping", "/api/greader.php", "/api/greader.php/"),
+}
+#: What a stranger can reach with a secret in the address, as feed readers and hubs do.
+WITH_A_SECRET = {"/out/{path:path}", "/push/{token}", "/api/icons/{feed_id:int}/{proof}", "/hub"}
+#: Walked above, by all that can be asked there, as another user.
+WALKED = {
+    *(operation.path for operation in OPERATIONS),
+    *PATHS,
+    *("/{prefix:path}reader/api/0/{call:path}", "/{prefix:path}reader/atom/{stream:path}"),
+    *("/{prefix:path}reader/subscriptions/export", "/{prefix:path}accounts/ClientLogin"),
+    "/v1/{rest:path}",
+}
+#: Figures of the whole service and of the exchange, which nobody but an administrator may see.
+FOR_ADMINISTRATORS = {"/api/status", "/metrics", "/peers"}
+
+
+def test_of_every_route_it_is_said_who_may_ask():
+    """Whoever adds a route says it here, or in the walk through the pages."""
+    said = FOR_EVERYBODY | WITH_A_SECRET | WALKED | FOR_ADMINISTRATORS | {route.path for route in test_walk.ROUTES}
+    assert {route.path for route in ROUTES} - said == set()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with Service(tmp_path_factory.mktemp("service")) as service:
+        service.bob = service.reader("bob")
+        yield service
+
+
+def test_strangers_are_told_nothing_by_any_route(service):
+    asked = 0
+    for route in ROUTES:
+        if route.path in FOR_EVERYBODY:
+            continue
+        path = re.sub(r"\{prefix:path\}", "", re.sub(r"\{(?!prefix)[^}]*\}", "1", route.path)).replace("//", "/")
+        path = path if path.startswith("/") else f"/{path}"
+        for method in sorted(route.methods or {"GET", "POST", "PUT", "DELETE"}):
+            if method in ("HEAD", "OPTIONS"):
+                continue
+            told = service.call(method, path)
+            asked += 1
+            if route.path in PATHS:
+                assert told.json == {"api_version": 3, "auth": 0}
+            elif told.status == 303:
+                assert told.headers["Location"].startswith("/login"), path
+            else:
+                assert told.status in (400, 401, 403, 404, 410), (method, path, told.status)
+    assert asked > 150
+
+
+def test_figures_are_for_administrators(service):
+    for path in sorted(FOR_ADMINISTRATORS):
+        told = service.call("GET", path, None, {"Authorization": f"Bearer {service.bob.token}"})
+        assert told.status in (303, 403), path

@@ -5,6 +5,7 @@ import base64
 import pytest
 
 from tests.clients.house import PASSWORD
+from tidings.store import neighbours
 from tidings.store.people_rows import Stream
 
 
@@ -283,16 +284,33 @@ def test_what_was_read_can_be_put_away(bob):
 
 
 def test_timing_is_our_own(ann, bob):
-    told = ann.rest("GET", f"/v1/feeds/{ann.alpha}/timing").json
+    told = ann.rest("GET", f"/v1/feeds/{ann.alpha}/explain").json
     assert told["next_check_at"]
     assert told["reason"]
     assert told["habits"]
     assert told["polls"][0]["new"] == 6
-    assert bob.rest("GET", f"/v1/feeds/{ann.beta}/timing").status == 404
-    budget = ann.rest("GET", "/v1/timing").json
+    assert bob.rest("GET", f"/v1/feeds/{ann.beta}/explain").status == 404
+    budget = ann.rest("GET", "/v1/budget").json
     assert budget["budget_per_day"] > 0
     assert budget["feeds"] >= 2
-    assert bob.rest("GET", "/v1/timing").status == 403
+    assert bob.rest("GET", "/v1/budget").status == 403
+
+
+def test_when_feeds_are_looked_at_is_told_the_next_ones_first(ann, bob):
+    timing = ann.rest("GET", "/v1/timing").json
+    assert {one["feed_id"] for one in timing} == {ann.alpha, ann.beta}
+    assert [one["next_check_at"] for one in timing] == sorted(one["next_check_at"] for one in timing)
+    assert all(one["reason"] for one in timing)
+    assert ann.rest("GET", "/v1/timing?offset=1&limit=1").json == timing[1:]
+    assert [one["feed_id"] for one in bob.rest("GET", "/v1/timing").json] == [bob.alpha]
+
+
+def test_neighbours_are_told_to_administrators(house, ann, bob):
+    peer = neighbours.Peer("a.example:8036", 1.0, True, 0.5, None, "", b"", {"brought": 3.0})
+    house.wait(house.desk.store.write(neighbours.save, [peer]))
+    (told,) = ann.rest("GET", "/v1/peers").json
+    assert (told["address"], told["present"], told["figures"]) == ("a.example:8036", True, {"brought": 3.0})
+    assert bob.rest("GET", "/v1/peers").status == 403
 
 
 # --- how it is asked ---------------------------------------------------------------------------------------------------

@@ -12,16 +12,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidings import __version__
-from tidings.aggregator.explain import explain, overview
 from tidings.errors import UsageError
 from tidings.fetch.discovery import discover
 from tidings.fetch.values import Problem
 from tidings.people import Forbidden
 from tidings.store import icons
 from tidings.store.people_rows import Stream, Subscription, User
+from tidings.web.api import additions, openapi, rest
 from tidings.web.api import miniflux_entries as of_entries
 from tidings.web.api import miniflux_values as values
-from tidings.web.api import openapi, rest
 from tidings.web.api.desk import CORS, Desk, subscribe, text, whole
 from tidings.web.api.miniflux_entries import TOP, TOP_TITLE, category, moment
 from tidings.web.api.rest import Call, Operation, not_found
@@ -355,38 +354,7 @@ async def set_progress(call: Call) -> None:
     await keep(call, "enclosures", str(enclosure.id), {"media_progression": call.body.media_progression})
 
 
-# --- our additions -----------------------------------------------------------------------------------------------------
-
-
-async def get_timing(call: Call) -> values.Timing:
-    told = await explain(call.desk.store, (await _subscription(call)).feed, call.desk.clock())
-    return values.Timing(
-        next_check_at=None if told.next_poll_at is None else moment(told.next_poll_at),
-        reason=told.reason,
-        habits=list(told.habits),
-        wishes=list(told.wishes),
-        troubles=list(told.troubles),
-        polls=[
-            values.Poll(at=moment(p.at), status=p.status, new=p.new, changed=p.changed, reason=p.reason, error=p.error)
-            for p in told.polls
-        ],
-    )
-
-
-async def get_budget(call: Call) -> values.Budget:
-    told = await overview(call.desk.store, call.desk.aggregator.brain.budget)
-    status = told.status
-    return values.Budget(
-        budget_per_day=told.budget_per_day,
-        spent_last_day=status.day.polls,
-        feeds=status.feeds - status.retired,
-        failing=status.failing,
-        due=status.due,
-        delay_p50_s=status.day.delay_p50_s,
-        delay_p90_s=status.day.delay_p90_s,
-        lost_last_week=status.week.lost,
-        recovered_last_week=status.week.recovered,
-    )
+# --- the service ------------------------------------------------------------------------------------------------------
 
 
 async def get_version(call: Call) -> values.Version:
@@ -464,7 +432,6 @@ OPERATIONS = [
     _do("PUT", "/v1/feeds/{feed_id}/refresh", refresh_feed, "Look at a feed now", status=204),
     _do("PUT", "/v1/feeds/{feed_id}/mark-all-as-read", read_feed, "Mark a feed read", status=204),
     _do("GET", "/v1/feeds/{feed_id}/icon", get_icon, "The icon of a feed", answer=values.Icon),
-    _do("GET", "/v1/feeds/{feed_id}/timing", get_timing, "When a feed is looked at, and why then", answer=values.Timing),
     _do(
         "GET",
         "/v1/feeds/{feed_id}/entries",
@@ -491,7 +458,7 @@ OPERATIONS = [
     _do("POST", "/v1/import", import_opml, "Subscribe to an OPML list", body="text/xml", answer=values.Imported, status=201),
     _do("GET", "/v1/integrations/status", get_integrations, "Whether entries go to other services", answer=values.Integrations),
     _do("GET", "/v1/version", get_version, "What runs here", answer=values.Version),
-    _do("GET", "/v1/timing", get_budget, "What may be spent, and what it buys", answer=values.Budget, admin=True),
+    *additions.OPERATIONS,
 ]
 
 

@@ -1,0 +1,165 @@
+"""What our REST API tells beside Miniflux's: when feeds are looked at and why, what that costs, and who helps."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from tidings.aggregator.explain import explain, overview
+from tidings.store import neighbours
+from tidings.web.api.miniflux_entries import TOP, moment
+from tidings.web.api.miniflux_values import Count
+from tidings.web.api.rest import Call, Operation
+
+
+class Timing(Struct, kw_only=True):
+    """When a feed will be looked at next, and why then."""
+
+    feed_id: int
+    checked_at: datetime | None
+    next_check_at: datetime | None
+    reason: str
+
+
+class TimingQuery(Struct, kw_only=True):
+    limit: Count = 100
+    offset: Count = 0
+
+
+class Poll(Struct, kw_only=True):
+    at: datetime
+    status: int
+    new: int
+    changed: int
+    reason: str
+    error: str
+
+
+class Explanation(Timing, kw_only=True):
+    """With all that is known of the feed, in words."""
+
+    habits: list[str]
+    wishes: list[str]  #: of its publisher
+    troubles: list[str]
+    polls: list[Poll]  #: the last ones, newest first
+
+
+class Budget(Struct, kw_only=True):
+    """What the whole service may spend and has spent, and how early posts arrive."""
+
+    budget_per_day: float
+    spent_last_day: int
+    feeds: int
+    failing: int
+    due: int
+    delay_p50_s: float | None
+    delay_p90_s: float | None
+    lost_last_week: float
+    recovered_last_week: int
+
+
+class Peer(Struct, kw_only=True):
+    """A neighbour in the exchange, of now or before."""
+
+    address: str
+    present: bool
+    usefulness: float
+    banned_until: datetime | None
+    why: str  #: it is a neighbour no more
+    figures: dict[str, float]
+
+
+def _moment(at: float | None) -> datetime | None:
+    return None if at is None else moment(at)
+
+
+async def get_timing(call: Call) -> list[Timing]:
+    """Those that are due first come first; those that are never asked (pushed alone, or gone) last."""
+    states = [(s.feed.id, s.feed.state) for s in await call.reading.subscriptions()]
+    states.sort(key=lambda one: (one[1].next_poll_at is None, one[1].next_poll_at, one[0]))
+    return [
+        Timing(feed_id=i, checked_at=_moment(s.last_poll_at), next_check_at=_moment(s.next_poll_at), reason=s.reason)
+        for i, s in states[call.query.offset : call.query.offset + call.query.limit]
+    ]
+
+
+async def get_explanation(call: Call) -> Explanation:
+    feed = (await call.reading.subscription(min(call.ids["feed_id"], TOP))).feed
+    told = await explain(call.desk.store, feed, call.desk.clock())
+    return Explanation(
+        feed_id=feed.id,
+        checked_at=_moment(feed.state.last_poll_at),
+        next_check_at=_moment(told.next_poll_at),
+        reason=told.reason,
+        habits=list(told.habits),
+        wishes=list(told.wishes),
+        troubles=list(told.troubles),
+        polls=[
+            Poll(at=moment(p.at), status=p.status, new=p.new, changed=p.changed, reason=p.reason, error=p.error)
+            for p in told.polls
+        ],
+    )
+
+
+async def get_budget(call: Call) -> Budget:
+    told = await overview(call.desk.store, call.desk.aggregator.brain.budget)
+    status = told.status
+    return Budget(
+        budget_per_day=told.budget_per_day,
+        spent_last_day=status.day.polls,
+        feeds=status.feeds - status.retired,
+        failing=status.failing,
+        due=status.due,
+        delay_p50_s=status.day.delay_p50_s,
+        delay_p90_s=status.day.delay_p90_s,
+        lost_last_week=status.week.lost,
+        recovered_last_week=status.week.recovered,
+    )
+
+
+async def get_peers(call: Call) -> list[Peer]:
+    return [
+        Peer(
+            address=p.nid,
+            present=p.present,
+            usefulness=p.usefulness,
+            banned_until=_moment(p.banned_until),
+            why=p.why,
+            figures=dict(p.figures),
+        )
+        for p in await call.desk.store.read(neighbours.peers)
+    ]
+
+
+OPERATIONS = [
+    Operation(
+        method="GET",
+        path="/v1/timing",
+        handler=get_timing,
+        summary="When one's feeds are looked at next, and why then",
+        query=TimingQuery,
+        answer=list[Timing],
+    ),
+    Operation(
+        method="GET",
+        path="/v1/feeds/{feed_id}/explain",
+        handler=get_explanation,
+        summary="All that is known of a feed's timing, in words",
+        answer=Explanation,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/budget",
+        handler=get_budget,
+        summary="What may be spent, and what it buys",
+        answer=Budget,
+        admin=True,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/peers",
+        handler=get_peers,
+        summary="Neighbours in the exchange",
+        answer=list[Peer],
+        admin=True,
+    ),
+]
