@@ -77,6 +77,11 @@ class Exchange:
             self.follow()
             await asyncio.sleep(TICK_S)
 
+    @property
+    def busy(self) -> bool:
+        """Whether something is being told or taken in."""
+        return bool(self._workers or self._others)
+
     def follow(self) -> None:
         """Do what the node wants done; to be called whenever it was told something."""
         for effect in self.node.take():
