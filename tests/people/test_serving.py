@@ -6,6 +6,7 @@ import time
 
 from tests.cli.blogs import Blogs
 from tests.cli.conftest import Tidings
+from tests.people.conftest import need
 from tests.people.receiver import Receiver
 from tests.web.conftest import Serving
 from tidings.people import People
@@ -54,3 +55,26 @@ def test_a_proxy_that_logs_people_in_is_believed_from_its_address_alone(tmp_path
         assert (page.status == 200) == believed
         assert nobody.status != 200
         assert [user["name"] for user in command.json("user", "list")] == ["ann", "root"][not believed :]
+
+
+FEED = """<rss version="2.0"><channel><title>Birds</title><link>{site}</link><description>x</description>
+<item><title>Herons</title><link>{site}/1</link><guid>1</guid><description>The beginning</description></item>
+<item><title>Gone</title><link>{site}/2</link><guid>2</guid><description>Of another</description></item></channel></rss>"""
+
+
+def test_a_reader_fetches_a_whole_article_on_the_page(tmp_path):
+    need("trafilatura", "fulltext")
+    command = Tidings("--data-dir", tmp_path, "--set", "fetch.allow_private=true")
+    with Receiver() as there:
+        there.pages["/feed"] = FEED.format(site=f"http://{there.address}")
+        there.pages["/1"] = f"<html><body><article><p>{'All that there is to say of herons. ' * 20}</p></article></body></html>"
+        command("add", f"http://{there.address}/feed")
+        with Serving(tmp_path) as serving:
+            ann = serving.person("ann").begin()
+            ids = {entry["title"]: entry["id"] for entry in command.json("entries")}
+            herons, gone = ids["Herons"], ids["Gone"]
+            assert f"/entry/{herons}?whole=1" in ann.get(f"/feed/1?entry={herons}").text
+            assert "All that there is to say" in ann.get(f"/feed/1?entry={herons}&whole=1").text
+            refused = ann.get(f"/feed/1?entry={gone}&whole=1").text
+    assert "Of another" in refused
+    assert "answered 404" in refused

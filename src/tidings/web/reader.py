@@ -9,10 +9,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from tidings.errors import UsageError
+from tidings.people import NoArticle
 from tidings.store.people_rows import Folder, Item, SavedSearch, Settings, Subscription, Tag
 from tidings.web import images, views
 from tidings.web.texts import _, n_
@@ -97,7 +99,7 @@ async def show(visit: Visit) -> Response:
     if query.get("part") == "list":
         return await visit.render("_list.html", **values)
     if (wanted := query.get("entry", "")).isdecimal() and len(wanted) < 12:
-        values |= await _article(visit, int(wanted), settings)
+        values |= await _article(visit, int(wanted), settings, whole="whole" in query)
     return await visit.render("reader.html", sidebar=await sidebar(visit, view.folder_id), **values)
 
 
@@ -109,21 +111,30 @@ def _link(view: View, **query: str) -> str:
 
 async def article(visit: Visit) -> Response:
     """One entry: its pane alone, or among those of its feed."""
-    entry_id = visit.request.path_params["id"]
+    entry_id, whole = visit.request.path_params["id"], "whole" in visit.request.query_params
     if visit.request.query_params.get("part") == "article":
-        return await visit.render("_article.html", here="", **await _article(visit, entry_id, await visit.settings()))
+        return await visit.render(
+            "_article.html", here="", **await _article(visit, entry_id, await visit.settings(), whole=whole)
+        )
     item = await visit.reading.item(entry_id)
     own = any(s.feed.id == item.entry.feed_id for s in await visit.reading.subscriptions())
-    return visit.go(f"/feed/{item.entry.feed_id}?show=all&entry={entry_id}" if own else f"/starred?entry={entry_id}")
+    place = f"/feed/{item.entry.feed_id}?show=all&entry={entry_id}" if own else f"/starred?entry={entry_id}"
+    return visit.go(f"{place}&whole=1" if whole else place)
 
 
-async def _article(visit: Visit, entry_id: int, settings: Settings) -> dict[str, Any]:
+async def _article(visit: Visit, entry_id: int, settings: Settings, *, whole: bool = False) -> dict[str, Any]:
+    """With ``whole``, the article as its site has it; why there is none is noted."""
     reading = visit.reading
     item = await reading.item(entry_id)
+    if whole:
+        try:
+            item = replace(item, entry=replace(item.entry, content=await reading.full_text(entry_id)))
+        except NoArticle as problem:
+            visit.note(str(problem))
     also = await reading.items(item.also)
     titles = await reading.titles([item.entry.feed_id, *(other.entry.feed_id for other in also)])
     key = await visit.site.key("images") if settings.image_proxy else b""
-    return {"opened": item, "also": also, "names": titles, "content": images.through_proxy(item, key)}
+    return {"opened": item, "also": also, "names": titles, "content": images.through_proxy(item, key), "whole": whole}
 
 
 async def change(visit: Visit) -> Response:
