@@ -31,10 +31,13 @@ from tidings.model import DAY_S
 from tidings.service import CountedStore, labour, open_polling
 from tidings.store import Store
 from tidings.store.connection import Connection
+from tidings.store.postgres import connect
 from tidings.store.rows import Wanted
 
 SPACING_S = 1.0
 FILES = 200
+#: What a poll writes to.
+WRITTEN = ("entries", "identities", "polls", "feeds", "estimates")
 CONFIG = """
 daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log warn;
 events {{ worker_connections 2048; }}
@@ -195,6 +198,21 @@ def _count(db: Connection, table: str) -> int:
     return int(db.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
 
 
+async def floor(url: str, folder: Path) -> float:
+    """How long PostgreSQL takes for the same rows by a bare COPY, into tables without an index."""
+    db = await connect(url)
+    try:
+        for table in WRITTEN:
+            await db.copy_from_query(f"SELECT * FROM {table}", output=str(folder / table), format="binary")
+            await db.execute(f"CREATE TABLE bare_{table} AS TABLE {table} WITH NO DATA")
+        began = time.perf_counter()
+        for table in WRITTEN:
+            await db.copy_to_table(f"bare_{table}", source=str(folder / table), format="binary")
+        return time.perf_counter() - began
+    finally:
+        await db.close()
+
+
 def scaling(feeds: int, counts: list[int]) -> list[dict[str, object]]:
     """Feeds per second of a first look at every feed, each on a host of its own, so that no spacing is in the way."""
     results = []
@@ -213,8 +231,15 @@ def scaling(feeds: int, counts: list[int]) -> list[dict[str, object]]:
                 time.sleep(0.2)
             seconds = time.time() - began
             stop(processes)
+            bare_s = asyncio.run(floor(url, folder))
             results.append(
-                {"workers": workers, "feeds_per_second": round((done - first) / seconds, 1), "seconds": round(seconds, 1)}
+                {
+                    "workers": workers,
+                    "seconds": round(seconds, 1),
+                    "feeds_per_second": round((done - first) / seconds, 1),
+                    "floor_feeds_per_second": round(feeds / bare_s, 1),
+                    "of_floor": round((done - first) / seconds / (feeds / bare_s), 3),
+                }
             )
             print(results[-1], file=sys.stderr)
     return results
