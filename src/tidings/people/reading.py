@@ -31,6 +31,7 @@ from tidings.store.people_rows import (
     Subscription,
     Suggestion,
     Tag,
+    Totals,
     User,
 )
 from tidings.store.rows import Wanted
@@ -62,12 +63,17 @@ class Reading:
 
     # --- subscriptions -------------------------------------------------------------------------------------------------
 
-    async def subscriptions(self, feed_ids: Collection[int] | None = None) -> list[Subscription]:
-        """All of them, or those to these feeds, with their unread counts, by folder and title.
+    async def subscriptions(
+        self, feed_ids: Collection[int] | None = None, folder_ids: Collection[int] | None = None
+    ) -> list[Subscription]:
+        """All of them, or those to these feeds or in these folders (0: in none), with unread counts, by folder and title.
 
         Of ``feed.state`` a list has titles, times and errors; the rest of it stands with the single `subscription`.
         """
-        return await self.store.read(folders.subscriptions, self.user.id, feed_ids)
+        return await self.store.read(folders.subscriptions, self.user.id, feed_ids, folder_ids)
+
+    async def totals(self) -> Totals:
+        return await self.store.read(folders.totals, self.user.id)
 
     async def subscription(self, feed_id: int) -> Subscription:
         found = await self.store.read(folders.subscription, self.user.id, feed_id)

@@ -9,7 +9,7 @@ from tidings.store.arrivals import weigh
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.feeds import FEED, feed_of
 from tidings.store.feeds import folder_id as folder_named
-from tidings.store.people_rows import PRIORITY_WEIGHT, Folder, Icon, Subscription
+from tidings.store.people_rows import PRIORITY_WEIGHT, Folder, Icon, Subscription, Totals
 from tidings.store.rows import Feed, FeedState
 
 #: What of a feed a list of feeds can show, up to its last error; the other columns double the time of reading thousands.
@@ -25,10 +25,15 @@ def subscription(db: Connection, user_id: int, feed_id: int) -> Subscription | N
     return replace(found[0], feed=feed_of(row)) if row else None
 
 
-def subscriptions(db: Connection, user_id: int, feed_ids: Collection[int] | None) -> list[Subscription]:
-    """All of a user, or those to these feeds, by folder and title."""
-    some = "" if feed_ids is None else f" AND s.feed_id {IN_MANY}"
-    values = (user_id,) if feed_ids is None else (user_id, Many(feed_ids))
+def subscriptions(
+    db: Connection, user_id: int, feed_ids: Collection[int] | None, folder_ids: Collection[int] | None = None
+) -> list[Subscription]:
+    """All of a user, or those to these feeds or in these folders (0: in none), by folder and title."""
+    some = ""
+    values: tuple[Any, ...] = (user_id,)
+    for column, ids in ("s.feed_id", feed_ids), ("coalesce(s.folder_id, 0)", folder_ids):
+        if ids is not None:
+            some, values = f"{some} AND {column} {IN_MANY}", (*values, Many(ids))
     rows = db.execute(
         f"SELECT {_LISTED}, s.title, s.folder_id, coalesce(folders.name, ''), s.priority, s.full_text, s.added_at, s.unread, "
         "s.newest_unread_at, EXISTS (SELECT 1 FROM icons WHERE icons.feed_id = s.feed_id AND type <> '') "
@@ -46,6 +51,18 @@ def subscriptions(db: Connection, user_id: int, feed_ids: Collection[int] | None
         found.append((folder.casefold(), title.casefold(), feed.id, own))
     found.sort()
     return [row[-1] for row in found]
+
+
+def totals(db: Connection, user_id: int) -> Totals:
+    """Of all subscriptions together; thousands of them need not be listed for it."""
+    row = db.execute(
+        "SELECT count(*), coalesce(sum(s.unread), 0), count(CASE WHEN f.errors > 0 THEN 1 END), "
+        "coalesce(max(f.last_ok_at), 0.0) FROM subscriptions AS s JOIN feeds AS f ON f.id = s.feed_id WHERE s.user_id = ?",
+        (user_id,),
+    ).fetchone()
+    assert row is not None
+    feeds, unread, failing, refreshed_at = row
+    return Totals(feeds, int(unread), failing, refreshed_at)
 
 
 def titles(db: Connection, user_id: int, feed_ids: Iterable[int]) -> dict[int, str]:

@@ -53,6 +53,15 @@ class Token(Struct, frozen=True):
     expires_at: float | None
 
 
+class Totals(Struct, frozen=True):
+    """Of all that a user is subscribed to."""
+
+    feeds: int
+    unread: int
+    failing: int
+    refreshed_at: float  #: the last poll of any that went well; 0: none
+
+
 class Folder(Struct, frozen=True):
     """A place for subscriptions; the name may be a path such as "News/Science"."""
 

@@ -41,22 +41,20 @@ class Sidebar(Struct, frozen=True):
 
 async def sidebar(visit: Visit, open_folder: int | None = None) -> Sidebar:
     reading = visit.reading
-    every = await reading.subscriptions()
+    totals = await reading.totals()
+    few = totals.feeds <= MOST_IN_SIDEBAR
+    shown = await reading.subscriptions() if few else await reading.subscriptions(folder_ids=(0, open_folder or 0))
     by_folder: dict[int | None, list[Subscription]] = {}
-    for subscription in every:
+    for subscription in shown:
         by_folder.setdefault(subscription.folder_id, []).append(subscription)
-    few = len(every) <= MOST_IN_SIDEBAR
     return Sidebar(
-        unread=sum(s.unread for s in every),
-        folders=tuple(
-            (folder, tuple(by_folder.get(folder.id, ())) if few or folder.id == open_folder else ())
-            for folder in await reading.folders()
-        ),
+        unread=totals.unread,
+        folders=tuple((folder, tuple(by_folder.get(folder.id, ()))) for folder in await reading.folders()),
         top=tuple(by_folder.get(None, ())),
         tags=tuple(sorted(sorted(await reading.tags(), key=lambda tag: -tag.entries)[:MOST_TAGS], key=lambda tag: tag.name)),
         searches=tuple(await reading.saved_searches()),
-        feeds=len(every),
-        failing=sum(1 for s in every if s.feed.state.errors),
+        feeds=totals.feeds,
+        failing=totals.failing,
     )
 
 
@@ -117,7 +115,7 @@ async def article(visit: Visit) -> Response:
             "_article.html", here="", **await _article(visit, entry_id, await visit.settings(), whole=whole)
         )
     item = await visit.reading.item(entry_id)
-    own = any(s.feed.id == item.entry.feed_id for s in await visit.reading.subscriptions())
+    own = await visit.reading.subscriptions([item.entry.feed_id])
     place = f"/feed/{item.entry.feed_id}?show=all&entry={entry_id}" if own else f"/starred?entry={entry_id}"
     return visit.go(f"{place}&whole=1" if whole else place)
 
@@ -209,7 +207,7 @@ async def counts(visit: Visit) -> Response:
 
 async def folder_feeds(visit: Visit) -> Response:
     folder_id = visit.request.path_params["id"]
-    feeds = [s for s in await visit.reading.subscriptions() if s.folder_id == folder_id]
+    feeds = await visit.reading.subscriptions(folder_ids=[folder_id])
     return await visit.render("_feeds.html", feeds=feeds, view=None)
 
 

@@ -63,13 +63,10 @@ class Fever:
             for name, select in self.selectors.items():
                 if name in asked and (request.method == "POST" or name not in ("mark", "unread_recently_read")):
                     told |= await select(reading, asked)
-            told["last_refreshed_on_time"] = await self._refreshed(reading)
+            told["last_refreshed_on_time"] = int((await reading.totals()).refreshed_at)
             return json(told)
         except TidingsError as error:
             return json({"api_version": 3, "auth": 0, "error": str(error)}, status_of(error), retry_after(error))
-
-    async def _refreshed(self, reading: Reading) -> int:
-        return int(max((s.feed.state.last_ok_at or 0.0 for s in await reading.subscriptions()), default=0.0))
 
     async def groups(self, reading: Reading, asked: Fields) -> Told:
         groups = [{"id": folder.id, "title": folder.name} for folder in await reading.folders()]

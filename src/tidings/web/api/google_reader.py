@@ -6,7 +6,7 @@ address a person has typed, so any prefix will do. Answers to writes are ``OK`` 
 
 import hmac
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from tidings.errors import TidingsError, UsageError
 from tidings.people import NotFound, Reading, Taken
-from tidings.store.people_rows import Folder, IdPage, Page, Subscription, User
+from tidings.store.people_rows import Folder, IdPage, Item, Page, Subscription, User
 from tidings.web.api import google_items
 from tidings.web.api.desk import (
     CORS,
@@ -205,7 +205,7 @@ class GoogleReader:
 
     async def item_ids(self, request: Request, reading: Reading, asked: Fields) -> Response:
         """Nothing but ``id`` in each reference: Readrops reads one key and then demands the end."""
-        stream = (await Streams.of(reading)).stream(_names(asked), asked)
+        stream = (await _streams(reading, asked, _names(asked))).stream(_names(asked), asked)
         limit, after = _limit(asked, MOST_IDS), asked.get("c") or None
         page = IdPage((), None) if stream is None else await reading.ids(stream, limit=limit, after=after)
         told: dict[str, Any] = {"itemRefs": [{"id": str(i + FIRST_ID)} for i in page.ids]}
@@ -214,13 +214,12 @@ class GoogleReader:
         return json(told)
 
     async def item_count(self, request: Request, reading: Reading, asked: Fields) -> Response:
-        stream = (await Streams.of(reading)).stream(_names(asked), asked)
+        stream = (await _streams(reading, asked, _names(asked))).stream(_names(asked), asked)
         return text(str(0 if stream is None else await reading.count(stream)))
 
     async def item_contents(self, request: Request, reading: Reading, asked: Fields) -> Response:
         items = await reading.items(entry_ids(asked.all("i")))
-        by_id = {s.feed.id: s for s in await reading.subscriptions()}
-        name = f"{STATE}reading-list"
+        by_id, name = await _feeds_of(reading, items), f"{STATE}reading-list"
         return json(google_items.contents(items, by_id, name, "Reading list", self.desk.clock(), None))
 
     async def stream_contents(self, request: Request, reading: Reading, asked: Fields) -> Response:
@@ -237,15 +236,14 @@ class GoogleReader:
     async def _page(
         self, reading: Reading, asked: Fields, names: list[str]
     ) -> tuple[tuple[Any, ...], dict[int, Subscription], str, str, float, str | None]:
-        streams = await Streams.of(reading)
+        streams = await _streams(reading, asked, names)
         stream = streams.stream(names, asked)
         limit, after = _limit(asked, MOST_ITEMS), asked.get("c") or None
         page = Page((), None) if stream is None else await reading.page(stream, limit=limit, after=after)
         name = canonical(names[0]) if names else f"{STATE}reading-list"
         subscription = streams.subscription(name) if name.startswith("feed/") else None
         title = subscription.title if subscription else label(name) or (state(name) or name).replace("-", " ").capitalize()
-        by_id = {s.feed.id: s for s in streams.subscriptions}
-        return page.items, by_id, name, title, self.desk.clock(), page.next
+        return page.items, await _feeds_of(reading, page.items), name, title, self.desk.clock(), page.next
 
     async def subscribed(self, request: Request, reading: Reading, asked: Fields) -> Response:
         found = (await Streams.of(reading)).subscription(asked.get("s"))
@@ -370,3 +368,12 @@ async def _label(reading: Reading, name: str) -> tuple[Folder | None, bool]:
 async def _folder(reading: Reading, name: str) -> None:
     with suppress(Taken):
         await reading.add_folder(name)
+
+
+async def _streams(reading: Reading, asked: Fields, names: list[str]) -> Streams:
+    """For a look at these names. An intersection may need to know which feeds are in a folder."""
+    return await Streams.of(reading, None if asked.all("it") else [*names, *asked.all("xt")])
+
+
+async def _feeds_of(reading: Reading, items: Iterable[Item]) -> dict[int, Subscription]:
+    return {s.feed.id: s for s in await reading.subscriptions({item.entry.feed_id for item in items})}

@@ -69,10 +69,17 @@ class Streams:
         self._by_id = {s.feed.id: s for s in subscriptions}
 
     @classmethod
-    async def of(cls, reading: Reading) -> "Streams":
+    async def of(cls, reading: Reading, names: Iterable[str] | None = None) -> "Streams":
+        """All of them; or where ``names`` says which will be asked for, no more subscriptions than needed for these."""
         folders = {folder.name: folder.id for folder in await reading.folders()}
         tags = {tag.name for tag in await reading.tags()}
-        return cls(reading, await reading.subscriptions(), folders, tags)
+        known: list[int] | None = None
+        if names is not None:
+            feeds = [name.removeprefix("feed/") for name in map(canonical, names) if name.startswith("feed/")]
+            numbers = [number for name in feeds if (number := whole(name)) is not None]
+            if len(numbers) == len(feeds):  # others are known by their address
+                known = [number for number in numbers if number < 2**31]
+        return cls(reading, await reading.subscriptions(known), folders, tags)
 
     def subscription(self, stream_id: str) -> Subscription | None:
         """``feed/12``, or ``feed/`` with the feed's address."""

@@ -166,10 +166,11 @@ async def _categories(call: Call) -> list[values.Category]:
 async def get_categories(call: Call) -> list[values.Category]:
     found = await _categories(call)
     if of_entries.truth(call.query.counts):
-        subscriptions = await call.reading.subscriptions()
+        top = await call.reading.subscriptions(folder_ids=[0])
+        counts = {folder.id: (folder.feeds, folder.unread) for folder in await call.reading.folders()}
+        counts[TOP] = len(top), sum(s.unread for s in top)
         for one in found:
-            inside = [s for s in subscriptions if (s.folder_id or TOP) == one.id]
-            one.feed_count, one.total_unread = len(inside), sum(s.unread for s in inside)
+            one.feed_count, one.total_unread = counts[one.id]
     return found
 
 
@@ -232,7 +233,7 @@ async def get_feeds(call: Call) -> list[values.Feed]:
 
 async def get_category_feeds(call: Call) -> list[values.Feed]:
     one = await _category(call, call.ids["category_id"])
-    return await _feeds(call, [s for s in await call.reading.subscriptions() if (s.folder_id or TOP) == one.id])
+    return await _feeds(call, await call.reading.subscriptions(folder_ids=[0 if one.id == TOP else one.id]))
 
 
 async def _subscription(call: Call) -> Subscription:

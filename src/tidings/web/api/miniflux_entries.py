@@ -111,8 +111,7 @@ def entry(item: Item, user_id: int, feeds: Mapping[int, values.Feed], kept: Mapp
 async def entries(call: Call, items: Sequence[Item]) -> list[values.Entry]:
     """With the feeds that they are from."""
     kept = (await call.desk.people.settings(call.user)).kept
-    wanted = {item.entry.feed_id for item in items}
-    subscriptions = [s for s in await call.reading.subscriptions() if s.feed.id in wanted]
+    subscriptions = await call.reading.subscriptions({item.entry.feed_id for item in items})
     feeds = {s.feed.id: feed(call.user.id, s, kept) for s in subscriptions}
     return [entry(item, call.user.id, feeds, kept) for item in items]
 
@@ -121,7 +120,7 @@ async def stream(call: Call, asked: values.EntriesQuery, *, feed_id: int = 0, ca
     """What is asked for, from the address and the query. The feed or category has to be there."""
     feed_id, category_id = asked.feed_id or feed_id, asked.category_id or category_id
     conditions: dict[str, Any] = {}
-    if feed_id and feed_id not in {s.feed.id for s in await call.reading.subscriptions()}:
+    if feed_id and not await call.reading.subscriptions([min(feed_id, TOP)]):
         raise UsageError("invalid feed ID")
     if category_id:
         if category_id != TOP and category_id not in {folder.id for folder in await call.reading.folders()}:
