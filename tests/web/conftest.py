@@ -27,9 +27,10 @@ class Serving:
     def __init__(self, folder, **flags):
         self.made = []
         self.store_path = folder / "tidings.db"
-        self.settings = read(folder, {}, {"fetch.allow_private": "true", **flags})
         self._listening = service.listen("127.0.0.1", 0)
         self.port = self._listening.getsockname()[1]
+        flags = {name: value.replace("{port}", str(self.port)) for name, value in flags.items()}
+        self.settings = read(folder, {}, {"fetch.allow_private": "true", **flags})
         self.address = service.address(self._listening)
         self._began, self._failed = Future(), Future()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))

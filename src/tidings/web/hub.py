@@ -58,8 +58,8 @@ class Follower(Struct, frozen=True):
 class Hub:
     """`run` distributes; `changed` says that there may be something to distribute."""
 
-    def __init__(self, site: Site, fetcher: Fetcher, clock: Callable[[], float], gather_s: float = GATHER_S) -> None:
-        self._site, self._fetcher, self._clock, self._gather_s = site, fetcher, clock, gather_s
+    def __init__(self, site: Site, fetcher: Fetcher, clock: Callable[[], float]) -> None:
+        self._site, self._fetcher, self._clock = site, fetcher, clock
         self._followers: dict[tuple[str, str], Follower] = {}
         self._news = asyncio.Event()
         self._asking: set[asyncio.Task[None]] = set()
@@ -144,7 +144,7 @@ class Hub:
                     await self._news.wait()
             except TimeoutError:
                 pass  # somebody who failed is to be tried again
-            await asyncio.sleep(self._gather_s)
+            await asyncio.sleep(GATHER_S)
             self._news.clear()
             await self.distribute()
 
