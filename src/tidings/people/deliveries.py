@@ -19,8 +19,8 @@ from tidings.store import Store, StoreError, notices
 from tidings.store.notices import Told
 from tidings.store.people_rows import Delivery, Item, NoticeKind, Settings, Subscription
 
-#: How often the store is looked at for something to tell.
-ROUND_S = 2.0
+#: How often the store is looked at for something to tell, and how often when that fails.
+ROUND_S, TROUBLE_S = 2.0, 60.0
 #: The first alert goes out at once; what comes within so long after it goes out together.
 BATCH_S = 300.0
 #: Entries that an alert names.
@@ -47,12 +47,17 @@ class Deliveries:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
+        """For ever."""
         while True:
+            pause_s = ROUND_S
             try:
                 await self.round()
             except StoreError as error:
                 log.warning("the store cannot be used; trying again", error=str(error))
-            await asyncio.sleep(ROUND_S)
+            except Exception:  # one user's settings must not end the service for all
+                log.exception("something cannot be told; trying again")
+                pause_s = TROUBLE_S
+            await asyncio.sleep(pause_s)
 
     async def round(self) -> None:
         """Tell what may be told now."""

@@ -73,5 +73,5 @@ class Icons:
 
     async def _get(self, url: str) -> bytes | None:
         result = await self._aggregator.fetcher.fetch(FetchRequest(url, want_delta=False))
-        self._aggregator.brain.bucket.take(result.requests, self._clock())
+        await self._aggregator.brain.spend(result.requests, self._clock(), beside=True)
         return result.body

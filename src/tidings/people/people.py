@@ -154,7 +154,7 @@ class People:
     # --- tokens for apps -----------------------------------------------------------------------------------------------
 
     async def add_token(self, user: User, label: str) -> NewToken:
-        """Raises `Taken` if the user has one of this label."""
+        """Refused if the user has one of this label."""
         if not label.strip():
             raise UsageError("a token needs a name, such as the app that will use it")
         secret = new_secret()
