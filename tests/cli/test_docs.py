@@ -1,24 +1,26 @@
-"""The README and the guide run as written, one example after another, in an empty directory.
+"""The README, the guide and the laboratory's page run as written; links lead somewhere; every command is told of.
 
 ``python -m tests.cli.test_docs`` writes what the examples print now into docs/lab.md.
 """
 
-import json
 import os
 import re
-import signal
-import socket
 import subprocess
 import tempfile
-from pathlib import Path
+from contextlib import nullcontext
 
 import pytest
 
+from tests.cli.blogs import Blogs
 from tests.cli.conftest import TIDINGS
+from tests.cli.pages import BLOCK, ROOT, UNTRIED, Desk, blocks, pages
 
-ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "lab.md"
-EXAMPLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
+LAB = ROOT / "docs" / "lab.md"
+#: Everything in these is run, a page in one shell.
+RUN = pages("README.md", "docs/guide/*.md")
+ALL = pages("*.md", "docs/**/*.md")
+#: In all pages together, blocks that need root, Docker, or somebody else's machine.
+MOST_UNTRIED = 6
 
 
 def run(command, folder):
@@ -28,52 +30,77 @@ def run(command, folder):
     return done.stdout
 
 
-def commands(page):
-    examples = EXAMPLE.findall((ROOT / page).read_text())
-    return [line[2:] for example in examples for line in example.splitlines() if line.startswith("$ ")]
-
-
 def test_the_guide_of_the_laboratory_runs_as_written(tmp_path):
-    assert len(commands("docs/lab.md")) >= 5
-    for command in commands("docs/lab.md"):
+    commands = [command for block in blocks(LAB.read_text()) if block.kind == "console" for command, _ in block.steps()]
+    assert len(commands) >= 5
+    for command in commands:
         run(command, tmp_path)
 
 
-def test_the_readme_runs_as_written_from_a_clone(tmp_path):
-    """All lines in one shell; only the port is another, since somebody may be using the one that is written there."""
-    (tmp_path / ".venv").symlink_to(TIDINGS.parents[1])
-    (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    lines = [line.replace("8036", str(port)) for line in commands("README.md")]
-    lines = [f"{line} --port {port}" if "feedserver" in line else line for line in lines]
-    script = "\n".join(["set -e", *lines, "tidings entries --limit 0 --json > entries.json"])
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    try:
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "200 new feeds, 0 known already, 0 bad rows" in done.stdout
-        assert "200 feeds asked, 4,000 new entries, 0 changed, 0 failed, 0 skipped" in done.stdout
-        entries = json.loads((tmp_path / "entries.json").read_text())
-        assert len({(entry["feed"], entry["identity"]) for entry in entries}) == len(entries) == 4000
-    finally:
-        os.kill(int(re.search(r"`kill (\d+)`", done.stdout).group(1)), signal.SIGTERM)
+@pytest.mark.parametrize("page", [page for page in RUN if "```" in (ROOT / page).read_text()])
+def test_a_page_runs_as_written(page, tmp_path):
+    with Blogs(4) as shop:
+        Desk(tmp_path, shop).run(page)
 
 
-@pytest.mark.parametrize("page", ["README.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))])
+@pytest.mark.parametrize("page", RUN)
+def test_every_block_is_run_or_says_that_it_is_not(page):
+    for block in blocks((ROOT / page).read_text()):
+        if block.kind == "console":
+            assert block.text.startswith("$ "), block.text
+        elif block.kind == "text":
+            assert UNTRIED in " ".join(block.before.split()), block.text
+        else:
+            assert block.kind == "python" or (block.kind == "toml" and block.file), block.text
+
+
+def test_few_blocks_are_not_run():
+    assert sum(block.kind == "text" for page in RUN for block in blocks((ROOT / page).read_text())) <= MOST_UNTRIED
+
+
+@pytest.mark.parametrize(
+    "told", ["$ echo one", "$ echo one two\none ...", "$ echo one\ntwo", "$ false", "$ echo a problem >&2"]
+)
+def test_a_block_that_fails_or_prints_something_else_is_noticed(told, tmp_path):
+    page, desk = tmp_path / "page.md", tmp_path / "desk"
+    page.write_text(f"```console\n{told}\n```\n")
+    desk.mkdir()
+    is_true = told.startswith("$ echo one") and not told.endswith("\ntwo")
+    with Blogs(1) as shop, nullcontext() if is_true else pytest.raises(AssertionError):
+        Desk(desk, shop).run(page)
+
+
+def anchors(page):
+    """The headings of a page as GitHub names them."""
+    text = BLOCK.sub("", page.read_text())
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", ALL)
 def test_links_between_pages_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text()):
-        assert ((ROOT / page).parent / target).exists(), target
+    file = ROOT / page
+    for path, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)", BLOCK.sub("", file.read_text())):
+        target = file.parent / path if path else file
+        assert target.exists(), f"{path}"
+        if anchor:
+            assert anchor in anchors(target), f"{path}#{anchor}"
 
 
-def test_the_guide_has_every_command(tidings):
+def test_every_page_is_found_from_the_first():
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / path).resolve() for path in re.findall(r"\]\(([^)#:\s]+)", index.read_text())}
+    assert [page for page in pages("docs/**/*.md") if (ROOT / page) not in linked | {index}] == []
+
+
+def test_the_page_of_the_laboratory_has_every_command(tidings):
     listed = re.findall(r"^  (\w+) ", tidings("lab", "--help").split("Commands:")[1], re.MULTILINE)
-    assert sorted(listed) == sorted(re.findall(r"^## (\w+):", GUIDE.read_text(), re.MULTILINE))
+    assert sorted(listed) == sorted(re.findall(r"^## (\w+):", LAB.read_text(), re.MULTILINE))
 
 
 def test_the_guide_for_users_names_every_command(tidings):
-    listed = re.findall(r"^  (\w+) ", tidings("--help").split("Commands:")[1], re.MULTILINE)
-    guide = (ROOT / "docs" / "guide.md").read_text()
-    assert [command for command in listed if not re.search(rf"(tidings |`){command}\b", guide)] == []
+    listed = re.findall(r"^  ([\w-]+) ", tidings("--help").split("Commands:")[1], re.MULTILINE)
+    guide = (ROOT / "docs" / "guide" / "commands.md").read_text()
+    assert [command for command in listed if not re.search(rf"`{command}\b", guide)] == []
 
 
 def test_papers_are_asked_for_as_the_options_say(tidings, tmp_path, monkeypatch):
@@ -100,7 +127,7 @@ def main():
             command = example.group(1).splitlines()[0]
             return f"```console\n{command}\n{run(command[2:], folder).rstrip()}\n```"
 
-        GUIDE.write_text(EXAMPLE.sub(refreshed, GUIDE.read_text()))
+        LAB.write_text(re.sub(r"```console\n(.*?)```", refreshed, LAB.read_text(), flags=re.DOTALL))
 
 
 if __name__ == "__main__":
