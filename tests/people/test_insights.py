@@ -57,6 +57,21 @@ def test_one_feed_may_repeat_itself_and_old_stories_are_new_again(town):
     assert len(town.ann.unread()) == 3
 
 
+def test_what_stories_are_known_by_is_forgotten_and_what_was_folded_stays_folded(town):
+    def known_by(db):
+        return db.execute("SELECT count(*) FROM stories").fetchone()[0]
+
+    town.ann.follows("a", "b")
+    (first,) = town.posted("a", 1, text=TALE)
+    (again,) = town.posted("b", 2, text=TALE)
+    town.retain(days=90, least=0)
+    assert town.wait(town.store.read(known_by)) > 0
+    town.clock.forward(2 * STORY_S + 60)
+    town.retain(days=90, least=0)
+    assert town.wait(town.store.read(known_by)) == 0
+    assert town.ann.item(first).also == (again,)
+
+
 def test_links_are_the_same_without_what_follows_their_readers():
     same = stories.canonical("https://a.example/x/1?id=3")
     assert same == stories.canonical("http://www.a.example/x/1/?utm_source=feed&id=3&fbclid=9#top")

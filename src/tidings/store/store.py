@@ -12,7 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tidings.store import claims, entries, feeds, upkeep
+from tidings.store import arrivals, claims, entries, feeds, upkeep
 from tidings.store import status as figures
 from tidings.store.connection import Connection, Database, Progress
 from tidings.store.identities import known
@@ -278,6 +278,7 @@ class Store:
             gone += await self._db.write(upkeep.forget_entries, old[i : i + upkeep.FEEDS_AT_ONCE], before, first, least)
         while (deleted := await self._db.write(upkeep.thin_polls, now, before)) is not None:
             polls += deleted
+        await self._db.write(arrivals.forget_stories, now)
         await self._db.tidy()
         return Retained(gone, polls)
 
