@@ -343,25 +343,29 @@ class Aggregator:
 
     async def take_push(self, feed_id: int, body: bytes, content_type: str) -> int:
         """Record what a hub has sent; returns how many entries were new. `ParseError` if it is no feed."""
-        if feed_id in self._polling:
-            await asyncio.wait([self._polling[feed_id]])
         feed = await self.store.feed(feed_id)
         if feed is None or feed.retired_at is not None:
             return 0
         document = await self.reader.parse(body, content_type, feed.state.self_url or feed.url)
-        claimed = await self.store.claim(1, lease_s=LEASE_S, feed_ids=[feed_id])
-        return (await self._start(claimed[0], partial(self.reader.take_push, claimed[0], document))).new
+        feed = await self._hold(feed_id)
+        return 0 if feed is None else (await self._start(feed, partial(self.reader.take_push, feed, document))).new
 
     async def take_told(self, feed_id: int, entries: Sequence[Entry], bound_s: float, **fields: Any) -> int:
         """Record what neighbours have told; returns how many entries were new. See `Reader.take_told` and `take_look`."""
-        if feed_id in self._polling:
-            await asyncio.wait([self._polling[feed_id]])
-        claimed = await self.store.claim(1, lease_s=LEASE_S, feed_ids=[feed_id])
-        if not claimed:
+        feed = await self._hold(feed_id)
+        if feed is None:
             return 0
-        feed = claimed[0]
         look = partial(self.reader.take_told, feed, entries, _latest(feed, bound_s, self._clock()), **fields)
         return (await self._start(feed, look)).new
+
+    async def _hold(self, feed_id: int) -> Feed | None:
+        """Claim a feed once nobody is at it; None if it cannot be claimed. Begin before anything is awaited."""
+        while True:
+            while feed_id in self._polling:
+                await asyncio.wait([self._polling[feed_id]])
+            claimed = await self.store.claim(1, lease_s=LEASE_S, feed_ids=[feed_id])
+            if feed_id not in self._polling:
+                return claimed[0] if claimed else None
 
     async def take_look(self, feed_id: int, at: float, bound_s: float) -> None:
         """Somebody else has looked at the feed, so that it need not be asked so soon: but for no more than ``bound_s`` after
