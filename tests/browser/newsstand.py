@@ -1,9 +1,11 @@
 """Magazines on the loopback address: feeds, sites, pictures and sound, over real HTTP, with posts that appear when told to."""
 
 import io
+import struct
 import threading
 import time
 import wave
+import zlib
 from email.utils import formatdate
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -65,6 +67,9 @@ class Newsstand:
         """A magazine that is not there yet begins with it."""
         self._posts.setdefault(slug, []).append((time.time() - ago_s, title, author, html, False))
 
+    def withdraw(self, slug, title):
+        self._posts[slug] = [post for post in self._posts[slug] if post[1] != title]
+
     def opml(self):
         """All magazines, in their folders, as another reader would export them."""
         folders = {}
@@ -88,9 +93,9 @@ class Newsstand:
             return b"", "text/plain"
         if rest == ["feed.xml"]:
             return self._document(slug), "application/rss+xml"
-        if rest == ["icon.svg"]:
-            return _icon(slug), "image/svg+xml"
-        links = '<link rel="alternate" type="application/rss+xml" href="feed.xml"><link rel="icon" href="icon.svg">'
+        if rest == ["icon.png"]:
+            return _icon(slug), "image/png"
+        links = '<link rel="alternate" type="application/rss+xml" href="feed.xml"><link rel="icon" href="icon.png">'
         return f"<html><head>{links}</head><body><p>{slug}</p></body></html>".encode(), "text/html"
 
     def _document(self, slug):
@@ -120,9 +125,17 @@ def _picture():
 
 
 def _icon(slug):
-    letter = f'<text x="8" y="12" font-family="serif" font-size="12" text-anchor="middle" fill="#fff">{slug[0].upper()}</text>'
-    square = f'<rect width="16" height="16" rx="3" fill="{COLOURS.get(slug, "#586363")}"/>'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">{square}{letter}</svg>'.encode()
+    """A PNG: a disc of the magazine's colour with a white bar."""
+    red, green, blue = bytes.fromhex(COLOURS.get(slug, "#586363")[1:])
+    rows = b""
+    for y in range(-16, 16):
+        rows += b"\0"
+        for x in range(-16, 16):
+            inside, bar = x * x + y * y < 250, abs(x - y * (len(slug) % 3 - 1)) < 4
+            rows += bytes((255, 255, 255) if bar else (red, green, blue)) + (b"\xff" if inside else b"\0")
+    parts = [(b"IHDR", struct.pack(">IIBBBBB", 32, 32, 8, 6, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    made = [struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(made)
 
 
 def _silence():

@@ -73,9 +73,9 @@ def test_the_first_administrator_has_what_was_followed_before_and_alone_sees_the
     assert (status["budget_per_day"], status["status"]["feeds"], status["status"]["errors"]) == (96, 4, {"connect": 1})
     ada = living.person("ada").begin()
     page = ada.get("/timing").text
-    assert "4 feeds, 60 entries" in page
-    assert "4 of 96 requests in the last 24 hours" in page
-    assert "1 × connect" in page
+    assert "4 spent in the last 24 hours, 4 feeds" in page
+    assert 'name="per_day" value="96"' in page
+    assert "nothing.xml" in page.partition("Feeds that need a look")[2].partition("</table>")[0]
     assert "Last looks" in page
     assert "Next looks" in page
     assert "Birds and small kettles" in page

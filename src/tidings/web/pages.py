@@ -16,7 +16,7 @@ from tidings import __version__
 from tidings.parse.sanitise import plain_text
 from tidings.store.people_rows import Item, Settings
 from tidings.web import texts
-from tidings.web.texts import _
+from tidings.web.texts import _, n_
 from tidings.words import ago, duration, figures
 
 STATIC = files("tidings.web") / "static"
@@ -80,8 +80,12 @@ def time(at: float | None, settings: Settings, now: float, *, relative: bool = T
         return Markup("–")
     then = datetime.fromtimestamp(at, zone(settings.timezone))
     exact = f"{then.day} {then:%b %Y, %H:%M:%S %Z}"
-    words = ago(at, now) if relative and abs(now - at) < 3600 else moment(at, settings, now)
+    words = _lately(now - at) if relative and 0 <= now - at < 3600 else moment(at, settings, now)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(then.isoformat(timespec="seconds"), exact, words)
+
+
+def _lately(past_s: float) -> str:
+    return n_("%(num)s min ago", "%(num)s min ago", int(past_s // 60)) if past_s >= 60 else _("just now")
 
 
 def title(item: Item) -> str:
@@ -102,7 +106,16 @@ def arrived(delay_s: float | None) -> str:
     """Our signature: how long after its publication a post was here."""
     if delay_s is None:
         return ""
-    return _("arrived at once") if delay_s < 60 else _("arrived %(time)s later", time=duration(delay_s))
+    return _("arrived at once") if delay_s < 60 else _("arrived %(time)s later", time=span(delay_s))
+
+
+def span(seconds: float) -> str:
+    """As people say it: ``7 min``, ``3 h``, ``2 days``."""
+    if seconds < 90 * 60:
+        return _("%(num)s min", num=int(seconds / 60))
+    if seconds < 36 * 3600:
+        return _("%(num)s h", num=round(seconds / 3600))
+    return _("%(num)s days", num=round(seconds / 86400))
 
 
 def sentence(text: str) -> str:
@@ -164,7 +177,8 @@ def environment() -> Environment:
         texts.translations.gettext, texts.translations.ngettext, newstyle=True
     )
     made.globals |= {"icon": icon, "asset": asset, "program_version": __version__}
-    made.globals |= {"time": time, "moment": moment, "arrived": arrived, "item_title": title, "body": body, "host": host}
+    made.globals |= {"time": time, "moment": moment, "arrived": arrived, "span": span}
+    made.globals |= {"item_title": title, "body": body, "host": host}
     made.filters |= {"duration": duration, "figures": figures, "sentence": sentence, "ago": ago}
     made.filters["thousands"] = lambda number: f"{number:,}"
     return made

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 COOKIE = "tidings"
 SALT = 16
+#: Told on one page; forms that are sent by a program are followed by no page.
+MOST_NOTES = 3
 STATUS: tuple[tuple[type[TidingsError], HTTPStatus], ...] = (
     (NotFound, HTTPStatus.NOT_FOUND),
     (Forbidden, HTTPStatus.FORBIDDEN),
@@ -145,7 +147,8 @@ class Visit:
         return "application/json" in self.request.headers.get("accept", "")
 
     def note(self, text: str, *, undo: bool = False) -> None:
-        self.site.notes.setdefault(self.user.id, []).append(Note(text, undo))
+        waiting = self.site.notes.setdefault(self.user.id, [])
+        waiting[:] = [*(note for note in waiting if note.text != text), Note(text, undo)][-MOST_NOTES:]
 
     async def render(self, template: str, *, status: int = HTTPStatus.OK, **values: Any) -> Response:
         """A whole page, or a part of one (whose name begins with ``_``)."""

@@ -22,6 +22,7 @@ const inReader = {
   n: () => reader.step(1, unread),
   p: () => reader.step(-1, unread),
   o: () => (document.body.classList.contains("reading") ? reader.toList() : reader.step(1)),
+  Enter: () => inReader.o(),
   v: () => press("article a[target=_blank].tool"),
   m: () => reader.toggle("read", "unread"),
   s: () => reader.toggle("star", "starred"),
@@ -43,7 +44,7 @@ export function begin() {
     const both = `${before} ${event.key}`;
     before = event.key === "g" ? "g" : "";
     const act = anywhere[both] || anywhere[event.key] || (reader.here() && inReader[event.key]);
-    if (!act || event.key === "g") return;
+    if (!act || event.key === "g" || (event.key === "Enter" && event.target.closest("a, button, summary"))) return;
     event.preventDefault();
     act();
   });
