@@ -8,14 +8,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 try:
     import numba
 
-    COMPILED = True
-
     def compiled(function: Function) -> Function:
         """Compile on first call and cache on disk."""
         return cast(Function, numba.njit(cache=True)(function))
 
 except ImportError:  # the lab is slower, nothing else changes
-    COMPILED = False
 
     def compiled(function: Function) -> Function:
         """Leave as it is."""

@@ -144,7 +144,7 @@ def run(setup: Friends, progress: Callable[[float], None] | None = None) -> Shar
     for reader in readers:
         for feed, at in reader.polls:
             polls[feed] += at >= begin
-    lags = [_lag(world, i, trace, begin, end) for i in range(setup.nodes)]
+    lags = [_lag(world, i, begin, end) for i in range(setup.nodes)]
     lag_s, coverage = np.array([found[0] for found in lags]), np.array([found[1] for found in lags])
     per_day = polls / setup.days
     alone_polls, feed_polls = _alone_at(trace, float(lag_s.mean()), setup.per_feed_day, start, begin, end)
@@ -152,7 +152,7 @@ def run(setup: Friends, progress: Callable[[float], None] | None = None) -> Shar
     return Shared(float(per_day.mean()), lag_s, coverage, own_lag_s, alone_polls, per_day / np.maximum(feed_polls, 1e-9))
 
 
-def _lag(world: World, i: int, trace: Trace, begin: float, end: float) -> tuple[float, float]:
+def _lag(world: World, i: int, begin: float, end: float) -> tuple[float, float]:
     """Mean lag and coverage of what was published long enough before the end to have been found."""
     lags, total = [], 0
     for entries in world.servers.entries:

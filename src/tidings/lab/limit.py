@@ -26,7 +26,6 @@ class Limit:
     polls: float
     posts: int
     mean_s: float
-    price_s: float  #: what one more poll would save
 
 
 def clairvoyant(
@@ -52,7 +51,7 @@ def clairvoyant(
     offsets = kept[trace.offsets]
     posts = len(times)
     if posts == 0:
-        return Limit(polls, 0, 0.0, 0.0)
+        return Limit(polls, 0, 0.0)
     weight = np.maximum(trace.weight, 1e-300)
     total_weight = float((weight * np.diff(offsets)).sum())
 
@@ -63,21 +62,20 @@ def clairvoyant(
     low, high = 0.0, float(weight.max()) * (end - start + miss_charge_s) * max(int(np.diff(offsets).max()), 1)
     free, most = at(0.0)
     if most <= polls:
-        return Limit(polls, posts, free / total_weight, 0.0)
+        return Limit(polls, posts, free / total_weight)
     low = 1e-9
-    best, best_price = free, 0.0
+    best = free
     for _ in range(200):
         price = float(np.sqrt(low * high))
         cost, used = at(price)
-        if cost - price * polls > best:
-            best, best_price = cost - price * polls, price
+        best = max(best, cost - price * polls)
         if used > polls:
             low = price
         else:
             high = price
         if high / low - 1 < 1e-12 or used == polls:
             break
-    return Limit(polls, posts, best / total_weight, best_price)
+    return Limit(polls, posts, best / total_weight)
 
 
 @compiled

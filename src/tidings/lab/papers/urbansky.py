@@ -3,7 +3,7 @@
 Three weeks of test after a year of history, so that the windows of slow feeds are as full as a living feed's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -297,8 +297,3 @@ def table_1(runs: dict[str, Run]) -> Experiment:
 def _seconds(printed: str) -> float:
     hours, _, rest = printed.rpartition(":") if ":" in printed else ("0h", "", printed)
     return float(hours.rstrip("h")) * HOUR_S + float(rest.rstrip("m")) * MINUTE_S
-
-
-def order_of_traffic(runs: dict[str, Run]) -> Sequence[str]:
-    """Strategies from most to least transferred."""
-    return sorted(runs, key=lambda name: -runs[name].judged.bytes_full)
