@@ -150,6 +150,19 @@ def test_who_cannot_be_reached_is_replaced():
     assert circle.neighbours("a") == "cd"
 
 
+def test_a_call_to_who_has_come_back_meanwhile_counts_for_nothing():
+    circle = Circle("ab")
+    circle.link("ab")
+    a, b = circle.nodes["a"], circle.nodes["b"]
+    began = circle.now
+    circle.now += 5
+    a.connect(b.nid, {FEED: 0}, circle.now)
+    a.failed(b.nid, circle.now + 1, began)
+    assert circle.neighbours("a") == "b"
+    a.failed(b.nid, circle.now + 1, circle.now)
+    assert circle.neighbours("a") == ""
+
+
 def test_neighbours_are_found_by_asking_a_list():
     circle = Circle("abcdl", rules=Rules(min_neighbours=2, max_neighbours=3))
     circle.nodes["l"].meet([circle.nid(name) for name in "bcd"], circle.now)

@@ -48,8 +48,8 @@ from tidings.store.rows import Feed, Gap, PollOutcome
 
 #: What others do puts off our own look by so much at most; by more where their looks have proved true so many times.
 UNPROVEN_S, PROVEN_S, PROOFS = DAY_S, WEEK_S, 10
-#: So often the feeds are looked at that have come and gone, and neighbours are put down.
-KEEP_S = 20.0
+#: So often the feeds are looked at that have come and gone, and neighbours are put down; new ones sooner.
+KEEP_S, LOOK_S = 20.0, 2.0
 #: Parameters of addresses that are keys to something, and parts of paths that nobody could guess.
 SECRETS = re.compile(r"(?i)(.*[_-])?(token|(api)?key|auth|secret|pass(word|wd)?|pwd|sig(nature)?|session|sid|hash|private)")
 UNGUESSABLE = re.compile(r"(?i)[0-9a-f]{20,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -122,11 +122,15 @@ class Neighbourhood:
             await self.save()
 
     async def _keep(self) -> None:
+        told: set[Nid] = set()
+        at = self._clock()
         while True:
-            await asyncio.sleep(KEEP_S)
+            await asyncio.sleep(LOOK_S)
             with suppress(StoreError):  # the loop that polls has told of it, and tries again as we do
-                await self.refresh()
-                await self.save()
+                if told != self.node.neighbours.keys() or self._clock() - at >= KEEP_S:
+                    told, at = set(self.node.neighbours), self._clock()
+                    await self.refresh()
+                    await self.save()
 
     async def refresh(self) -> None:
         """Follow what has been subscribed to and given up, and what has been marked as private."""

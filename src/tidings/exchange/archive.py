@@ -78,7 +78,8 @@ class Queries:
 
     def _end(self, pending: _Pending, now: float) -> _Pending:
         del self._pending[pending.query.id]
-        self._cache[_what(pending.query)] = (now, tuple(pending.found.values()))
+        if pending.query.hops > 0:  # else nobody else was asked
+            self._cache[_what(pending.query)] = (now, tuple(pending.found.values()))
         while len(self._cache) > MOST_QUERIES:
             del self._cache[next(iter(self._cache))]
         return pending

@@ -229,9 +229,11 @@ class Node:
                 return  # it will find out with its next call
             self._accept(to, subset, now, key)
 
-    def failed(self, to: Nid, now: float) -> None:
-        """``to`` could not be reached."""
+    def failed(self, to: Nid, now: float, began: float = float("inf")) -> None:
+        """``to`` could not be reached, with a call that began then; who has called us since is there again."""
         self._asked.discard(to)
+        if to in self.neighbours and self.neighbours[to].heard_at > began:
+            return
         if to not in self._list_servers:
             self._candidates[to] = now + AWAY_S
         if to in self.neighbours:
@@ -270,7 +272,7 @@ class Node:
             return {}
         known = self.neighbours.get(sender)
         if known is not None:
-            known.hops = dict(subset)
+            known.hops, known.heard_at = dict(subset), now
             self.interests.changed()
         elif len(self.neighbours) < self.rules.max_neighbours or self._make_room(subset, now):
             self._accept(sender, subset, now, key)
@@ -382,7 +384,8 @@ class Node:
             self._neighbour(sender, now)
         known = () if self.queries.is_loop(query) else self.queries.cached(query, now)
         if known is not None:
-            self._out.append(Reply(query, sender, known))
+            others = known if sender else tuple(holding for holding in known if holding.nid)
+            self._out.append(Reply(query, sender, others))
             return
         if self.queries.is_full():
             raise Refused("too many queries are under way; ask again in a minute")

@@ -132,7 +132,7 @@ class Exchange:
     # --- calling -------------------------------------------------------------------------------------------------------
 
     async def _offer(self, nid: Nid, bundle: Bundle) -> None:
-        node = self.node
+        node, began = self.node, self._clock()
         if nid not in node.neighbours:
             return
         try:
@@ -142,13 +142,13 @@ class Exchange:
         except Fault as fault:
             if "connect first" in str(fault):
                 node.refused(nid, self._clock())
-        except (OSError, TimeoutError):
-            node.failed(nid, self._clock())
+        except (OSError, TimeoutError) as error:
+            self._not_reached(nid, "put_entries", error, began)
         else:
             node.delivered(nid, bundle)
 
     async def _call(self, call: Call) -> None:
-        node, nid = self.node, call.to
+        node, nid, began = self.node, call.to, self._clock()
         argument: Any = call.argument
         try:
             match call.function:
@@ -171,9 +171,13 @@ class Exchange:
                 node.connected(nid, {}, self._clock())
             elif "connect first" in str(fault):
                 node.refused(nid, self._clock())
-        except (OSError, TimeoutError, NotXmlRpc, TypeError, KeyError):  # unreachable, or it talks nonsense
-            node.failed(nid, self._clock())
+        except (OSError, TimeoutError, NotXmlRpc, TypeError, KeyError) as error:  # unreachable, or it talks nonsense
+            self._not_reached(nid, call.function, error, began)
         self.follow()
+
+    def _not_reached(self, nid: Nid, function: str, error: Exception, began: float) -> None:
+        log.info("not reached", nid=nid, function=function, error=f"{type(error).__name__}: {error}")
+        self.node.failed(nid, self._clock(), began)
 
     async def _connect(self, nid: Nid, subset: Mapping[str, int]) -> None:
         now, proof = self._clock(), {}

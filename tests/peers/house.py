@@ -1,0 +1,98 @@
+"""The whole service in this process, on a clock that can be moved: what neighbours do to it can be waited for in no time."""
+
+import asyncio
+import functools
+import time
+from contextlib import asynccontextmanager
+
+from tests.peers.town import Publisher
+from tidings import service
+from tidings.config import read
+from tidings.store.rows import Wanted
+
+
+class House:
+    """``await house.poll()`` looks at the feed; ``await house.titles()`` is what is stored, with how it came."""
+
+    def __init__(self, publisher, aggregator, nid, clock):
+        self.publisher, self.aggregator, self.nid, self.clock = publisher, aggregator, nid, clock
+        self.store, self.here = aggregator.store, aggregator.neighbours
+        self.feed = publisher.url
+
+    async def poll(self):
+        return await self.aggregator.poll()
+
+    async def titles(self):
+        return {e.title: e.source for e in await self.store.entries(limit=1000)}
+
+    async def has(self, **wanted):
+        """Until the store has these posts, with these sources (none: it has them not)."""
+        wanted = {name.replace("_", " "): source for name, source in wanted.items()}
+        await until(lambda: self._has(wanted))
+
+    async def _has(self, wanted):
+        titles = await self.titles()
+        return all(titles.get(name) == source for name, source in wanted.items())
+
+
+class Clock:
+    def __init__(self):
+        self.ahead_s = 0.0
+
+    def __call__(self):
+        return time.time() + self.ahead_s
+
+
+async def until(condition):
+    async with asyncio.timeout(30):
+        while not await condition():
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def house(folder, publisher, address="127.0.0.2", clock=None, **options):
+    clock = clock or Clock()
+    options = {name.replace("_", ".", 1): value for name, value in options.items()}
+    said = {"fetch.allow_private": "true", "fetch.contact_url": "http://n2.example/", "exchange.enabled": "true"}
+    said |= {"serve.host": address, **options}
+    settings, stop = read(folder, {}, said), asyncio.Event()
+    with service.listen(address, 0) as listening:
+        async with service.open_polling(settings, folder / "tidings.db", serving=True, clock=clock) as aggregator:
+            await aggregator.store.add([Wanted(publisher.url, clock() + 1e6)])
+            tending = asyncio.create_task(service.tend(aggregator, settings, listening, stop, polling=False, clock=clock))
+            async with asyncio.timeout(30):
+                while aggregator.neighbours is None and not tending.done():
+                    await asyncio.sleep(0.01)
+            own = settings["exchange.port"].value
+            try:
+                yield House(publisher, aggregator, f"{address}:{own or listening.getsockname()[1]}", clock)
+            finally:
+                stop.set()
+                await tending
+
+
+def story(**options):
+    """A test that gets a house whose feed has shown five posts, some days old."""
+
+    def wrap(test):
+        @functools.wraps(test)
+        def run(tmp_path):
+            publisher = Publisher()
+
+            async def tell():
+                for day in range(5):
+                    publisher.posts.append((day + 1, time.time() - 86400 * (10 - day)))
+                async with house(tmp_path, publisher, **options) as here:
+                    await here.poll()
+                    await asyncio.wait_for(test(here), 60)
+
+            try:
+                asyncio.run(tell())
+            finally:
+                publisher.shutdown()
+                publisher.server_close()
+
+        del run.__wrapped__
+        return run
+
+    return wrap

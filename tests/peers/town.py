@@ -1,0 +1,178 @@
+"""A town of real processes: a feed server, a list server, and nodes (`tidings serve`), each at a loopback address of its own.
+
+``with Town(folder) as town: node = town.node(2)`` starts a node at 127.0.0.2; ``town.publish()`` writes a post;
+``node.look()`` makes the node poll; ``node.entries()`` is what its store has.
+"""
+
+import asyncio
+import json
+import re
+import signal
+import sqlite3
+import subprocess
+import threading
+import time
+from contextlib import closing
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.cli.conftest import TIDINGS
+from tidings.store import Store
+from tidings.store.rows import Schedule, Wanted
+
+WINDOW = 5
+#: Longer than anything takes on a machine that has much else to do.
+PATIENCE_S = 90.0
+ADDRESS = re.compile(r"at http://([\d.]+):(\d+)/")
+
+
+def until(condition, what):
+    """Until it is so; fails if it is not within a bounded time."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"{what}, but not within {PATIENCE_S} s"
+        time.sleep(0.1)
+    return found
+
+
+class Publisher(ThreadingHTTPServer):
+    """One feed. Readers are told apart by the address that they give for complaints."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Page)
+        self.posts, self.asked, self.refused = [], [], set()
+        self.url = f"http://127.0.0.1:{self.server_port}/feed"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def document(self):
+        items = "".join(
+            f"<item><guid>{number}</guid><title>Post {number}</title><link>http://blog.example/{number}</link>"
+            f"<pubDate>{formatdate(at)}</pubDate><description>&lt;p&gt;Words {number}&lt;/p&gt;</description></item>"
+            for number, at in reversed(self.posts[-WINDOW:])
+        )
+        return f'<rss version="2.0"><channel><title>A blog</title>{items}</channel></rss>'.encode()
+
+
+class _Page(BaseHTTPRequestHandler):
+    def do_GET(self):
+        reader = int(re.search(r"http://n(\d+)\.example", self.headers["User-Agent"])[1])
+        body = b"" if reader in self.server.refused else self.server.document()
+        self.server.asked.append(reader)
+        self.send_response(200 if body else 403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class Process:
+    """A command that says where it listens."""
+
+    def __init__(self, log, *command):
+        self._log = log.open("w")
+        self._process = subprocess.Popen([TIDINGS, *map(str, command)], stdout=subprocess.PIPE, stderr=self._log, text=True)
+
+    def ready(self):
+        """Where it listens, once it does."""
+        line = self._process.stdout.readline()
+        host, port = ADDRESS.search(line).groups()
+        return f"{host}:{port}"
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
+    def end(self):
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            assert self._process.wait(PATIENCE_S) == 0
+        self._process.stdout.close()
+        self._log.close()
+
+
+class Node:
+    """One of those who read."""
+
+    def __init__(self, town, number, **options):
+        self.number, self._folder = number, town.folder / str(number)
+        self._folder.mkdir(exist_ok=True)
+        self._store = self._folder / "tidings.db"
+        self._feed_id = asyncio.run(self._subscribe(town.publisher.url))
+        options = {
+            "fetch.allow_private": "true",
+            "fetch.contact_url": f"http://n{number}.example/",
+            "exchange.enabled": "true",
+            "exchange.lists": town.lists,
+            **options,
+        }
+        self._before = ["--data-dir", self._folder, *(f"--set={name}={value}" for name, value in options.items())]
+        serve = (*self._before, "serve", "--host", f"127.0.0.{number}", "--port", 0)
+        self._process = Process(self._folder / "log", *serve)
+        self.kill, self.end = self._process.kill, self._process.end
+
+    async def _subscribe(self, url):
+        async with Store.open(self._store, clock=time.time) as store:
+            return (await store.add([Wanted(url, time.time())]))[0].feed_id
+
+    def ready(self):
+        self.nid = self._process.ready()
+        return self
+
+    def look(self):
+        """Let it poll; what its policy plans meanwhile does not count."""
+        before = self.rows("SELECT count(*) FROM polls")
+        until(lambda: asyncio.run(self._look()) or self.rows("SELECT count(*) FROM polls") != before, "it looks")
+
+    async def _look(self):
+        async with Store.open(self._store, clock=time.time) as store:
+            await store.reschedule([Schedule(self._feed_id, time.time(), "the test wants it")])
+        await asyncio.sleep(2)
+
+    def rows(self, query):
+        with closing(sqlite3.connect(self._store, timeout=30)) as db:
+            return db.execute(query).fetchall()
+
+    def entries(self):
+        """Number of the post -> how it came."""
+        return {int(number): source for number, source in self.rows("SELECT identity, source FROM entries")}
+
+    def run(self, *command):
+        done = subprocess.run([TIDINGS, *map(str, self._before), *command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def neighbours(self):
+        return [nid for nid, present in self.rows("SELECT nid, present FROM neighbours") if present]
+
+
+class Town:
+    """Everything, and its end."""
+
+    def __init__(self, folder):
+        self.folder, self.nodes = folder, {}
+        self.publisher = Publisher()
+        self._list_server = Process(folder / "lists.log", "list-server", "--host", "127.0.0.1", "--port", 0)
+
+    def __enter__(self):
+        self.lists = self._list_server.ready()
+        return self
+
+    def __exit__(self, kind, *_):
+        for node in self.nodes.values():
+            node.end() if kind is None else node.kill()
+        self._list_server.kill()
+        self.publisher.shutdown()
+        self.publisher.server_close()
+
+    def start(self, *numbers, **options):
+        """Nodes that begin together."""
+        begun = [Node(self, number, **options) for number in numbers]
+        for node in begun:
+            self.nodes[node.number] = node.ready()
+        return begun
+
+    def publish(self, posts=1, at=None):
+        for _ in range(posts):
+            self.publisher.posts.append((len(self.publisher.posts) + 1, time.time() if at is None else at))
