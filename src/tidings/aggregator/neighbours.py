@@ -139,6 +139,9 @@ class Neighbourhood:
         if feeds != self._feeds:
             self._feeds = feeds
             self.node.read({f.url: f.weight for f in told})
+            for f in told:
+                if f.last_ok_at is not None:
+                    self.node.ledger.was_shown(f.url, f.last_ok_at, f.oldest_at)
 
     def _may_tell(self, url: str) -> bool:
         if is_private(url, among_ourselves=self._among_ourselves):
@@ -177,9 +180,9 @@ class Neighbourhood:
             node.meet([nid for told in seen.links.peers if (nid := _nid(told))], now)
         if seen.document is None:
             node.unchanged(url, now)
-        elif node.neighbours or node.ledger.has_claims(url):
+        else:
             new = {entry.identity for entry in outcome.new}
-            entries = messages.passable(seen.document.entries)
+            entries = messages.passable(seen.document.entries) if node.neighbours else seen.document.entries
             node.ledger.remember(url, [entry.identity for entry in entries if entry.identity not in new])
             if outcome.document is None:  # a hub has sent it, or the server what was new alone
                 node.pushed(url, entries, now)

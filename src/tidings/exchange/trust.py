@@ -76,9 +76,6 @@ class Ledger:
         shown = self._shown.get(feed)
         return shown.at if shown is not None else None
 
-    def has_claims(self, feed: str) -> bool:
-        return bool(self._claims.get(feed))
-
     def is_news(self, feed: str, entry: Entry) -> bool:
         """Not what an own document would have shown long ago: forgeries with old dates could never be refuted."""
         shown = self._shown.get(feed)
@@ -91,6 +88,10 @@ class Ledger:
             claims[entry.identity] = Claim(entry.identity, entry.digest, entry.published, now, sender, path)
         while len(claims) > CLAIMS:
             del claims[next(iter(claims))]
+
+    def was_shown(self, feed: str, at: float, oldest: float | None) -> None:
+        """Before the last restart we saw a document ourselves."""
+        self._shown.setdefault(feed, _Shown(at, frozenset(), oldest))
 
     def restore(self, feed: str, claim: Claim) -> None:
         """What a neighbour told before the last restart."""

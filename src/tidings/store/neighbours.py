@@ -51,6 +51,8 @@ class Shareable(Struct, frozen=True):
     id: int
     url: str
     weight: float
+    last_ok_at: float | None = None
+    oldest_at: float | None = None  #: in its last document
 
 
 _COLUMNS = Peer.__struct_fields__
@@ -148,7 +150,7 @@ def _withdraw(db: Connection, ids: Sequence[int]) -> int:
 def shareable(db: Connection) -> list[Shareable]:
     """Feeds that are followed and not marked as private, the weightiest first."""
     rows = db.execute(
-        "SELECT id, url, weight FROM feeds WHERE retired_at IS NULL AND id NOT IN (SELECT feed_id FROM private_feeds) "
+        "SELECT id, url, weight, last_ok_at, oldest_at FROM feeds WHERE retired_at IS NULL AND id NOT IN (SELECT feed_id FROM private_feeds) "
         "ORDER BY weight DESC, id"
     )
     return [Shareable(*row) for row in rows]
