@@ -9,8 +9,9 @@ from contextlib import suppress
 import pytest
 
 from tests.web.people import Person
-from tidings.demo.demo import PASSWORD, READER, Plan, open_demo
+from tidings.demo.demo import PASSWORD, READER, Plan
 from tidings.demo.run import run_demo
+from tidings.demo.services import open_demo
 from tidings.errors import UsageError
 from tidings.lab.score import metrics
 from tidings.model import DAY_S
@@ -29,10 +30,10 @@ def test_what_is_live_is_what_was_foretold():
     async def story(demo):
         await demo.until_the_end()
         live = {name: metrics(demo.judge(name)) for name in demo.plan.policies}
-        told = demo.figures()
+        told = await demo.figures()
         return live, {name: metrics(demo.foretell(name)) for name in demo.plan.policies}, told
 
-    live, foretold, told = in_a_demo(Plan(publishers=40, days=1.0, speed=float("inf")), story)
+    live, foretold, told = in_a_demo(Plan(publishers=40, days=1.0, speed=float("inf"), friends=0), story)
     assert live["uniform"]["mean_delay_s"] == pytest.approx(foretold["uniform"]["mean_delay_s"], rel=0.01)
     assert live["price"]["mean_delay_s"] == pytest.approx(foretold["price"]["mean_delay_s"], rel=0.25)  # a day says little
     assert live["price"]["mean_delay_s"] < 0.7 * live["uniform"]["mean_delay_s"]
@@ -64,7 +65,7 @@ def test_the_screen_changes_the_speed_and_nothing_is_left_behind(tmp_path, monke
         stop, said = asyncio.Event(), asyncio.Queue()
         with listen("127.0.0.1", 0) as listening:
             running = asyncio.create_task(
-                run_demo(Plan(publishers=12, days=300.0, speed=1000.0), listening, stop, said.put_nowait)
+                run_demo(Plan(publishers=12, days=300.0, speed=1000.0, friends=0), listening, stop, said.put_nowait)
             )
             await said.get()
             assert address(listening) in await said.get()
@@ -117,7 +118,7 @@ def test_the_slider_keeps_its_promise(factor, capsys):
         assert admin.post("/timing/budget", per_day=str(round(point["per_day"]))).goes_to == "/timing"
         return point
 
-    plan = Plan(publishers=300, days=14.0, speed=float("inf"), policies=("price",))
+    plan = Plan(publishers=300, days=14.0, speed=float("inf"), policies=("price",), friends=0)
     before, promised, after = in_a_demo(plan, story, 3600)
     with capsys.disabled():
         print(

@@ -5,7 +5,7 @@ import pytest
 from tests.store.conftest import entry
 from tests.worlds import MONDAY
 from tidings.store.rows import Suspicion
-from tidings.store.timing import limited, needy, week
+from tidings.store.timing import limited, needy, told, week
 
 DAY_S = 86400.0
 
@@ -22,18 +22,27 @@ def test_a_week_day_by_day(store):
     store.polled(feed, status=0, error_kind="timeout", error="no answer")
     store.polled(feed, source="push", new=[late(20, 2.0)])
     store.polled(feed, gap=Suspicion(MONDAY, MONDAY + 1, 4.0), new=[late(21, 600.0)])
-    told = store.read(week, store.clock())
-    assert [day.asked for day in told.days] == [0, 0, 0, 0, 0, 1, 3]
-    before, today = told.days[-2:]
+    days = store.read(week, store.clock())
+    assert [day.asked for day in days.days] == [0, 0, 0, 0, 0, 1, 3]
+    before, today = days.days[-2:]
     assert (before.found, before.bytes, before.came, before.p50_s, before.p90_s) == (1, 500, 10, 300.0, 540.0)
     assert (today.unchanged, today.failed, today.pushed, today.found, today.lost) == (1, 1, 1, 1, 4.0)
-    assert (told.p50_s, told.p90_s, told.total("came"), len(told.delays_s)) == (300.0, 600.0, 12.0, 12)
+    assert (days.p50_s, days.p90_s, days.total("came"), len(days.delays_s)) == (300.0, 600.0, 12.0, 12)
 
 
 def test_a_week_without_anything(store):
-    told = store.read(week, MONDAY)
-    assert (told.p50_s, told.total("asked"), told.days[0].p90_s) == (None, 0.0, None)
+    empty = store.read(week, MONDAY)
+    assert (empty.p50_s, empty.total("asked"), empty.days[0].p90_s) == (None, 0.0, None)
     assert (store.read(limited, MONDAY), store.read(needy, MONDAY)) == ([], [])
+
+
+def test_what_neighbours_brought(store):
+    feed = store.subscribe()
+    store.polled(feed, new=[entry(1)])
+    at = store.clock()
+    store.polled(feed, source="neighbour", new=[entry(2), entry(3)], told_by=("10.0.0.1:80",))
+    assert store.read(told, feed, MONDAY) == [(at, 2)]
+    assert store.read(week, store.clock()).days[-1].pushed == 2
 
 
 def test_hosts_that_limit_us(store):

@@ -25,6 +25,7 @@ from tidings.cli.people import user
 from tidings.cli.reading import entries, export, feeds
 from tidings.cli.serve import serve, worker
 from tidings.cli.telling import explain, status
+from tidings.cli.timing import timing
 from tidings.errors import TidingsError, UsageError
 
 # numpy's matrices are small here: threads that wait for each other would cost several times the work. Before numpy is loaded.
@@ -103,6 +104,7 @@ for command in (
     poll,
     explain,
     status,
+    timing,
     peers,
     recover,
     list_server,

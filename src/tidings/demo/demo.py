@@ -1,22 +1,15 @@
-"""The demo put together: one world, one clock, and two whole services on it that differ in nothing but their policy."""
+"""A demo that runs: one world, one clock, and whole services on it that differ in nothing but their policy, or have friends."""
 
 import asyncio
-import tempfile
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec import Struct
 
-from tidings import service
 from tidings.aggregator.aggregator import Aggregator
-from tidings.aggregator.dating import Dated
-from tidings.aggregator.reader import entry_text
-from tidings.config import Setting, read
+from tidings.demo.arrivals import arrived
 from tidings.demo.clock import Clock
 from tidings.demo.publishers import Publishers, Visitor
 from tidings.demo.world import World
@@ -25,12 +18,7 @@ from tidings.lab.score import Judgement, judge, metrics, within
 from tidings.lab.simulate import Manners, Polls, simulate
 from tidings.lab.whatif import looked_for
 from tidings.model import DAY_S, Ints
-from tidings.parse import parse
-from tidings.people import People, Reading
 from tidings.policy import make_policy
-from tidings.store import Store
-from tidings.store.people_rows import Stream
-from tidings.store.rows import FeedState, PollOutcome, Wanted
 
 POLICIES = ("price", "uniform")
 #: Requests for each feed and day: a look every four hours, if they were spent evenly.
@@ -40,8 +28,8 @@ PUSHED = 0.95
 #: Posts that are listed with how late each policy had them.
 LISTED = 12
 SPEEDS = (1.0, 1000.0)
-#: How often it is looked whether all services are there.
-READY_S = 0.02
+#: Nodes of the exchange: they share one address of the publishers, and each has its part of the budget.
+FRIENDS = "friends"
 #: Who reads in the demo.
 READER, PASSWORD = "demo", "demo-world"
 
@@ -56,12 +44,30 @@ class Plan:
     seed: int = 1
     budget: float = BUDGET
     policies: tuple[str, ...] = POLICIES
+    friends: int = 3  #: nodes of the exchange
+
+    @property
+    def members(self) -> tuple["Member", ...]:
+        """All services there are."""
+        alone = [Member(policy, policy, policy, self.budget) for policy in self.policies]
+        each = self.budget / max(self.friends, 1)
+        friends = [Member(f"friend {i + 1}", "price", FRIENDS, each) for i in range(self.friends)]
+        return (*alone, *friends)
 
     def __post_init__(self) -> None:
         if self.publishers < 1:
             raise UsageError(f"a world needs at least one publisher, not {self.publishers}")
         if not 0 < self.days <= 366:
             raise UsageError(f"the demo lasts for up to 366 days of its own time, not {self.days:g}")
+
+
+class Member(Struct, frozen=True):
+    """A service of the demo."""
+
+    name: str
+    policy: str
+    visitor: str  #: under which the publishers know it
+    budget: float  #: requests for each feed and day
 
 
 class Demo:
@@ -100,7 +106,7 @@ class Demo:
         judged = judge(self.world.trace, polls, since, until)
         return looked_for(judged, Manners(pushed=self.world.pushed.astype(float)))
 
-    def figures(self) -> dict[str, Any]:
+    async def figures(self) -> dict[str, Any]:
         """What the screen shows."""
         now, world = self.clock(), self.world
         recent = np.flatnonzero((world.trace.times <= now) & (world.trace.times >= world.start))
@@ -113,9 +119,23 @@ class Demo:
             "publishers": self.plan.publishers,
             "posts": len(recent),
             "budget_per_day": self.plan.budget * self.plan.publishers,
-            "policies": [self._policy(visitor) for visitor in self.publishers.visitors],
+            "policies": [self._policy(visitor) for visitor in self._alone],
+            "friends": await self._friends(),
             "last": self._last(recent),
         }
+
+    async def _friends(self) -> dict[str, Any] | None:
+        """How one of the friends does, who has its news from the others as well."""
+        one = next((member for member in self.plan.members if member.visitor == FRIENDS), None)
+        if one is None:
+            return None
+        visitor = next(v for v in self.publishers.visitors if v.name == FRIENDS)
+        found = {"requests": visitor.requests, "nodes": self.plan.friends, "pages": self.addresses[one.name]}
+        return found | await arrived(self.aggregators[one.name].store, self.world, self.clock())
+
+    @property
+    def _alone(self) -> list[Visitor]:
+        return [visitor for visitor in self.publishers.visitors if visitor.name != FRIENDS]
 
     def _policy(self, visitor: Visitor) -> dict[str, Any]:
         judged = self.judge(visitor.name)
@@ -144,7 +164,7 @@ class Demo:
             feed = int(np.searchsorted(trace.offsets, post, side="right")) - 1
             if self.world.pushed[feed]:
                 continue
-            late = {v.name: self._late(v, feed, post) for v in self.publishers.visitors}
+            late = {v.name: self._late(v, feed, post) for v in self._alone}
             if None not in late.values():
                 number = post - int(trace.offsets[feed])
                 out.append(
@@ -169,83 +189,3 @@ class Demo:
             return None
         newer = int(trace.offsets[feed]) + self.world.published(feed, looks[look]) - 1 - post
         return "missed" if newer >= trace.window[feed] else looks[look] - float(trace.times[post])
-
-
-@asynccontextmanager
-async def open_demo(plan: Plan) -> AsyncIterator[Demo]:
-    """The demo while it runs, in a folder that goes with it."""
-    world = await asyncio.to_thread(World, plan.publishers, plan.days, plan.seed)
-    clock = Clock(world.start, plan.speed)
-    visitors = [Visitor(name, plan.publishers) for name in plan.policies]
-    with tempfile.TemporaryDirectory(prefix="tidings-demo-") as folder:
-        async with Publishers(world, clock, visitors).open() as publishers, asyncio.TaskGroup() as tasks:
-            demo = Demo(plan, world, clock, publishers)
-            past = await asyncio.to_thread(_past, publishers)
-            for name in plan.policies:
-                tasks.create_task(_serve(demo, name, Path(folder) / name, past))
-            clock.watch(lambda: len(demo.aggregators) < len(plan.policies))
-            beside = [tasks.create_task(work) for work in (clock.run(), publishers.push())]
-            try:
-                while len(demo.aggregators) < len(plan.policies):
-                    await asyncio.sleep(READY_S)
-                yield demo
-            finally:
-                demo.stop.set()
-                for task in beside:
-                    task.cancel()
-
-
-async def _serve(demo: Demo, name: str, folder: Path, past: Sequence[PollOutcome]) -> None:
-    """One whole service, by the demo's clock."""
-    clock = demo.clock
-    folder.mkdir(mode=0o700)
-    store = folder / "tidings.db"
-    with service.listen("127.0.0.1", 0) as listening:
-        address = service.address(listening)
-        settings = _settings(folder, name, address, demo.plan.budget)
-        await _remember(demo, name, store, past)
-        async with service.open_polling(settings, store, serving=True, clock=clock, sleep=clock.sleep) as aggregator:
-            demo.aggregators[name], demo.addresses[name] = aggregator, address
-            clock.watch(lambda: not aggregator.resting or aggregator.under_way > 0)
-            await service.tend(aggregator, settings, listening, demo.stop, clock=clock, sleep=clock.sleep)
-
-
-def _settings(folder: Path, policy: str, address: str, budget: float) -> dict[str, Setting]:
-    flags = {"policy.name": policy, "policy.budget": f"{budget:g}/feed", "fetch.allow_private": "true"}
-    return read(folder, {}, {**flags, "serve.public_url": address})
-
-
-def _past(publishers: Publishers) -> list[PollOutcome]:
-    """What polling has brought until the demo begins, for all feeds by number: everything, as if no post had been missed."""
-    world, outcomes = publishers.world, []
-    for feed, kind in enumerate(world.kinds):
-        end = world.published(feed, world.start)
-        times = world.times(feed)[:end].tolist()
-        document = parse(publishers.document(feed, 0, end), content_type="application/rss+xml", url="http://127.0.0.1/")
-        # Documents begin with the newest.
-        new = [entry_text(e, Dated(at, None, at)) for e, at in zip(document.entries, reversed(times), strict=True)]
-        state = FeedState(
-            title=world.names[feed],
-            site_url=publishers.site(feed),
-            window=kind.window,
-            shown=min(end, kind.window),
-            next_poll_at=world.end + DAY_S,  # the policy decides anew as soon as it has learned
-            last_poll_at=world.start,
-            last_ok_at=world.start,
-        )
-        outcomes.append(PollOutcome(feed_id=feed, at=world.start, new=tuple(reversed(new)), state=state))
-    return outcomes
-
-
-async def _remember(demo: Demo, name: str, path: Path, past: Sequence[PollOutcome]) -> None:
-    """Put the past into a service's store, with somebody who has read all but the last day of it."""
-    world = demo.world
-    async with Store.open(path, clock=lambda: world.trace.start) as store:
-        urls = [demo.publishers.url(name, feed) for feed in range(len(past))]
-        wanted = [Wanted(url, world.end, folder=kind.name.capitalize()) for url, kind in zip(urls, world.kinds, strict=True)]
-        added = await store.add(wanted)
-        outcomes = [replace(one, feed_id=feed.feed_id) for one, feed in zip(past, added, strict=True)]
-        for first in range(0, len(outcomes), 20):
-            await store.record(outcomes[first : first + 20])
-        user = await People(store, demo.clock).add_user(READER, PASSWORD, admin=True, by=None)
-        await Reading(user, store, demo.clock).mark_all_read(Stream(published_until=world.start - DAY_S))

@@ -44,7 +44,7 @@ class Visitor:
         self.asked_in_vain = 0  #: 200 without news
         self.pushed = 0  #: posts that a hub has sent
         self.looks: list[list[float]] = [[] for _ in range(feeds)]  #: when each feed's document was seen
-        self.callbacks: dict[int, str] = {}  #: of feeds that are subscribed to at the hub
+        self.callbacks: dict[int, set[str]] = {}  #: of feeds that are subscribed to at the hub
 
     @property
     def requests(self) -> int:
@@ -174,9 +174,9 @@ class Publishers:
             answer = await self._fetcher.fetch(FetchRequest(f"{callback}?{urlencode(question)}"))
         meant = answer.status == 200 and answer.body == question["hub.challenge"].encode()
         if meant and question["hub.mode"] == "subscribe":
-            visitor.callbacks[feed] = callback
+            visitor.callbacks.setdefault(feed, set()).add(callback)
         elif meant:
-            visitor.callbacks.pop(feed, None)
+            visitor.callbacks.get(feed, set()).discard(callback)
 
     async def push(self) -> None:
         """Send every post of those who have a hub to all who have subscribed, when its time has come."""
@@ -187,12 +187,11 @@ class Publishers:
                 continue
             await self.clock.sleep(at - self.clock())
             end = world.published(feed, at)
+            body = self.document(feed, max(end - SENT, 0), end)
             for visitor in self.visitors:
-                if feed in visitor.callbacks:
+                for callback in sorted(visitor.callbacks.get(feed, ())):
                     with self.clock.hold():
-                        body = self.document(feed, max(end - SENT, 0), end)
-                        headers = {"Content-Type": "application/rss+xml"}
-                        answer = await self._fetcher.post(visitor.callbacks[feed], body, headers)
+                        answer = await self._fetcher.post(callback, body, {"Content-Type": "application/rss+xml"})
                         visitor.pushed += answer.status == 202
 
 

@@ -5,8 +5,9 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from tidings.demo.demo import Demo, Plan, open_demo
+from tidings.demo.demo import Demo, Plan
 from tidings.demo.screen import make_app
+from tidings.demo.services import open_demo
 from tidings.lab.score import metrics
 from tidings.service import address
 from tidings.web.server import serving

@@ -38,13 +38,13 @@ def make_app(demo: Demo) -> Starlette:
     """The screen over a demo that runs."""
 
     async def page(request: Request) -> Response:
-        return _answer(_page(demo), "text/html")
+        return _answer(_page(demo, await demo.figures()), "text/html")
 
     async def now(request: Request) -> Response:
-        return _answer(_now(demo), "text/html")
+        return _answer(_now(demo, await demo.figures()), "text/html")
 
     async def data(request: Request) -> Response:
-        return _answer(msgspec.json.encode(demo.figures()).decode(), "application/json")
+        return _answer(msgspec.json.encode(await demo.figures()).decode(), "application/json")
 
     async def speed(request: Request) -> Response:
         """Forms of other sites say where they are from; ours comes from here."""
@@ -86,7 +86,7 @@ def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
     return answer
 
 
-def _page(demo: Demo) -> str:
+def _page(demo: Demo, told: Mapping[str, Any]) -> str:
     buttons = "".join(
         f'<button name="speed" value="{speed}" aria-pressed="{str(demo.clock.speed == speed).lower()}">{speed:,} ×</button>'
         for speed in CHOICES
@@ -115,7 +115,7 @@ day for each. One looks at all of them equally often (<span class="uniform">unif
 <form method="post" action="/demo/speed" aria-label="Speed of the clock">{buttons}</form>
 <p id="ended" class="soft" hidden>The demo has ended; these are its last figures.</p>
 <div id="now">
-{_now(demo)}
+{_now(demo, told)}
 </div>
 </main>
 <footer><p class="soft">Delays are from publication to the look that found a post; a post is missed when it was pushed out of
@@ -125,8 +125,7 @@ its document unseen. What hubs have sent came at once, and is not among the dela
 """
 
 
-def _now(demo: Demo) -> str:
-    told = demo.figures()
+def _now(demo: Demo, told: Mapping[str, Any]) -> str:
     behind = told["true_speed"] < 0.9 * min(told["speed"], SPEEDS[1])
     slow = f", {figures(told['true_speed'], 2)} at the moment: the machine is busy" if behind else ""
     return f"""<div class="now">
@@ -136,7 +135,8 @@ def _now(demo: Demo) -> str:
 {count(told["posts"], "post")} published.</p>
 </div>
 <section><h2>The same budget, two policies</h2>
-{_figures(told)}</section>
+{_figures(told)}
+{_friends(told)}</section>
 <section><h2>How soon posts were found</h2>
 {_curve(demo)}</section>
 <section class="whole"><h2>The last posts that both have had, and how late</h2>
@@ -165,6 +165,20 @@ def _figures(told: Mapping[str, Any]) -> str:
         for name, cell in rows.items()
     )
     return f'<table class="figures"><thead><tr><td></td>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
+
+
+def _friends(told: Mapping[str, Any]) -> str:
+    """The exchange in two sentences."""
+    friends = told["friends"]
+    if friends is None or not friends["requests"]:
+        return ""
+    nodes = friends["nodes"]
+    return (
+        f'<p>Then there are <a href="{escape(friends["pages"])}">{nodes} friends</a> who exchange what they fetch, each with '
+        f"{nodes} times fewer requests. Together they have spent {friends['requests']:,}; the first of them has half of its "
+        f"posts within <b>{duration(friends['p50_s'])}</b>, nine in ten within {duration(friends['p90_s'])}, and missed "
+        f"{friends['missed']:,}. The others told it of {friends['told']:,} posts before it looked.</p>"
+    )
 
 
 def _curve(demo: Demo) -> str:

@@ -32,7 +32,7 @@ class Day(Struct, frozen=True):
     found: int  #: of these, had something new
     unchanged: int  #: answered with 304
     failed: int
-    pushed: int  #: documents that hubs or neighbours sent
+    pushed: int  #: entries that hubs or neighbours sent
     bytes: int
     came: int  #: entries
     p50_s: float | None
@@ -93,14 +93,17 @@ def week(db: Connection, now: float) -> Week:
 
 
 def _day(db: Connection, begin: float, end: float, delays: Floats) -> Day:
-    asked, found, unchanged, failed, pushed, size = db.execute(
+    asked, found, unchanged, failed, size = db.execute(
         "SELECT count(*) FILTER (WHERE source = 'poll'), count(*) FILTER (WHERE source = 'poll' AND new > 0), "
         "count(*) FILTER (WHERE status = 304), count(*) FILTER (WHERE error_kind <> ''), "
-        "count(*) FILTER (WHERE source IN ('push', 'neighbour')), coalesce(sum(bytes), 0) "
-        "FROM polls WHERE at >= ? AND at < ?",
+        "coalesce(sum(bytes), 0) FROM polls WHERE at >= ? AND at < ?",
         (begin, end),
     ).fetchone()
-    (came,) = db.execute("SELECT count(*) FROM entries WHERE first_seen_at >= ? AND first_seen_at < ?", (begin, end)).fetchone()
+    came, pushed = db.execute(
+        "SELECT count(*), count(*) FILTER (WHERE source IN ('push', 'neighbour', 'confirmed')) FROM entries "
+        "WHERE first_seen_at >= ? AND first_seen_at < ?",
+        (begin, end),
+    ).fetchone()
     lost, recovered = db.execute(
         "SELECT coalesce(sum(lost), 0.0), coalesce(sum(recovered), 0) FROM gaps WHERE found_at >= ? AND found_at < ?",
         (begin, end),
@@ -115,6 +118,15 @@ def _quantile(delays: Floats, share: float) -> float | None:
         return None
     rank = math.ceil(len(delays) * share) - 1
     return float(np.partition(delays, rank)[rank])
+
+
+def told(db: Connection, feed_id: int, since: float) -> list[tuple[float, int]]:
+    """When neighbours brought entries of a feed, and how many."""
+    return db.execute(
+        "SELECT first_seen_at, count(*) FROM entries WHERE feed_id = ? AND first_seen_at >= ? "
+        "AND source IN ('neighbour', 'confirmed') GROUP BY first_seen_at ORDER BY first_seen_at",
+        (feed_id, since),
+    ).fetchall()
 
 
 def limited(db: Connection, now: float) -> list[Limited]:

@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from tidings.aggregator.explain import HABITS_D, Explained
 from tidings.model import DAY_S, HOUR_S, Floats
+from tidings.store import timing
 from tidings.store.people_rows import Settings
 from tidings.store.rows import Poll
 from tidings.web import charts, pages
@@ -32,9 +33,10 @@ async def drawn(visit: Visit, told: Explained) -> dict[str, Any]:
     posts = (await store.posting_times(now - HABITS_D * DAY_S, [told.feed.id]))["at"]
     posts = posts[posts <= now]
     polls = [poll for poll in await store.polls(told.feed.id, MOST_LOOKS) if poll.at >= begin]
+    others = await store.read(timing.told, told.feed.id, begin)
     return {
         "heat": charts.heat_map(_local(posts, settings)) if len(posts) >= LEAST_POSTS else None,
-        "line": _time_line(posts[posts >= begin], polls, told.next_poll_at, begin, now, settings),
+        "line": _time_line(posts[posts >= begin], polls, others, told.next_poll_at, begin, now, settings),
         "days": days,
         "spans": SPANS,
         "shapes": [(charts.key(kind), words) for kind, words in _words().items()],
@@ -64,14 +66,25 @@ def kind_of(poll: Poll) -> str:
     """How a look is drawn."""
     if poll.error_kind:
         return "failed"
-    if poll.source in ("push", "neighbour"):
-        return poll.source
+    if poll.source == "push":
+        return "push"
     return "found" if poll.new else "unchanged" if poll.status == 304 else "nothing"
 
 
-def _time_line(posts: Floats, polls: list[Poll], next_at: float | None, begin: float, now: float, settings: Settings) -> Markup:
+def _time_line(
+    posts: Floats,
+    polls: list[Poll],
+    others: list[tuple[float, int]],
+    next_at: float | None,
+    begin: float,
+    now: float,
+    settings: Settings,
+) -> Markup:
     words = _words()
     looks = [(poll.at, kind_of(poll), f"{pages.moment(poll.at, settings, now)}: {_outcome(poll, words)}") for poll in polls]
+    for at, number in others:
+        said = f"{words['neighbour']}: {n_('%(num)s new post', '%(num)s new posts', number)}"
+        looks.append((at, "neighbour", f"{pages.moment(at, settings, now)}: {said}"))
     shown = [(at, f"{pages.moment(at, settings, now)}: {_('published')}") for at in posts.tolist()]
     end = now + (now - begin) / 12
     coming = (next_at, _("next look")) if next_at is not None and now < next_at < end else None

@@ -1,0 +1,108 @@
+"""`tidings timing`: the last week by day, and what another budget would buy, as on the page of that name."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidings.cli.home import Home, with_home
+from tidings.cli.output import check_plot, json_option, plot_option, print_json, print_table, progress
+from tidings.words import NOTHING, duration, figures, percent
+
+if TYPE_CHECKING:
+    from tidings.store.timing import Week
+    from tidings.web.forecast import Forecast
+
+
+@click.command()
+@click.option("--budgets", "curve", is_flag=True, help="Also replay the own history at other budgets; takes some seconds.")
+@json_option
+@plot_option("delay by day and, with --budgets, against the budget")
+@with_home
+async def timing(home: Home, curve: bool, as_json: bool, plot: str | None) -> None:
+    """How late posts came in the last week, day by day, and what that cost.
+
+    \b
+    Examples:
+      tidings timing
+      tidings timing --budgets --plot timing.svg
+    """
+    import msgspec
+
+    from tidings.aggregator.explain import overview
+    from tidings.store.timing import week
+    from tidings.web.forecast import forecast, own_trace
+
+    check_plot(plot)
+    now = time.time()
+    async with home.open_store() as store:
+        told = await store.read(week, now)
+        found = None
+        if curve:
+            budget = (await overview(store, home.config.budget)).budget_per_day
+            trace, manners = await own_trace(store, now)
+            with progress("replaying"):
+                found = forecast(trace, manners, home.config.policy_name, budget, now)
+    if plot is not None:
+        _draw(plot, told, found)
+    if as_json:
+        print_json({"days": msgspec.to_builtins(told.days), "budgets": msgspec.to_builtins(found)})
+        return
+    _print(told)
+    if found is not None:
+        click.echo()
+        rows = [[figures(p.per_day), duration(p.mean_s), duration(p.half_s), percent(p.missed_share)] for p in found.points]
+        print_table(["requests a day", "mean delay", "half within", "missed"], rows, left=0)
+
+
+def _print(told: "Week") -> None:
+    rows = [
+        [
+            time.strftime("%a %d", time.gmtime(day.at + 43200)),
+            f"{day.asked:,}",
+            f"{day.unchanged:,}",
+            f"{day.failed:,}",
+            f"{day.came:,}",
+            duration(day.p50_s),
+            duration(day.p90_s),
+            figures(day.lost) if day.lost else NOTHING,
+            f"{day.recovered:,}" if day.recovered else NOTHING,
+        ]
+        for day in told.days
+    ]
+    print_table(["", "asked", "304", "failed", "new", "half in", "90 % in", "lost", "back"], rows)
+
+
+def _draw(file: str, told: "Week", found: "Forecast | None") -> None:
+    from tidings.lab import plots
+
+    fig, panels = plots.panels(1 if found is None else 2, 1, 7.0, 3.0 if found is None else 5.4)
+    days = [day for day in told.days if day.p50_s and day.p90_s]
+    names = [time.strftime("%a %d", time.gmtime(day.at + 43200)) for day in days]
+    lines: list[tuple[Any, Any, str, list[Any], list[Any]]] = [
+        (
+            panels[0],
+            "How late posts came",
+            "",
+            names,
+            [("half", [d.p50_s for d in days]), ("nine in ten", [d.p90_s for d in days])],
+        )
+    ]
+    if found is not None:
+        budgets = [point.per_day for point in found.points]
+        curves = [("mean", [p.mean_s for p in found.points]), ("half within", [p.half_s for p in found.points])]
+        lines.append((panels[1], "What a budget would buy", "requests a day", budgets, curves))
+        panels[1].set_xscale("log")
+    for ax, title, below, x, curves in lines:
+        ax.set_title(title, loc="left")
+        ax.set_xlabel(below)
+        ax.set_ylabel("delay, minutes")
+        for (name, values), colour in zip(curves, plots.PALETTE, strict=False):
+            ax.plot(x, [value / 60 for value in values], color=colour, marker="o", markersize=3.2)
+            if values:
+                plots.line_labels(ax, [(x[-1] if below else len(x) - 1, values[-1] / 60, name, colour)])
+        ax.set_ylim(bottom=0)
+        plots.grid(ax)
+    if found is not None:
+        plots.log_ticks(panels[1], "x", budgets, [figures(budget) for budget in budgets])
+    plots.save(fig, file)
