@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from tidings.web import account, feeds, images, lab, reader, timing, tryout
+from tidings.web import account, feeds, images, lab, peers, reader, timing, tryout
 from tidings.web.live import Streams
 
 #: Handlers are not called here: the routes alone are listed.
-PARTS = (account, reader, feeds, timing, lab, tryout, images)
+PARTS = (account, reader, feeds, timing, peers, lab, tryout, images)
 ROUTES = [route for part in PARTS for route in part.routes(None)]
 ROUTES += Streams(None).routes()
 PAGES = sorted({route.path for route in ROUTES if "GET" in route.methods})
