@@ -122,10 +122,10 @@ def icon(db: Connection, user_id: int, feed_id: int) -> Icon | None:
 def folders(db: Connection, user_id: int) -> list[Folder]:
     """By name, with what is in them."""
     rows = db.execute(
-        "SELECT f.id, f.name, count(s.feed_id), coalesce(sum(s.unread), 0) FROM folders AS f "
-        "LEFT JOIN subscriptions AS s ON s.folder_id = f.id AND s.user_id = f.user_id "
-        "WHERE f.user_id = ? GROUP BY f.id, f.name",
-        (user_id,),
+        "SELECT f.id, f.name, coalesce(s.feeds, 0), coalesce(s.unread, 0) FROM folders AS f LEFT JOIN "
+        "(SELECT folder_id, count(*) AS feeds, sum(unread) AS unread FROM subscriptions WHERE user_id = ? GROUP BY folder_id) "
+        "AS s ON s.folder_id = f.id WHERE f.user_id = ?",
+        (user_id, user_id),
     )
     found = [Folder(i, name, feeds, int(unread)) for i, name, feeds, unread in rows]
     return sorted(found, key=lambda folder: (folder.name.casefold(), folder.id))
