@@ -167,6 +167,7 @@ def main() -> None:
     Reader.python = asked.reader
     for name in [name for name in os.environ if name.startswith("TIDINGS_")]:
         del os.environ[name]  # what the operator has chosen is not what is measured
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else ours is compiled anew at every start, if its source has changed
     for part in asked.part or parts:
         print(f"\n## {part}\n", flush=True)
         if part == "refresh":
