@@ -74,7 +74,7 @@ def put(db: Connection, made: list[tuple[Any, ...]], user_id: int, unread_from: 
     if db.postgres:
         from tidings.store import partitions
 
-        partitions.make_room(db, made[-1][0])
+        partitions.ensure(db, made[-1][0])
         db.insert("entries", (*COLUMNS, "words"), [(*row, "") for row in made])
     else:
         db.insert("entries", COLUMNS, made)
