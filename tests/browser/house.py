@@ -55,6 +55,7 @@ class Walker:
         return self.page
 
     def keys(self, keys):
+        self.page.wait_for_load_state()  # before that nobody listens
         for key in keys.split(" "):
             self.page.keyboard.press(key)
 
