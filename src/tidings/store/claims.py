@@ -14,7 +14,8 @@ from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.feeds import FEED, WIDTH, feed_of
 from tidings.store.rows import Feed
 
-_HELD = "SELECT 1 FROM hosts WHERE hosts.host = feeds.host AND leased_until > ? AND leased_by <> ?"
+#: Looked up feed by feed. As an anti-join PostgreSQL, which believes that hardly any host is held, may compare all with all.
+_FREE = "coalesce((SELECT leased_until <= ? OR leased_by = ? FROM hosts WHERE hosts.host = feeds.host), TRUE)"
 _LEASE_HOST = """
     INSERT INTO hosts (host, leased_until, leased_by) VALUES (?, ?, ?)
     ON CONFLICT (host) DO UPDATE SET leased_until = excluded.leased_until, leased_by = excluded.leased_by
@@ -23,7 +24,7 @@ _LEASE_HOST = """
 
 def claim(db: Connection, now: float, limit: int, lease_s: float, worker: str) -> list[Feed]:
     """Due feeds, longest due first. Without a name no host is leased: for a process that is alone with the store."""
-    free = f"AND NOT EXISTS ({_HELD})" if worker else ""
+    free = f"AND {_FREE}" if worker else ""
     rows = db.execute(
         f"SELECT {FEED}, feeds.host FROM feeds WHERE next_poll_at <= ? {free} ORDER BY next_poll_at LIMIT ?"
         + (" FOR UPDATE OF feeds SKIP LOCKED" if db.postgres else ""),
