@@ -57,3 +57,13 @@ def test_status_gives_programs_everything(followed):
     assert told["budget_per_day"] == 48
     assert told["status"]["day"]["polls"] == 3
     assert told["status"]["errors"] == {"connect": 1}
+
+
+def test_timing_tells_the_week_by_day_draws_it_and_says_when_it_knows_too_little(followed, tmp_path):
+    told = followed("timing")
+    assert told.splitlines()[0].split() == ["asked", "304", "failed", "new", "half", "in", "90", "%", "in", "lost", "back"]
+    assert len(told.splitlines()) == 8
+    today = followed.json("timing", "--plot", tmp_path / "week.svg")["days"][-1]
+    assert (today["asked"], today["failed"]) == (3, 1)
+    assert "How late posts came" in (tmp_path / "week.svg").read_text()
+    assert "too little history" in followed.refuses("timing", "--budgets")

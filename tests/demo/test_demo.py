@@ -45,6 +45,21 @@ def test_what_is_live_is_what_was_foretold():
     assert {"late_s", "title", "publisher"} <= set(told["last"][0])
 
 
+def test_friends_tell_each_other():
+    async def story(demo):
+        await demo.until_the_end()
+        return await demo.figures(), [demo.aggregators[member.name].neighbours for member in demo.plan.members]
+
+    plan = Plan(publishers=16, days=0.75, speed=float("inf"), policies=())
+
+    told, nodes = in_a_demo(plan, story)
+    friends = told["friends"]
+    assert (friends["nodes"], len(nodes)) == (3, 3)
+    assert friends["told"] > 0
+    assert 0 < friends["requests"] <= 1.5 * 16 * 6
+    assert friends["p50_s"] <= friends["p90_s"]
+
+
 def test_the_screen_changes_the_speed_and_nothing_is_left_behind(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)

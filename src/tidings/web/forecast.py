@@ -1,18 +1,24 @@
 """What a bigger or smaller budget would buy this installation: its own history replayed at a ladder of budgets.
 
-A replay takes a core for some seconds: it is made when somebody asks, once whoever asks, in a thread, and kept for hours.
+A replay takes a core for half a minute: it is made when somebody asks, once whoever asks, in a process of its own that lets
+others go first, and kept for hours.
 """
 
 import asyncio
+import os
+import pickle
+import sys
 import threading
+from asyncio.subprocess import PIPE
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
 from tidings.aggregator.history import own_history
-from tidings.errors import UsageError
+from tidings.errors import TidingsError, UsageError
 from tidings.model import DAY_S, HOUR_S
 from tidings.store import Store
 from tidings.web.texts import _
@@ -34,6 +40,8 @@ SAMPLE = 400
 #: Less says nothing.
 LEAST_POSTS = 50
 KEPT_S = 6 * HOUR_S
+#: How far a replay stands back (nice).
+NICE = 5
 
 
 class Point(Struct, frozen=True):
@@ -79,7 +87,7 @@ class Forecasts:
             last = self._last
             if last is None or (last.policy, last.budget) != (policy, budget) or not 0 <= now - last.at < KEPT_S:
                 trace, manners = await own_trace(self._site.store, now)
-                self._last = await in_thread(lambda: forecast(trace, manners, policy, budget, now))
+                self._last = await _in_a_process(trace, manners, policy, budget, now)
             assert self._last is not None
             return self._last
 
@@ -117,6 +125,30 @@ def forecast(trace: "Trace", manners: "Manners", policy: str, budget: float, now
     return Forecast(now, policy, trace.n_feeds, found[0].posts, budget, points)
 
 
+async def _in_a_process(*question: Any) -> Forecast:
+    """`forecast`, where it does not slow down whoever serves."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", __name__, stdin=PIPE, stdout=PIPE)
+    try:
+        told, _said = await process.communicate(pickle.dumps(question))
+    finally:
+        if process.returncode is None:
+            process.kill()
+    answer = msgspec.json.decode(told, type=Forecast | str) if told else _("the replay was ended by somebody")
+    if isinstance(answer, str):
+        raise UsageError(answer)
+    return answer
+
+
+def _answer() -> None:
+    """What the process does: the question comes from its parent and from nobody else."""
+    os.nice(NICE)
+    try:
+        told: Forecast | str = forecast(*pickle.load(sys.stdin.buffer))
+    except TidingsError as error:
+        told = str(error)
+    sys.stdout.buffer.write(msgspec.json.encode(told))
+
+
 async def in_thread(work: Callable[[], T]) -> T:
     """Run what takes seconds in a thread that does not keep the process from ending, unlike those of a pool."""
     loop = asyncio.get_running_loop()
@@ -138,3 +170,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 
     threading.Thread(target=run, daemon=True).start()
     return await done
+
+
+if __name__ == "__main__":
+    _answer()
