@@ -33,8 +33,10 @@ T = TypeVar("T")
 #: Around the budget of today; no feed is asked more often than every hour.
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 MOST_PER_FEED = 24.0
-#: So much of the past is replayed; the policy learns from two thirds of it.
+#: So much of the past is replayed. Judged is no more than the last quarter of it, since the policy of today has learned from
+#: all the rest; and no more than two weeks.
 PAST_S = 42 * DAY_S
+JUDGED_SHARE, JUDGED_DAYS = 0.25, 14.0
 #: Of more feeds than this a sample is replayed.
 SAMPLE = 400
 #: Less says nothing.
@@ -112,7 +114,8 @@ def forecast(trace: "Trace", manners: "Manners", policy: str, budget: float, now
 
     each = min(max(budget / trace.n_feeds, 0.05), MOST_PER_FEED)
     budgets = sorted({min(each * factor, MOST_PER_FEED) for factor in FACTORS})
-    found = whatif(trace, budgets, policy, sample_feeds=SAMPLE, manners=manners)
+    train_days = trace.days - min(trace.days * JUDGED_SHARE, JUDGED_DAYS)
+    found = whatif(trace, budgets, policy, train_days, sample_feeds=SAMPLE, manners=manners)
     points = tuple(
         Point(
             point.budget * trace.n_feeds,
