@@ -27,6 +27,7 @@ from tidings.people import People, Reading
 from tidings.store import Store
 from tidings.store.connection import Connection
 from tidings.store.rows import Wanted
+from tidings.store.search import vector
 
 DAY_S = 86400.0
 BATCH = 20_000
@@ -55,6 +56,8 @@ COLUMNS = (
     *("source", "delay_s", "url", "title", "author", "comments_url", "content", "summary", "tags", "enclosures"),
 )
 
+TITLE = COLUMNS.index("title")
+
 
 def rows(feed_ids: list[int], numbers: range, every_s: float, dice: random.Random) -> list[tuple[Any, ...]]:
     """Entries of a year, a few feeds posting most of them, as feeds do."""
@@ -75,7 +78,7 @@ def put(db: Connection, made: list[tuple[Any, ...]], user_id: int, unread_from: 
         from tidings.store import partitions
 
         partitions.ensure(db, made[-1][0])
-        db.insert("entries", (*COLUMNS, "words"), [(*row, "") for row in made])
+        db.insert("entries", (*COLUMNS, "words"), [(*row, vector(row[TITLE], "")) for row in made])
     else:
         db.insert("entries", COLUMNS, made)
     columns = ("user_id", "entry_id", "feed_id", "published_at", "first_seen_at")
