@@ -164,6 +164,12 @@ class Config:
         "Nodes whose signed entries are believed at once; `tidings peers` tells a node's own key.",
     )
     exchange_friends_only: bool = option(False, "true or false", lambda value: True, "Exchange with friends alone.")
+    exchange_decoys: int = option(
+        0,
+        "between 0 and 100",
+        lambda value: 0 <= value <= 100,
+        "Feeds of neighbours that are fetched and told as if somebody read them here, so that nobody can tell who reads what.",
+    )
     exchange_certificate: str = option(
         "",
         "a file, or nothing",

@@ -7,6 +7,7 @@ from tests.certificates import make_certificate
 from tests.peers.house import house, story, until
 from tests.peers.stranger import Stranger, bundle, entry
 from tests.peers.town import Publisher
+from tidings.aggregator.decoys import PACE_S
 from tidings.aggregator.neighbours import is_private
 from tidings.service import listen
 from tidings.store import neighbours
@@ -28,6 +29,7 @@ async def test_a_stranger_joins_gives_gets_and_is_confirmed(house):
         told = bundle(house.feed, [post(6, "", summary="<p>Words 6</p>")], 0.0)
         assert await there(me.tell, house.nid, told)
         await house.has(Post_6="neighbour")
+        house.clock.ahead_s += 60
         house.publisher.posts += [(6, time.time()), (7, time.time())]
         await house.poll()
         await house.has(Post_6="confirmed", Post_7="poll")
@@ -100,6 +102,24 @@ async def test_private_feeds_are_never_told(house):
         query = {"id": "q1", "feed": house.feed, "since": 0.0, "until": 4e9, "words": "", "hops": 0}
         assert await there(me.call, house.nid, "get_entries", query, []) == []
         assert await there(me.call, house.nid, "query_feed", query) == []
+
+
+@story(exchange_decoys="1")
+async def test_a_decoy_is_told_and_fetched_as_if_it_was_read_and_not_stored(house):
+    theirs = Publisher()
+    theirs.posts.append((1, time.time()))
+    with Stranger("127.0.0.40") as me:
+        await there(me.connect, house.nid, [house.feed, theirs.url])
+        await house.here._decoys.attend()
+        assert house.here.node.interests.advertised("")[theirs.url] == 0
+        assert theirs.asked == []
+        house.clock.ahead_s += PACE_S
+        await house.here._decoys.attend()
+        house.here.exchange.follow()
+        await until(lambda: there(lambda: [one["title"] for one in me.given] == ["Post 1"]))
+        assert (theirs.asked, len(await house.titles())) == ([2], 5)
+    theirs.shutdown()
+    theirs.server_close()
 
 
 def test_addresses_that_are_private():

@@ -62,7 +62,8 @@ def make_neighbourhood(
     node.ask_lists(listed(config.exchange_lists))
     client = make_client(config, address, port)
     among_ourselves = ip_address(address).is_loopback
-    return Neighbourhood(aggregator, node, client, clock, signer=signer, among_ourselves=among_ourselves)
+    decoys = config.exchange_decoys
+    return Neighbourhood(aggregator, node, client, clock, signer=signer, among_ourselves=among_ourselves, decoys=decoys)
 
 
 class Recovered(Struct, frozen=True):

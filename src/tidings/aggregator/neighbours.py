@@ -14,6 +14,7 @@ from typing import Self
 from urllib.parse import parse_qsl, urlsplit
 
 from tidings.aggregator.aggregator import Aggregator
+from tidings.aggregator.decoys import Decoys
 from tidings.aggregator.reader import Seen, entry_text
 from tidings.aggregator.repair import date_old
 from tidings.document import Entry
@@ -87,11 +88,13 @@ class Neighbourhood:
         *,
         signer: Signer | None = None,
         among_ourselves: bool = False,
+        decoys: int = 0,
     ) -> None:
         """``among_ourselves`` all nodes are on this machine, and so may feeds be that are told."""
         self.node, self._clock, self._among_ourselves = node, clock, among_ourselves
         self._aggregator, self._store = aggregator, aggregator.store
         self.exchange = Exchange(node, client, clock, on_effect=self._take, archive=self._archive, signer=signer)
+        self._decoys = Decoys(decoys, node, aggregator.fetcher, clock)
         self._feeds: dict[str, int] = {}  # that may be told
         self._dropped: dict[Nid, str] = {}  # why
         self._order: dict[int, asyncio.Lock] = {}  # what is told of a feed is taken in one by one
@@ -131,6 +134,8 @@ class Neighbourhood:
                     told, at = set(self.node.neighbours), self._clock()
                     await self.refresh()
                     await self.save()
+                    await self._decoys.attend()
+                    self.exchange.follow()
 
     async def refresh(self) -> None:
         """Follow what has been subscribed to and given up, and what has been marked as private."""

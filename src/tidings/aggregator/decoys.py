@@ -1,0 +1,47 @@
+"""Feeds that nobody here reads, fetched and advertised as if somebody did, so that neighbours cannot tell which are read.
+
+They are chosen among those that neighbours read, and asked at a fixed pace with the manners that all feeds enjoy. Nothing of
+them is stored: what they bring goes to those who do read them.
+"""
+
+from collections.abc import Callable
+
+from tidings.exchange import messages
+from tidings.exchange.node import Node
+from tidings.fetch import Fetcher, FetchRequest, FetchResult
+from tidings.model import HOUR_S
+from tidings.parse import ParseError, parse
+
+PACE_S = 4 * HOUR_S
+
+
+class Decoys:
+    """As many as the operator wants, or as neighbours have."""
+
+    def __init__(self, number: int, node: Node, fetcher: Fetcher, clock: Callable[[], float]) -> None:
+        self._number, self._node, self._fetcher, self._clock = number, node, fetcher, clock
+        self._next: dict[str, float] = {}
+        self._last: dict[str, FetchResult] = {}
+
+    async def attend(self) -> None:
+        """Choose what is lacking, and look at one that is due."""
+        if not self._number:
+            return
+        now = self._clock()
+        for place, url in enumerate(self._node.take_decoys(self._number)):
+            self._next.setdefault(url, now + PACE_S * (place + 1) / self._number)
+        due = min(self._next, key=self._next.__getitem__, default=None)
+        if due is None or self._next[due] > now:
+            return
+        self._next[due] = now + PACE_S
+        last = self._last.get(due)
+        request = FetchRequest(due) if last is None else FetchRequest(due, last.validators, last.digest)
+        result = self._last[due] = await self._fetcher.fetch(request)
+        if result.unchanged:
+            self._node.unchanged(due, now)
+        elif result.body is not None:
+            try:
+                document = parse(result.body, content_type=result.content_type, url=result.url)
+            except ParseError:
+                return
+            self._node.fetched(due, messages.passable(document.entries), now)
