@@ -15,7 +15,7 @@ from tests.exchange.net import CLOSED, FEED, live, peer, serving, until
 from tidings.exchange import messages, xmlrpc
 from tidings.exchange.announce import peers_element
 from tidings.exchange.client import Client
-from tidings.exchange.keys import Signer, introduction, make_secret
+from tidings.exchange.keys import Signer, introduction
 from tidings.exchange.listserver import ListServer
 from tidings.exchange.transport import STRANGERS_PER_MIN
 from tidings.exchange.values import Arrived, Rules, Withdrawn, bundle_of
@@ -219,7 +219,7 @@ def _forge(nid, bundle):
 
 @live
 async def test_friends_only_lets_friends_in_and_believes_what_they_sign():
-    mine, friend, stranger = Signer(make_secret()), Signer(make_secret()), Signer(make_secret())
+    mine, friend, stranger = (Signer(bytes([n]) * 32) for n in range(3))
     trusting = Rules(min_neighbours=0, advertise_s=1.0, friends=frozenset({friend.key}), friends_only=True)
     back = Rules(min_neighbours=0, advertise_s=1.0, friends=frozenset({mine.key}), friends_only=True)
     async with (
@@ -239,9 +239,9 @@ async def test_friends_only_lets_friends_in_and_believes_what_they_sign():
 
 @live
 async def test_an_introduction_is_good_once_and_for_one_node():
-    friend = Signer(make_secret())
+    friend = Signer(bytes(32))
     rules = Rules(min_neighbours=0, friends=frozenset({friend.key}), friends_only=True)
-    async with peer(2, rules=rules, signer=Signer(make_secret())) as two:
+    async with peer(2, rules=rules, signer=Signer(bytes([1]) * 32)) as two:
         now = time.time()
         proof = {"key": friend.key, "time": now, "proof": friend.sign(introduction(two.nid, 7000, now))}
         other = {**proof, "proof": friend.sign(introduction("127.0.0.3:99", 7000, now))}

@@ -25,16 +25,11 @@ def _library() -> "type[ed25519.Ed25519PrivateKey]":
     return Ed25519PrivateKey
 
 
-def make_secret() -> bytes:
-    """A new secret key, 32 bytes."""
-    return _library().generate().private_bytes_raw()
-
-
 @dataclass(frozen=True, slots=True)
 class Signer:
     """A node's own key."""
 
-    secret: bytes
+    secret: bytes  #: 32 random ones
 
     @property
     def key(self) -> bytes:
