@@ -12,7 +12,7 @@ INSPECT = """() => {
   for (const element of document.querySelectorAll("article, article *, .entry *")) {
     for (const kind of ["mouseover", "pointerenter", "focus", "toggle"]) element.dispatchEvent(new Event(kind));
   }
-  const inside = [...document.querySelectorAll("article .content *, .entry a, .byline *, .tags *")];
+  const inside = [...document.querySelectorAll("article *, .entry *, #sidebar *")];
   const wrong = inside.flatMap((element) => [...element.attributes]
     .filter(({ name, value }) => /^(on|style$|srcdoc$|formaction$)/.test(name)
       || /^(href|src|poster|cite|data|background)$/.test(name) && !/^(https?:|mailto:|\\/|#)/.test(value))

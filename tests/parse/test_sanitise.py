@@ -5,7 +5,7 @@ import time
 import pytest
 from lxml import html as lxml_html  # type: ignore[import-untyped]
 
-from tidings.parse.sanitise import clean_html, plain_text
+from tidings.parse.sanitise import clean_address, clean_html, plain_text
 
 BASE = "https://example.org/posts/1"
 
@@ -168,3 +168,17 @@ def test_plain_text_of_a_million_pieces(piece: str) -> None:
     start = time.process_time()
     plain_text(piece * (1_000_000 // len(piece)))
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    "address", ["https://a.example/x", "HTTP://a.example", "mailto:a@example.org", "magnet:?xt=urn:btih:0"]
+)
+def test_addresses_that_may_be_followed(address: str) -> None:
+    assert clean_address(address) == address
+
+
+@pytest.mark.parametrize(
+    "address", ["javascript:x", " JavaScript:x", "data:text/html,x", "file:///etc/passwd", "x", "\x0ejavascript:x"]
+)
+def test_addresses_that_lead_nowhere_good(address: str) -> None:
+    assert clean_address(address) == ""

@@ -95,6 +95,12 @@ def test_json_feed_has_what_version_1_1_demands(ada):
         assert all(item["content_html"] and datetime.fromisoformat(item["date_published"]).tzinfo for item in feed["items"])
 
 
+def test_a_view_without_entries_is_as_old_as_its_reader(bob):
+    feed = etree.fromstring(bob.get(addresses(bob, "atom")["Starred"]).body)
+    assert feed.find(f"{A}entry") is None
+    assert datetime.fromisoformat(feed.findtext(f"{A}updated")).year > 2020  # the validator: no implausible date
+
+
 def test_a_view_holds_what_the_reader_shows_there(house, ada):
     found = addresses(ada, "json")
     assert [item["id"] for item in ada.get(found["Starred"]).json["items"]] == [

@@ -25,7 +25,7 @@ from tidings.fetch.validators import Validators
 from tidings.fetch.wishes import ABSURD_S, Wish, hour_of_week, wishes
 from tidings.logs import Log
 from tidings.parse import ParseError, each_once, parse
-from tidings.parse.sanitise import clean_html, search_text
+from tidings.parse.sanitise import clean_address, clean_html, search_text
 from tidings.store import Store, StoreError
 from tidings.store.rows import EntryText, Feed, FeedState, Pause, PollOutcome
 
@@ -243,7 +243,7 @@ def entry_text(entry: Entry, dated: Dated) -> EntryText:
         identity=entry.identity,
         digest=entry.digest,
         published_at=dated.published_at,
-        url=entry.url,
+        url=clean_address(entry.url),
         title=entry.title,
         author=entry.author,
         content=content,
@@ -251,9 +251,9 @@ def entry_text(entry: Entry, dated: Dated) -> EntryText:
         text=search_text(content or summary),
         published_told=told(entry),
         updated_at=entry.updated,
-        comments_url=entry.comments_url,
+        comments_url=clean_address(entry.comments_url),
         tags=entry.tags,
-        enclosures=entry.enclosures,
+        enclosures=tuple(file for file in entry.enclosures if clean_address(file.url)),
         delay_s=dated.delay_s,
     )
 
@@ -291,7 +291,7 @@ def _after_document(state: FeedState, result: FetchResult, document: Document, w
     return replace(
         state,
         title=document.title or state.title,
-        site_url=document.links.site or state.site_url,
+        site_url=clean_address(document.links.site) or state.site_url,
         format=document.format,
         hubs=result.hubs or document.links.hubs,
         self_url=result.self_url or document.links.self_url,

@@ -71,6 +71,15 @@ _TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)", re.IGNORECASE)
 _NEVER_OPEN = _names("area br col dd dt hr img input li link meta option p source tbody td tfoot th thead tr wbr")
 
 
+#: What may be followed. Others run something (`javascript:`, `data:`), or read what is the reader's own (`file:`).
+_FOLLOWED = re.compile(r"(?:https?|ftp|mailto|magnet|gemini|gopher):", re.IGNORECASE)
+
+
+def clean_address(address: str) -> str:
+    """The address of a post, its comments or its files if it may be shown as a link, else nothing."""
+    return address if _FOLLOWED.match(address) else ""
+
+
 @lru_cache(maxsize=64)
 def _cleaner(base_url: str) -> nh3.Cleaner:
     """Building a cleaner costs as much as cleaning a short post: most share the one for no base, or that for their site."""

@@ -50,11 +50,12 @@ class Document(Struct, frozen=True):
     titles: dict[int, str]
     self_url: str
     base: str
+    began_at: float  #: as old as one without entries is
     peers: tuple[str, ...] = ()  #: nodes of the exchange that readers of this may want to know
 
     @property
     def changed_at(self) -> float:
-        return max((_stamp(item) for item in self.items), default=0.0)
+        return max((_stamp(item) for item in self.items), default=self.began_at)
 
     @property
     def etag(self) -> str:
@@ -110,7 +111,7 @@ async def find(site: Site, path: str, base: str) -> tuple[Document, str]:
     items = (await reading.page(stream, limit=LENGTH)).items
     titles = await reading.titles(item.entry.feed_id for item in items)
     peers = tuple(site.neighbourhood.announced()) if site.neighbourhood is not None else ()
-    return Document(view, items, titles, base + quote(path), base, peers), kind
+    return Document(view, items, titles, base + quote(path), base, user.created_at or site.clock(), peers), kind
 
 
 # --- answers -----------------------------------------------------------------------------------------------------------
@@ -205,6 +206,15 @@ def _x(text: str) -> str:
     return "".join(c for c in text if c >= " " or c in "\t\n\r")
 
 
+def _url(address: str) -> str:
+    """As a URI has to be written, whatever its publisher wrote."""
+    return quote(address, safe="%/:=&?~#+!$,;'@()*[]")
+
+
+def _link(document: Document, item: Item) -> str:
+    return _url(item.entry.url) or _id(document, item)
+
+
 def _atom(document: Document) -> Any:
     a = ElementMaker(namespace=ATOM, nsmap={None: ATOM})
     root = a.feed(
@@ -224,10 +234,11 @@ def _atom(document: Document) -> Any:
             a.title(_x(pages.title(item))),
             a.published(_iso(entry.published_at)),
             a.updated(_iso(entry.updated_at or entry.changed_at or entry.published_at)),
-            a.link(rel="alternate", href=entry.url or _id(document, item)),
+            a.link(rel="alternate", href=_link(document, item)),
             a.author(a.name(_x(entry.author or source) or "unknown")),
-            a.content(_x(_html(item)), type="html"),
         )
+        if _html(item):
+            element.append(a.content(_x(_html(item)), type="html"))
         element.extend(a.category(term=_x(tag)) for tag in dict.fromkeys((*entry.tags, *item.tags)))
         element.extend(_enclosure(a.link, "href", file, rel="enclosure") for file in entry.enclosures)
         root.append(element)
@@ -235,7 +246,7 @@ def _atom(document: Document) -> Any:
 
 
 def _enclosure(make: Any, address_name: str, file: Any, **attributes: str) -> Any:
-    attributes |= {address_name: file.url, "length": str(file.length or 0)}
+    attributes |= {address_name: _url(file.url), "length": str(file.length or 0)}
     return make(**attributes, type=file.type or "application/octet-stream")
 
 
@@ -253,12 +264,13 @@ def _rss(document: Document) -> Any:
         entry = item.entry
         element = e.item(
             e.title(_x(pages.title(item))),
-            e.link(entry.url or _id(document, item)),
+            e.link(_link(document, item)),
             e.guid(_id(document, item), isPermaLink="false"),
             e.pubDate(formatdate(entry.published_at, usegmt=True)),
             e(f"{{{DC}}}creator", _x(entry.author or document.titles.get(entry.feed_id, "")) or "unknown"),
-            e.description(_x(_html(item))),
         )
+        if _html(item):
+            element.append(e.description(_x(_html(item))))
         element.extend(e.category(_x(tag)) for tag in dict.fromkeys((*entry.tags, *item.tags)))
         element.extend(_enclosure(e.enclosure, "url", file) for file in entry.enclosures[:1])
         channel.append(element)
@@ -280,7 +292,7 @@ def _json_item(document: Document, item: Item) -> dict[str, Any]:
     entry = item.entry
     told: dict[str, Any] = {
         "id": _id(document, item),
-        "url": entry.url or _id(document, item),
+        "url": _link(document, item),
         "title": pages.title(item),
         "content_html": _html(item),
         "date_published": _iso(entry.published_at),
