@@ -165,6 +165,17 @@ def test_folders_are_made_renamed_and_removed(ada):
     assert "Still empty" not in ada.get("/feeds").text
 
 
+def test_tags_are_renamed_and_removed(ada):
+    entry = ada.get("/all").entries[0]
+    ada.post(f"/entry/{entry}", tag="old name")
+    assert ada.post("/tags", do="rename", tag="old name", name="new & better").goes_to == "/feeds#tags"
+    assert ada.get("/tag/new%20%26%20better").entries == [entry]
+    assert "1 entry" in ada.get("/feeds").text.partition('id="tags"')[2]
+    assert ada.post("/tags", do="remove", tag="old name").status == 404
+    ada.post("/tags", do="remove", tag="new & better")
+    assert 'id="tags"' not in ada.get("/feeds").text
+
+
 def test_lists_come_in_and_go_out(house, ada, bob):
     exported = ada.get("/feeds/export.opml")
     assert "attachment" in exported.headers["Content-Disposition"]

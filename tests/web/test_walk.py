@@ -81,6 +81,7 @@ def test_another_user_changes_nothing_of_it(house, secrets):
         ("/rules", {"do": "remove", "id": 1}),
         ("/rules", {"action": "star", "feed_id": feed}),
         ("/searches", {"do": "remove", "id": 1}),
+        ("/tags", {"do": "remove", "tag": "occult-tag"}),
         ("/mark-all", {"view": f"feed/{feed}"}),
         ("/mark-all", {"view": "folder/1"}),
         ("/settings/apps/remove", {"id": 1}),

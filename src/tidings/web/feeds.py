@@ -32,6 +32,7 @@ def routes(site: Site) -> list[BaseRoute]:
         page(site, "/feed/{id:int}/leave", leave, posts=True),
         page(site, "/feed/{id:int}/look", look, posts=True),
         page(site, "/folders", change_folder, posts=True),
+        page(site, "/tags", change_tag, posts=True),
         page(site, "/rules", rules),
         page(site, "/rules", change_rules, posts=True),
         page(site, "/searches", change_searches, posts=True),
@@ -56,6 +57,7 @@ async def listing(visit: Visit) -> Response:
         most=-(-len(every) // MOST_ROWS),
         sought=sought,
         folders=await visit.reading.folders(),
+        tags=await visit.reading.tags(),
     )
 
 
@@ -189,6 +191,17 @@ async def change_folder(visit: Visit) -> Response:
     else:
         raise UsageError(_("nothing was asked for"))
     return visit.go("/feeds#folders")
+
+
+async def change_tag(visit: Visit) -> Response:
+    form, reading = visit.form, visit.reading
+    if form.get("do") == "rename":
+        await reading.rename_tag(form.get("tag"), form.get("name"))
+    elif form.get("do") == "remove":
+        await reading.remove_tag(form.get("tag"))
+    else:
+        raise UsageError(_("nothing was asked for"))
+    return visit.go("/feeds#tags")
 
 
 # --- rules, searches, statistics ---------------------------------------------------------------------------------------
