@@ -12,7 +12,7 @@ from lxml import etree
 from tests.certificates import self_signed
 from tests.exchange.circle import post
 from tests.exchange.net import CLOSED, FEED, live, peer, serving, until
-from tidings.exchange import messages, xmlrpc
+from tidings.exchange import messages, transport, xmlrpc
 from tidings.exchange.announce import peers_element
 from tidings.exchange.client import Client
 from tidings.exchange.keys import Signer, introduction
@@ -178,6 +178,21 @@ async def test_bombs_nonsense_and_oversize_are_answered_and_forgotten():
         assert "connect first" in (await say(two.nid, xmlrpc.write_call("check_did", 80, b"x" * 20)))[1]
         status, _ = await say(two.nid, b"x" * 3_000_000)
         assert status == 413
+
+
+def test_who_never_ends_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(transport, "CALL_S", 0.1)
+
+    @live
+    async def story():
+        async with peer(2) as two:
+            address, port = two.nid.split(":")
+            reader, writer = await asyncio.open_connection(address, int(port))
+            writer.write(b"POST /RPC2 HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n<methodCall>")
+            assert b" 408 " in await reader.readline()
+            writer.close()
+
+    story()
 
 
 @live

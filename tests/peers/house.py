@@ -38,9 +38,13 @@ class House:
 class Clock:
     def __init__(self):
         self.ahead_s = 0.0
+        self._stands_at = None
 
     def __call__(self):
-        return time.time() + self.ahead_s
+        return (self._stands_at or time.time()) + self.ahead_s
+
+    def stand_still(self):
+        self._stands_at = time.time()
 
 
 async def until(condition):

@@ -50,6 +50,8 @@ def test_neighbours_are_shown_told_and_named(serving, tmp_path):
         assert re.fullmatch("[0-9a-f]{64}", home.json("peers")["key"])
         out = serving.ada.get("/settings/apps").link(r"[^\"]*/out/[^\"]*\.atom")
         assert parse(serving.ada.get(out.partition("/out")[1] + out.partition("/out")[2]).body).links.peers == (me.nid,)
+        home("peers", "private", "1")
+        assert "is private: neighbours are not told" in home.refuses("recover", "1")
     assert serving.ada.invite("bob").get("/peers").status == 403
 
 

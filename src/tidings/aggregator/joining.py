@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from tidings.aggregator.aggregator import Aggregator
-from tidings.aggregator.neighbours import Neighbourhood, keep_recovered
+from tidings.aggregator.neighbours import Neighbourhood, is_private, keep_recovered
 from tidings.config import FRIEND, Config, ConfigError, listed
 from tidings.errors import UsageError
 from tidings.exchange import messages
@@ -85,6 +85,9 @@ async def recover_by_hand(
     if listens is None or not present:
         raise UsageError("there are no neighbours yet; start the service with `tidings serve`, and look with `tidings peers`")
     address, _, port = listens.decode().partition(" ")
+    told = {known.id for known in await store.read(neighbours.shareable)}
+    if feed.id not in told or is_private(feed.url, among_ourselves=ip_address(address).is_loopback):
+        raise UsageError(f"{feed.url} is private: neighbours are not told of it, and so they cannot be asked")
     client = make_client(config, address, int(port))
     try:
         holdings = await ask(client, present, Query(token_hex(16), feed.url, since, until))

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from tidings.exchange import messages, xmlrpc
 from tidings.exchange.client import PATH
 from tidings.exchange.neighbours import address_of
-from tidings.exchange.transport import FAULT_BROKEN
+from tidings.exchange.transport import FAULT_BROKEN, read_body
 from tidings.exchange.values import Nid
 
 KEPT_S = 86400.0
@@ -45,16 +45,16 @@ class ListServer:
         return Starlette(routes=[Route(PATH, self._serve, methods=["POST"])])
 
     async def _serve(self, request: Request) -> Response:
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MOST_BYTES:
-                return Response(status_code=413)
         try:
-            function, parameters = xmlrpc.read_call(bytes(body))
+            body = await read_body(request, MOST_BYTES)
+            if body is None:
+                return Response(status_code=413)
+            function, parameters = xmlrpc.read_call(body)
             if function != "get_neighbors" or len(parameters) != 1:
                 raise xmlrpc.NotXmlRpc("a list server knows get_neighbors(port) only")
             sender = messages.nid_of(request.client.host if request.client else "", parameters[0])
+        except TimeoutError:
+            return Response(status_code=408)
         except xmlrpc.NotXmlRpc as error:
             return Response(xmlrpc.write_fault(FAULT_BROKEN, str(error)), media_type=xmlrpc.CONTENT_TYPE)
         return Response(xmlrpc.write_answer(self.get_neighbors(sender)), media_type=xmlrpc.CONTENT_TYPE)

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from tidings.document import Entry
 from tidings.exchange import messages, xmlrpc
 from tidings.exchange.archive import HELPING
-from tidings.exchange.client import PATH, QUERY_S, Client, download
+from tidings.exchange.client import CALL_S, PATH, QUERY_S, Client, download
 from tidings.exchange.keys import Doorkeeper, Signer, introduction
 from tidings.exchange.node import Node, Refused
 from tidings.exchange.values import Bundle, Call, Effect, Holding, Nid, Offer, Query, Reply
@@ -203,17 +203,17 @@ class Exchange:
 
     async def _serve(self, request: Request) -> Response:
         address = request.client.host if request.client else ""
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MOST_BYTES:
-                return PlainTextResponse("more than is read\n", 413)
         try:
-            function, parameters = xmlrpc.read_call(bytes(body))
+            body = await read_body(request, MOST_BYTES)
+            if body is None:
+                return PlainTextResponse("more than is read\n", 413)
+            function, parameters = xmlrpc.read_call(body)
             sender = messages.nid_of(address, parameters[0] if parameters else None)
             if sender not in self.node.neighbours and not self._may_call(address):
                 return PlainTextResponse("too many calls; wait a minute\n", 429, {"Retry-After": "60"})
             answer = await self._answer(function, sender, parameters[1:], request)
+        except TimeoutError:
+            return PlainTextResponse("too slow\n", 408)
         except Refused as refused:
             return _xml(xmlrpc.write_fault(FAULT_REFUSED, str(refused)))
         except (NotXmlRpc, LookupError, TypeError, ValueError) as error:
@@ -305,6 +305,17 @@ class Exchange:
         """Entries of a feed from the archives of others, each once, by who gave them."""
         holdings = await self._query("", Query(secrets.token_hex(16), feed, since, until))
         return await download(self.client, self.node.trade, holdings, feed, since, until, self._clock)
+
+
+async def read_body(request: Request, most: int) -> bytes | None:
+    """What a caller has to say, if it is no more than that; `TimeoutError` if it takes for ever."""
+    body = bytearray()
+    async with asyncio.timeout(CALL_S):
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most:
+                return None
+    return bytes(body)
 
 
 def _xml(body: bytes) -> Response:
