@@ -14,6 +14,8 @@ DAY_S = 86400.0
 DAYS = 7
 #: Feeds named for each kind of trouble.
 MOST = 8
+#: A feed is broken that has failed so many times in a row: once is a bad day, or a host that limits us.
+BROKEN = 3
 #: A feed is late if its posts are so many times as late as all.
 LATE = 3.0
 #: A feed is silent that has been so for longer than this, and for so many of its usual gaps.
@@ -146,9 +148,9 @@ def needy(db: Connection, now: float) -> list[Needy]:
 
 def _broken(db: Connection) -> Iterator[Needy]:
     rows = db.execute(
-        "SELECT id, title, url, failing_since, errors, last_error FROM feeds WHERE errors > 0 AND retired_at IS NULL "
+        "SELECT id, title, url, failing_since, errors, last_error FROM feeds WHERE errors >= ? AND retired_at IS NULL "
         "ORDER BY failing_since LIMIT ?",
-        (MOST,),
+        (BROKEN, MOST),
     )
     for feed_id, title, url, since, errors, words in rows:
         yield Needy("broken", feed_id, title or url, since, errors, words)

@@ -298,7 +298,8 @@ def time_line(
     x, middle = plot.across(ticks[0][0], ticks[-1][0]), 48.0
     for at, word in ticks[1:-1]:
         plot.upright(x(at), "grid")
-        plot.text(x(at) + 4, plot.height - 8, word, anchor="start")
+        if x(at) < plot.right - 40:
+            plot.text(x(at) + 4, plot.height - 8, word, anchor="start")
     plot.level(middle, kind="axis")
     plot.upright(x(now))
     for at, words in posts:

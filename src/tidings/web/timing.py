@@ -16,7 +16,7 @@ from tidings.store.timing import Needy, Week
 from tidings.web import charts, pages
 from tidings.web.forecast import MOST_PER_FEED, Forecast, Forecasts
 from tidings.web.reader import sidebar
-from tidings.web.texts import _
+from tidings.web.texts import _, n_
 from tidings.web.visit import Site, Visit, page
 from tidings.words import duration, figures, percent
 
@@ -133,7 +133,11 @@ def _reason(one: Needy, now: float) -> str:
         "broken": _("broken for %(since)s, %(times)s failures: %(words)s", since=since, times=int(one.number), words=one.words),
         "late": _("its posts arrive %(late)s after publication", late=duration(one.number)),
         "silent": _("silent for %(since)s; it used to post every %(gap)s", since=since, gap=duration(one.number or None)),
-        "lying": _("%(posts)s posts of this week were dated in the future", posts=int(one.number)),
+        "lying": n_(
+            "%(num)s post of this week was dated in the future",
+            "%(num)s posts of this week were dated in the future",
+            int(one.number),
+        ),
     }[one.kind]
 
 
