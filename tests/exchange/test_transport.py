@@ -18,7 +18,7 @@ from tidings.exchange.client import Client
 from tidings.exchange.keys import Signer, introduction
 from tidings.exchange.listserver import ListServer
 from tidings.exchange.transport import STRANGERS_PER_MIN
-from tidings.exchange.values import Arrived, Rules, Withdrawn, bundle_of
+from tidings.exchange.values import Arrived, Query, Rules, Withdrawn, bundle_of
 from tidings.parse import parse
 from tidings.parse.dates import When
 from tidings.parse.entries import make_entry
@@ -246,6 +246,9 @@ async def test_friends_only_lets_friends_in_and_believes_what_they_sign():
         await four.meet(two)
         assert list(two.node.neighbours) == [three.nid]
         assert four.node.neighbours == {}
+        for function, *told in (("get_neighbors",), ("get_entries", messages.write_query(Query("q", FEED)), [])):
+            with pytest.raises(xmlrpc.Fault, match="as a friend"):
+                await four.client.call(two.nid, function, *told)
         three.fetched(entry(1))
         await until(lambda: two.arrived == ["Post 1"])
         (arrived,) = [effect for effect in two.effects if isinstance(effect, Arrived)]

@@ -55,11 +55,13 @@ async def test_a_ban_outlives_the_night(house):
     """Told to the store, and taken up by the next process."""
     house.here.node.ban(f"{LIAR}:1", house.clock() + 1000)
     house.here.node.meet([], house.clock(), {f"{LIAR}:1": {}})
+    house.here._dropped[f"{LIAR}:1"] = "it lied"
     await house.here.save()
     folder = house.store._db.path.parent / "next"
     folder.mkdir()
     await house.store.backup(folder / "tidings.db")
     async with open_house(folder, house.publisher, address="127.0.0.3", clock=house.clock) as again:
+        assert [peer.why for peer in again.here.peers()] == ["it lied"]
         with Stranger(LIAR) as liar:
             assert await there(liar.connect, again.nid, [again.feed]) == {}
 

@@ -102,6 +102,7 @@ class Neighbourhood:
     async def __aenter__(self) -> Self:
         now = self._clock()
         known = await self._store.read(neighbours.peers)
+        self._dropped = {peer.nid: peer.why for peer in known if peer.why}
         for peer in known:
             if peer.banned_until is not None and peer.banned_until > now:
                 self.node.ban(peer.nid, peer.banned_until)

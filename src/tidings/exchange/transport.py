@@ -234,6 +234,8 @@ class Exchange:
 
     async def _answer(self, function: str, sender: Nid, told: list[Any], request: Request) -> Any:
         node, now = self.node, self._clock()
+        if node.rules.friends_only and function != "connect" and sender not in node.neighbours:
+            raise Refused("you are not a neighbour; connect first, as a friend")
         match function, told:
             case "get_neighbors", []:
                 return node.get_neighbors(sender, now)
