@@ -29,7 +29,7 @@ from tidings.store.rows import EntryText, FeedState, PollOutcome
 from tidings.store.search import vector
 
 NOW = 1_790_000_000.0
-SETTINGS = {"shared_buffers": "'2GB'", "max_wal_size": "'8GB'", "wal_compression": "on", "checkpoint_timeout": "'15min'"}
+SETTINGS = {"shared_buffers": "'2GB'", "max_wal_size": "'8GB'", "checkpoint_timeout": "'15min'"}
 #: Documents recorded in one transaction, and entries in a document: what a busy worker does.
 DOCUMENTS, ENTRIES = 50, 20
 #: Every so many seconds an entry came, before.
