@@ -37,7 +37,7 @@ programs: setup
 	  || echo "no browser could be fetched; on Debian: sudo apt install chromium"
 
 test: lint programs
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" -n auto --dist loadfile
 
 test-slow: setup
 	$(BIN)/pytest -m slow
