@@ -25,7 +25,7 @@ def test_config_prints_the_table_with_origins(tidings, tmp_path, monkeypatch):
 def test_what_config_prints_is_a_file_that_says_the_same(tidings, tmp_path):
     text = tidings("--data-dir", tmp_path, "--set", "fetch.timeout_s=20", "--set", "policy.budget=100/hour", "config")
     assert tomllib.loads(text) == {
-        "fetch": {"timeout_s": 20.0}, "policy": {"budget": "100/hour"}, "store": {}, "serve": {}, "log": {}
+        "fetch": {"timeout_s": 20.0}, "policy": {"budget": "100/hour"}, "store": {}, "serve": {}, "exchange": {}, "log": {}
     }  # fmt: skip
     (tmp_path / "config.toml").write_text(text.replace("# allow_private", "allow_private"))
     settings = read(tmp_path, {}, {})
