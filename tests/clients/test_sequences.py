@@ -1,7 +1,7 @@
 """Apps that cannot be run here, request by request: what each asks for, in its order and its spelling, and what it makes of it.
 
-Taken from their sources or from recorded requests; of Reeder and Unread, which are closed, from descriptions. Every app finds everything, with one post read and one starred, and writes back
-another read mark and another star, which the REST API then shows.
+Taken from their sources or from recorded requests; of Reeder and Unread, which are closed, from descriptions. Every app finds
+everything, with one post read and one starred, and writes back another read mark and another star, seen by the REST API.
 """
 
 import re
