@@ -150,8 +150,8 @@ def _withdraw(db: Connection, ids: Sequence[int]) -> int:
 def shareable(db: Connection) -> list[Shareable]:
     """Feeds that are followed and not marked as private, the weightiest first."""
     rows = db.execute(
-        "SELECT id, url, weight, last_ok_at, oldest_at FROM feeds WHERE retired_at IS NULL AND id NOT IN (SELECT feed_id FROM private_feeds) "
-        "ORDER BY weight DESC, id"
+        "SELECT id, url, weight, last_ok_at, oldest_at FROM feeds "
+        "WHERE retired_at IS NULL AND id NOT IN (SELECT feed_id FROM private_feeds) ORDER BY weight DESC, id"
     )
     return [Shareable(*row) for row in rows]
 
