@@ -60,6 +60,11 @@ def test_bombs_stop_at_the_cap_and_cost_little_memory(encoding: str) -> None:
     tell()
 
 
+def zipped(data):
+    """Without the time of day, so that every process that collects the tests calls them the same."""
+    return gzip.compress(data, mtime=0)
+
+
 @pytest.mark.parametrize(
     ("wire", "encoding"),
     [
@@ -68,11 +73,11 @@ def test_bombs_stop_at_the_cap_and_cost_little_memory(encoding: str) -> None:
         (b"\xef\xbb\xbf" + RSS, "zstd"),
         (RSS, "utf-8"),  # no encoding at all
         (RSS, "compress"),
-        (gzip.compress(RSS), ""),  # compressed without saying so
-        (gzip.compress(gzip.compress(RSS)), "gzip"),  # twice, said once
-        (gzip.compress(brotli.compress(RSS)), "br, gzip"),
-        (gzip.compress(RSS[:50]) + gzip.compress(RSS[50:]), "gzip"),  # in members
-        (gzip.compress(RSS) + b"\0" * 20, "x-gzip"),  # padded
+        (zipped(RSS), ""),  # compressed without saying so
+        (zipped(zipped(RSS)), "gzip"),  # twice, said once
+        (zipped(brotli.compress(RSS)), "br, gzip"),
+        (zipped(RSS[:50]) + zipped(RSS[50:]), "gzip"),  # in members
+        (zipped(RSS) + b"\0" * 20, "x-gzip"),  # padded
         (zlib.compress(RSS)[2:-4], "deflate"),  # raw deflate
         (zstd.compress(RSS[:50]) + zstd.compress(RSS[50:]), "zstd"),
     ],
