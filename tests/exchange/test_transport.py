@@ -136,6 +136,30 @@ async def test_old_entries_are_found_over_two_hops_and_fetched_directly():
 
 
 @live
+async def test_a_query_that_comes_round_to_who_asked_is_answered_where_it_began():
+    """As by a command that speaks in the name of a service: the service itself is asked too, and asks the same node again."""
+    async with peer(2) as two, peer(3) as three, peer(4) as four:
+        await two.meet(three)
+        await three.meet(four)
+        await two.meet(four)
+        four.stored = [entry(1)]
+        query = messages.write_query(Query("q", FEED))
+        async with asyncio.timeout(3):
+            told = await two.client.call(three.nid, "query_feed", query, timeout_s=3)
+        assert [(held["nid"], held["entries"]) for held in told] == [(four.nid, 1)]
+
+
+@live
+async def test_who_refuses_to_answer_a_query_is_not_waited_for():
+    async with peer(2) as two, peer(3) as three:
+        await two.meet(three)
+        three.node.neighbours.clear()
+        async with asyncio.timeout(3):  # far less than the patience that a query has
+            assert await two.exchange.recover(FEED) == {}
+        assert two.node.neighbours == {}
+
+
+@live
 async def test_a_list_server_brings_strangers_together():
     lists = ListServer(time.time)
     eager = Rules(min_neighbours=1, advertise_s=0.5)

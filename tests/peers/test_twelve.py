@@ -50,7 +50,6 @@ def test_a_latecomer_recovers_what_the_feed_shows_no_more(town):
     (late,) = town.start(13)
     until(lambda: late.entries().keys() == {3, 4, 5, 6, 7}, "it has what the feed shows")
     until(lambda: len(late.neighbours()) >= 3, "it has neighbours")
-    found = [late.run("recover", town.publisher.url, "--since", "2020-01-01", "--json")["new"] for _ in range(3)]
-    assert sum(found) == 2  # with the first answer, unless those who were asked were too busy to give it in time
+    assert late.run("recover", town.publisher.url, "--since", "2020-01-01", "--json")["new"] == 2
     assert late.entries() == dict.fromkeys((3, 4, 5, 6, 7), "poll") | {1: "neighbour", 2: "neighbour"}
     assert late.run("recover", town.publisher.url, "--json")["new"] == 0

@@ -208,6 +208,8 @@ class Node:
         ready = [nid for nid, at in self._candidates.items() if at <= now and nid not in self._asked]
         self._random.shuffle(ready)
         ready.sort(key=lambda nid: nid not in self._past)  # old neighbours first: they know us
+        if len(ready) > CONNECTS:
+            self._next_replenish = now + SOON_S  # some will decline
         for nid in ready[: min(lacking + 1, CONNECTS)]:
             if self._why_not(nid, now) is None:
                 self._asked.add(nid)

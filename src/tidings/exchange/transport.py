@@ -169,7 +169,9 @@ class Exchange:
         except Fault as fault:
             if call.function == "connect":
                 node.connected(nid, {}, self._clock())
-            elif "connect first" in str(fault):
+            if call.function == "query_feed":  # others wait for it
+                node.answered(argument.id, nid, (), self._clock())
+            if "connect first" in str(fault):
                 node.refused(nid, self._clock())
         except (OSError, TimeoutError, NotXmlRpc, TypeError, KeyError) as error:  # unreachable, or it talks nonsense
             self._not_reached(nid, call.function, error, began)
@@ -289,6 +291,8 @@ class Exchange:
         return told
 
     async def _query(self, sender: Nid, query: Query) -> tuple[Holding, ...]:
+        if (query.id, sender) in self._replies:  # it has come round to who asked: whoever waits already gets the answer
+            return ()
         answer: asyncio.Future[tuple[Holding, ...]] = asyncio.get_running_loop().create_future()
         self._replies[query.id, sender] = answer
         try:

@@ -22,8 +22,9 @@ from tidings.model import DAY_S, Documents, Floats
 from tidings.policy import Feeds, Policy, make_policy
 
 LEARN_DAYS = 14.0
-#: The network forms, and the price settles: nobody knows at first how much others will look.
-SETTLE_DAYS = 3.0
+#: The network forms, and the price settles: nobody knows at first how much others will look. With 20 nodes it still falls after
+#: three days, and looks that grow denser all the time are worth less than as many at an even pace.
+SETTLE_DAYS = 10.0
 #: Notices are sent so often.
 FLUSH_S = 2.0
 #: A moment longer: up to this share of the time between looks, and no longer than that.
