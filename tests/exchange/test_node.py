@@ -158,8 +158,9 @@ def test_a_call_to_who_has_come_back_meanwhile_counts_for_nothing():
     circle.now += 5
     a.connect(b.nid, {FEED: 0}, circle.now)
     a.failed(b.nid, circle.now + 1, began)
+    a.refused(b.nid, circle.now + 1, began)
     assert circle.neighbours("a") == "b"
-    a.failed(b.nid, circle.now + 1, circle.now)
+    a.refused(b.nid, circle.now + 1, circle.now)
     assert circle.neighbours("a") == ""
 
 

@@ -232,9 +232,9 @@ class Node:
             self._accept(to, subset, now, key)
 
     def failed(self, to: Nid, now: float, began: float = float("inf")) -> None:
-        """``to`` could not be reached, with a call that began then; who has called us since is there again."""
+        """``to`` could not be reached, with a call that began then."""
         self._asked.discard(to)
-        if to in self.neighbours and self.neighbours[to].heard_at > began:
+        if self._is_back(to, began):
             return
         if to not in self._list_servers:
             self._candidates[to] = now + AWAY_S
@@ -243,9 +243,13 @@ class Node:
         for query_id in self.queries.waiting_for(to):
             self.answered(query_id, to, (), now)
 
-    def refused(self, to: Nid, now: float) -> None:
-        """``to`` does not know us any more."""
-        if to in self.neighbours:
+    def _is_back(self, nid: Nid, began: float) -> bool:
+        """It has called us since: how our call went says nothing any more."""
+        return nid in self.neighbours and self.neighbours[nid].heard_at > began
+
+    def refused(self, to: Nid, now: float, began: float = float("inf")) -> None:
+        """``to`` does not know us any more, as it said to a call that began then."""
+        if to in self.neighbours and not self._is_back(to, began):
             self._drop(to, "it has dropped us", now)
             self._candidates[to] = now + AWAY_S
 

@@ -141,7 +141,7 @@ class Exchange:
             await self.client.call(nid, "put_entries", messages.write_bundle(bundle))
         except Fault as fault:
             if "connect first" in str(fault):
-                node.refused(nid, self._clock())
+                node.refused(nid, self._clock(), began)
         except (OSError, TimeoutError) as error:
             self._not_reached(nid, "put_entries", error, began)
         else:
@@ -172,7 +172,7 @@ class Exchange:
             if call.function == "query_feed":  # others wait for it
                 node.answered(argument.id, nid, (), self._clock())
             if "connect first" in str(fault):
-                node.refused(nid, self._clock())
+                node.refused(nid, self._clock(), began)
         except (OSError, TimeoutError, NotXmlRpc, TypeError, KeyError) as error:  # unreachable, or it talks nonsense
             self._not_reached(nid, call.function, error, began)
         self.follow()
