@@ -21,16 +21,20 @@ from pathlib import Path
 NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + os.pathsep + "/usr/sbin")
 WINDOW = 20
 LETTERS = ("aeioulnrst", "äöüßéèçñ", "абвгдежиклмн", "αβγδεηικλμ")
-CONFIG = """
+#: How every nginx of the benchmarks begins: one process, all its files in a folder of its own.
+PREAMBLE = """
 daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log warn;
 events {{ worker_connections 2048; }}
 http {{
   client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
-  uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
+  uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5; keepalive_requests 100000;
+"""
+CONFIG = (
+    PREAMBLE
+    + """\
   log_format answers '$status $body_bytes_sent $uri'; access_log {folder}/access.log answers;
   types {{ application/rss+xml rss; application/atom+xml atom; }}
   gzip on; gzip_types application/rss+xml application/atom+xml;
-  keepalive_requests 100000;
   server {{
     listen 127.0.0.1:{port} backlog=1024; root {folder}/site;
     location /same/ {{ return 304; }}
@@ -38,6 +42,7 @@ http {{
   }}
 }}
 """
+)
 
 
 class Website:

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.website import NGINX
+from benchmarks.website import NGINX, PREAMBLE
 
 from tidings import loops
 from tidings.config import read
@@ -38,21 +38,18 @@ SPACING_S = 1.0
 FILES = 200
 #: What a poll writes to.
 WRITTEN = ("entries", "identities", "polls", "feeds", "estimates")
-CONFIG = """
-daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log warn;
-events {{ worker_connections 2048; }}
-http {{
-  client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
-  uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
+CONFIG = (
+    PREAMBLE
+    + """\
   log_format asked '$msec $request_time $status $server_addr $request_uri'; access_log {folder}/access.log asked;
   types {{ application/rss+xml rss; }}
-  keepalive_requests 100000;
   server {{
     listen 0.0.0.0:{port} backlog=1024; root {folder}/site;
     location ~ ^/f/[0-9]+-([0-9]+)$ {{ default_type application/rss+xml; try_files /$1.rss =404; }}
   }}
 }}
 """
+)
 POST = (
     "<item><guid>{i}</guid><title>Post {i}</title><pubDate>{day:02d} Jan 2024 10:00:00 GMT</pubDate>"
     "<description>Words of {i}</description></item>"
