@@ -105,7 +105,7 @@ class Neighbourhood:
         self._dropped = {peer.nid: peer.why for peer in known if peer.why}
         for peer in known:
             if peer.banned_until is not None and peer.banned_until > now:
-                self.node.ban(peer.nid, peer.banned_until)
+                self.node.members.ban(peer.nid, peer.banned_until)
         self.node.meet([peer.nid for peer in known if peer.banned_until is None], now, {p.nid: p.figures for p in known})
         for t in await self._store.read(neighbours.tellings):
             self.node.ledger.restore(t.feed, Claim(t.identity, t.digest, t.published, t.told_at, t.sender, t.path))
@@ -161,12 +161,13 @@ class Neighbourhood:
         """Neighbours of now and before, the most useful first."""
         now, node = self._clock(), self.node
         found = []
-        for nid, figures in node.remembered().items():
+        for nid, figures in node.members.remembered().items():
             neighbour = node.neighbours.get(nid)
             useful = node.interests.usefulness(neighbour.hops) if neighbour is not None else 0.0
             key = neighbour.key if neighbour is not None else b""
             why = "" if neighbour is not None else self._dropped.get(nid, "")
-            found.append(Peer(nid, now, neighbour is not None, useful, node.banned_until(nid, now), why, key, figures))
+            banned_until = node.members.banned_until(nid, now)
+            found.append(Peer(nid, now, neighbour is not None, useful, banned_until, why, key, figures))
         return sorted(found, key=lambda peer: (not peer.present, -peer.usefulness, peer.nid))
 
     def announced(self) -> list[Nid]:
