@@ -263,7 +263,7 @@ async def tend(
         # A page has twenty pictures of one host, and somebody waits for them.
         Fetcher(replace(fetcher.settings, host_spacing_s=PICTURE_SPACING_S), clock, sleep=sleep) as pictures,
     ):
-        aggregator.hubs = hubs
+        aggregator.polls.hubs = hubs
         config = config_of(settings)
         proxy = Proxy(config.serve_proxy_header, tuple(config.serve_proxy_addresses.replace(" ", "").split(",")))
         live, events, people = Live(aggregator, hubs, store.counts, clock), Events(), People(store, clock, proxy)

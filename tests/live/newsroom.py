@@ -22,7 +22,8 @@ from pathlib import Path
 from tests.postgres import own_server, sql
 from tests.worlds import MONDAY
 from tidings import loops
-from tidings.aggregator.aggregator import FEEDS, LEASE_S
+from tidings.aggregator.aggregator import FEEDS
+from tidings.aggregator.polls import LEASE_S
 from tidings.config import read
 from tidings.fetch import FetchSettings
 from tidings.service import labour, open_polling

@@ -4,7 +4,8 @@
 `dating` judge documents, `repair` looks for lost posts, `push` listens to hubs, `explain` says what is known and why.
 """
 
-from tidings.aggregator.aggregator import Aggregator, Polled, Skipped
+from tidings.aggregator.aggregator import Aggregator, Polled
 from tidings.aggregator.brain import Brain
+from tidings.aggregator.polls import Skipped
 
 __all__ = ["Aggregator", "Brain", "Polled", "Skipped"]

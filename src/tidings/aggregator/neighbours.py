@@ -110,15 +110,15 @@ class Neighbourhood:
         for t in await self._store.read(neighbours.tellings):
             self.node.ledger.restore(t.feed, Claim(t.identity, t.digest, t.published, t.told_at, t.sender, t.path))
         await self.refresh()
-        self._aggregator.neighbours = self
-        self._aggregator.repairer.recoverers.append(self.recover)
+        self._aggregator.polls.neighbours = self
+        self._aggregator.polls.repairer.recoverers.append(self.recover)
         await self.exchange.__aenter__()
         self._keeping = asyncio.create_task(self._keep())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._aggregator.neighbours = None
-        self._aggregator.repairer.recoverers.remove(self.recover)
+        self._aggregator.polls.neighbours = None
+        self._aggregator.polls.repairer.recoverers.remove(self.recover)
         self._keeping.cancel()
         await asyncio.gather(self._keeping, return_exceptions=True)
         await self.exchange.__aexit__()
