@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.people.conftest import need
-from tests.people.receiver import Receiver
+from tests.sites import Site
 from tests.worlds import MONDAY
 from tidings.errors import UsageError
 from tidings.fetch import Fetcher, FetchSettings
@@ -21,7 +21,7 @@ HOUR_S = 3600.0
 
 @pytest.fixture
 def there():
-    with Receiver() as receiver:
+    with Site() as receiver:
         yield receiver
 
 
@@ -66,7 +66,7 @@ def alarm(office, town, there):
     """Ann wants to be alerted of herons."""
     need("apprise", "alerts")
     town.ann.save_rule(Rule(name="birds", action="alert", words="heron"))
-    office.wants(town.ann, alert_urls=(f"json://{there.address}/ann",))
+    office.wants(town.ann, alert_urls=(f"json://{there.host}/ann",))
     return office
 
 
@@ -105,7 +105,7 @@ def test_what_was_read_meanwhile_is_not_told(alarm, town):
 
 
 def test_nobody_is_woken_and_the_night_is_told_in_the_morning(alarm, town, clock, there):
-    alarm.wants(town.ann, alert_urls=(f"json://{there.address}/",), timezone="Europe/Berlin", quiet_from=22, quiet_until=7)
+    alarm.wants(town.ann, alert_urls=(f"json://{there.host}/",), timezone="Europe/Berlin", quiet_from=22, quiet_until=7)
     clock.now = MONDAY + 21.5 * HOUR_S  # 22:30 in Berlin
     town.posted("a", 2, text="a heron")
     town.posted("a", 3, text="another heron")
@@ -142,7 +142,7 @@ def test_what_is_not_taken_is_tried_again_ever_later_and_given_up_at_last(alarm,
 
 
 def test_one_address_that_fails_does_not_bring_the_others_twice(alarm, town, clock, there):
-    alarm.wants(town.ann, alert_urls=(f"json://{there.address}/one", f"json://{there.address}/two"))
+    alarm.wants(town.ann, alert_urls=(f"json://{there.host}/one", f"json://{there.host}/two"))
     town.posted("a", 2, text="a heron")
     there.answers.append(500)
     first = alarm.opens()
@@ -188,7 +188,7 @@ def test_addresses_that_can_be():
 
 @pytest.fixture
 def hooked(office, town, there):
-    office.wants(town.ann, webhook_url=f"http://{there.address}/hook", webhook_secret="hush")
+    office.wants(town.ann, webhook_url=f"{there.address}/hook", webhook_secret="hush")
     return office
 
 
@@ -254,7 +254,7 @@ def test_a_webhook_does_not_reach_into_our_own_network(hooked, town):
 
 def test_a_removed_user_is_not_told_anything(hooked, town):
     town.bob.follows("a")
-    hooked.wants(town.bob, webhook_url=f"http://{hooked.there.address}/bob")
+    hooked.wants(town.bob, webhook_url=f"{hooked.there.address}/bob")
     town.posted("a", 2)
     town.wait(town.people.remove_user(town.bob.user.id, by=None))
     assert [posted.path for posted in hooked.opens()] == ["/hook"]
