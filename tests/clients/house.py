@@ -198,11 +198,11 @@ class House(Door):
 class Service(Door):
     """``service.reader("ann")`` is a new user who follows what `feeds` names: addresses with the folders that they are in."""
 
-    def __init__(self, folder, feeds=()):
-        self._folder, self._feeds = folder, dict(feeds)
+    def __init__(self, folder, feeds=(), settings=()):
+        self._folder, self._feeds, self._settings = folder, dict(feeds), ("fetch.allow_private=true", *settings)
 
     def __enter__(self):
-        before = [TIDINGS, "--data-dir", self._folder, "--set", "fetch.allow_private=true"]
+        before = [TIDINGS, "--data-dir", self._folder, *(word for one in self._settings for word in ("--set", one))]
         subprocess.run([*before, "user", "add", "admin", "--admin", "--password-stdin"], input=PASSWORD, text=True, check=True)
         with open(self._folder / "log", "w") as log:
             self._process = subprocess.Popen([*before, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=log, text=True)

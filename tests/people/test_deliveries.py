@@ -2,6 +2,7 @@
 
 import hmac
 import json
+import math
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.worlds import MONDAY
 from tidings.errors import UsageError
 from tidings.fetch import Fetcher, FetchSettings
 from tidings.people import alerts
-from tidings.people.deliveries import BATCH_S, GIVE_UP_S, Deliveries
+from tidings.people.deliveries import BATCH_S, GIVE_UP_S, SHOWN_S, Deliveries
 from tidings.store import notices
 from tidings.store.people_rows import Rule, Settings
 from tidings.web.api.webhook import event
@@ -135,10 +136,40 @@ def test_what_is_not_taken_is_tried_again_ever_later_and_given_up_at_last(alarm,
             break
     assert 60 <= tried[1] - tried[0] < 200
     assert tried[2] - tried[1] > tried[1] - tried[0]
+    (waiting,) = town.ann.undelivered()
+    assert (waiting.tries, waiting.problem) == (3, "Apprise could not deliver it")
     clock.forward(GIVE_UP_S)
     assert len(alarm.opens()) == 1
     clock.forward(GIVE_UP_S)
     assert alarm.opens() == []
+    (given_up,) = town.ann.undelivered()
+    assert (given_up.id, given_up.next_at, given_up.body) == (waiting.id, math.inf, "")
+    assert town.bob.undelivered() == []
+
+
+def test_what_was_given_up_is_forgotten_when_it_was_seen_for_long(alarm, town, clock, there):
+    there.answers += [500] * 4
+    for number in (2, 3):
+        town.posted("a", number, text="a heron")
+        made_at = clock()
+        alarm.opens()
+        clock.forward(GIVE_UP_S + 1)
+        alarm.opens()
+        clock.forward(SHOWN_S)
+    assert [delivery.made_at for delivery in town.ann.undelivered()] == [made_at]
+
+
+def test_a_test_goes_to_every_address(alarm, town, there):
+    alarm.wants(town.ann, alert_urls=(f"json://{there.host}/a",), webhook_url=f"{there.address}/hook")
+    assert town.ann.send_test() == 2
+    came = {posted.path: json.loads(posted.body) for posted in alarm.opens()}
+    assert came["/a"]["title"] == "A test"
+    assert came["/hook"]["event_type"] == "save_entry"
+
+
+def test_a_test_needs_an_address(office, town):
+    with pytest.raises(UsageError, match="save an address first"):
+        town.ann.send_test()
 
 
 def test_one_address_that_fails_does_not_bring_the_others_twice(alarm, town, clock, there):

@@ -240,6 +240,9 @@ MIGRATIONS = (
       feed_id INTEGER PRIMARY KEY REFERENCES feeds (id) ON DELETE CASCADE
     );
     """,
+    """
+    ALTER TABLE deliveries ADD COLUMN problem TEXT NOT NULL DEFAULT '';
+    """,
 )
 
 
