@@ -191,7 +191,8 @@ class Newsroom:
         """A new edition; returns when that share of the feeds has been asked for it."""
         self.press.asked.clear()
         self.press.edition += 1
-        self.ask(f"UPDATE feeds SET next_poll_at = {self.now()}", f"SELECT pg_notify('{FEEDS}', '')")
+        lasting = "SET synchronous_commit = on"  # whoever kills PostgreSQL now kills what workers do, not what we did
+        self.ask(lasting, f"UPDATE feeds SET next_poll_at = {self.now()}", f"SELECT pg_notify('{FEEDS}', '')")
         self.wait_for(lambda: len(self.press.asked) >= until * len(self.press.urls), "requests")
 
     def forgotten(self):
