@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidings.cli.output import print_table
+from tidings.cli.output import print_table, progress
 from tidings.words import common_unit, count, duration, figures, in_unit, percent
 
 if TYPE_CHECKING:
     from tidings.lab.score import Judgement
+    from tidings.lab.traces import Trace
 
 #: Ticks of an axis of time; every other one goes where they would crowd.
 TIME_TICKS = (
@@ -28,6 +29,14 @@ TIME_TICKS = (
     (30 * 86400.0, "30 d"),
     (100 * 86400.0, "100 d"),
 )
+
+
+def read_trace(trace: str) -> "Trace":
+    """As the laboratory does, which is imported only now, and on a terminal one sees that it is being read."""
+    from tidings.lab import traces
+
+    with progress(f"reading {trace}"):
+        return traces.read_trace(trace)
 
 
 def print_score(found: dict[str, Any]) -> None:
@@ -49,6 +58,11 @@ def print_score(found: dict[str, Any]) -> None:
     click.echo("\n".join(f"{label:<16}{text}" for label, text in lines if text))
 
 
+def a_day(budget: float) -> str:
+    """``4 polls per feed and day``."""
+    return f"{figures(budget)} poll{'' if budget == 1 else 's'} per feed and day"
+
+
 def megabytes(size: float) -> str:
     """``12.3 MB``."""
     return f"{figures(size / 1e6)} MB"
@@ -58,9 +72,8 @@ def print_comparison(found: dict[str, Any]) -> None:
     """One row per policy; all delays in one unit, named in the heading."""
     results = found["results"]
     unit, size = common_unit([found["limit_charged_s"], *(r["mean_delay_s"] for r in results)])
-    polls = f"{figures(found['budget'])} poll" + ("" if found["budget"] == 1 else "s")
-    days = f"{found['train_days']:g}"
-    click.echo(f"{found['trace']}: {polls} per feed and day, after {days} days of training; delays in {unit}")
+    polls, days = a_day(found["budget"]), f"{found['train_days']:g}"
+    click.echo(f"{found['trace']}: {polls}, after {days} days of training; delays in {unit}")
     click.echo()
 
     def delay(seconds: float | None) -> str:
@@ -88,13 +101,13 @@ def print_against(found: dict[str, Any], reference: str) -> None:
     for result in found["results"]:
         if "against" in result:
             charged, plain = result["against"]["charged_delay"], result["against"]["delay"]
-            rows.append([result["policy"], *_interval(charged), *_interval(plain)])
+            rows.append([result["policy"], *interval(charged), *interval(plain)])
     click.echo(f"Ratio to {reference}, with 95 % intervals over resampled feeds")
     click.echo()
     print_table(["policy", "charged", "", "mean", ""], rows)
 
 
-def _interval(ratio: dict[str, float]) -> list[str]:
+def interval(ratio: dict[str, float]) -> list[str]:
     return [f"{ratio['ratio']:.3f}", f"{ratio['low']:.3f} to {ratio['high']:.3f}"]
 
 

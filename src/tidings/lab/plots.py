@@ -83,12 +83,20 @@ def _matplotlib() -> Any:
     return matplotlib
 
 
-def figure(width: float = 7.0, height: float = 4.0, *, title: str | None = None) -> "tuple[Figure, Axes]":
-    """An empty picture of one panel; sizes in inches."""
-    fig, axes = panels(1, 1, width, height)
-    if title is not None:
-        axes[0].set_title(title)
-    return fig, axes[0]
+def figure(
+    width: float, height: float, *, title: str = "", x: str = "", y: str = "", log: str = "", grids: str = ""
+) -> "tuple[Figure, Axes]":
+    """An empty picture of one panel, sizes in inches, with the names of its axes; those in ``log`` are logarithmic."""
+    fig, (ax,) = panels(1, 1, width, height)
+    ax.set_title(title, loc="left", fontsize=10.5)
+    ax.set(xlabel=x, ylabel=y)
+    if "x" in log:
+        ax.set_xscale("log")
+    if "y" in log:
+        ax.set_yscale("log")
+    if grids:
+        grid(ax, grids)
+    return fig, ax
 
 
 def panels(
