@@ -12,24 +12,6 @@ if TYPE_CHECKING:
     from tidings.lab.score import Judgement
     from tidings.lab.traces import Trace
 
-#: Ticks of an axis of time; every other one goes where they would crowd.
-TIME_TICKS = (
-    (1.0, "1 s"),
-    (5.0, "5 s"),
-    (20.0, "20 s"),
-    (60.0, "1 min"),
-    (300.0, "5 min"),
-    (1200.0, "20 min"),
-    (3600.0, "1 h"),
-    (3 * 3600.0, "3 h"),
-    (8 * 3600.0, "8 h"),
-    (86400.0, "1 d"),
-    (3 * 86400.0, "3 d"),
-    (10 * 86400.0, "10 d"),
-    (30 * 86400.0, "30 d"),
-    (100 * 86400.0, "100 d"),
-)
-
 
 def read_trace(trace: str) -> "Trace":
     """As the laboratory does, which is imported only now, and on a terminal one sees that it is being read."""
@@ -114,13 +96,6 @@ def interval(ratio: dict[str, float]) -> list[str]:
 # --- pictures -----------------------------------------------------------------------------------------------------------
 
 
-def _time_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
-    inside = [(at, word) for at, word in TIME_TICKS if low / 1.3 <= at <= high * 1.3]
-    if len(inside) > 8:
-        inside = inside[::2]
-    return [at for at, _ in inside], [word for _, word in inside]
-
-
 def draw_budgets(file: str, found: Sequence[dict[str, Any]]) -> None:
     """Charged delay against budget, one line per policy, and the limit; zeros have no place on the axes."""
     from tidings.lab import plots
@@ -152,9 +127,7 @@ def draw_budgets(file: str, found: Sequence[dict[str, Any]]) -> None:
     ax.set_ylabel("delay")
     budgets = [at["budget"] for at in found]
     plots.curves(ax, budgets, shown)
-    ticks, words = _time_ticks(min(every), max(every))
-    if len(ticks) > 1:
-        plots.log_ticks(ax, "y", ticks, words)
+    plots.time_ticks(ax, min(every), max(every))
     plots.log_ticks(ax, "x", budgets)
     plots.grid(ax)
     plots.save(fig, file)
@@ -183,9 +156,7 @@ def draw_delays(file: str, judged: "dict[str, Judgement]") -> None:
         low, high = min(low, float(y[3])), max(high, float(y[-1]))
     ax.set_ylim(low, high * 1.3)
     ax.set_xlim(0, 100)
-    ticks, words = _time_ticks(low, high)
-    if len(ticks) > 1:
-        plots.log_ticks(ax, "y", ticks, words)
+    plots.time_ticks(ax, low, high)
     ax.set_ylim(low, high * 1.3)
     ax.set_xlabel("% of posts (missed ones last)")
     ax.set_ylabel("had arrived within")

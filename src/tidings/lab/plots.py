@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidings.errors import MissingExtra, UsageError
+from tidings.words import TIME_TICKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -212,6 +213,15 @@ def log_ticks(ax: "Axes", axis: str, values: Sequence[float], words: Sequence[st
     # matplotlib stretches an axis to take in all its ticks, which would pull labelled lines away from their labels.
     ax.set_xlim(limits[0], auto=None)
     ax.set_ylim(limits[1], auto=None)
+
+
+def time_ticks(ax: "Axes", low: float, high: float) -> None:
+    """On a logarithmic axis of seconds, upwards: the times that people use, no more than can be read."""
+    inside = [(at, word) for at, word in TIME_TICKS if low / 1.3 <= at <= high * 1.3]
+    if len(inside) > 8:
+        inside = inside[::2]
+    if len(inside) > 1:
+        log_ticks(ax, "y", [at for at, _ in inside], [word for _, word in inside])
 
 
 def save(fig: "Figure", path: str | Path) -> Path:
