@@ -106,7 +106,7 @@ async def get_budget(call: Call) -> Budget:
     return Budget(
         budget_per_day=told.budget_per_day,
         spent_last_day=status.day.polls,
-        feeds=status.feeds - status.retired,
+        feeds=status.followed,
         failing=status.failing,
         due=status.due,
         delay_p50_s=status.day.delay_p50_s,
