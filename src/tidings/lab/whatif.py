@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidings.errors import TraceError, UsageError
+from tidings.lab import plots
 from tidings.lab.score import Judgement, judge, metrics
 from tidings.lab.simulate import Manners, simulate
 from tidings.lab.traces import Trace
@@ -124,8 +125,6 @@ def _point(budget: float, found: dict[str, Any], feeds: int) -> Point:
 
 def picture(points: Sequence[Point], title: str) -> "Figure":
     """Delay and missed share against the budget, one above the other."""
-    from tidings.lab import plots
-
     points = sorted(points, key=lambda point: point.budget)
     x = [point.budget for point in points]
     fig, (delays, losses) = plots.panels(2, 1, 7.0, 5.4, sharex=True)
