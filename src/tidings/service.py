@@ -156,6 +156,10 @@ def work(settings: Mapping[str, Setting], place: Place, say: Callable[[str], obj
 
     async def poll(stop: asyncio.Event) -> None:
         async with open_polling(settings, place, serving=True) as aggregator:
+            if config_of(settings).exchange_enabled:
+                from tidings.aggregator.sights import Messenger
+
+                aggregator.polls.messenger = Messenger(aggregator.store)
             say("working (Ctrl-C stops it)")
             await labour(aggregator, settings, stop)
         say("stopped")

@@ -13,10 +13,13 @@ from hashlib import blake2b
 from typing import Self
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
+
 from tidings.aggregator.aggregator import Aggregator
 from tidings.aggregator.decoys import Decoys
 from tidings.aggregator.reader import Seen, entry_text
 from tidings.aggregator.repair import date_old
+from tidings.aggregator.sights import SIGHTS, Sight, sight_of
 from tidings.document import Entry
 from tidings.errors import TidingsError
 from tidings.exchange import messages
@@ -110,6 +113,7 @@ class Neighbourhood:
         for t in await self._store.read(neighbours.tellings):
             self.node.ledger.restore(t.feed, Claim(t.identity, t.digest, t.published, t.told_at, t.sender, t.path))
         await self.refresh()
+        await self._store.listen(SIGHTS, lambda _: self.exchange.begin(self._polled_elsewhere()))
         self._aggregator.polls.neighbours = self
         self._aggregator.polls.repairer.recoverers.append(self.recover)
         await self.exchange.__aenter__()
@@ -180,21 +184,27 @@ class Neighbourhood:
 
     def polled(self, seen: Seen) -> None:
         """A poll or push is recorded: what it showed is put to neighbours, and judges what they told."""
-        node, url, outcome, now = self.node, seen.feed.url, seen.outcome, self._clock()
-        if outcome.error_kind or outcome.source in ("neighbour", "confirmed") or url not in self._feeds:
+        if seen.feed.url in self._feeds and (sight := sight_of(seen, passable=bool(self.node.neighbours))) is not None:
+            self._show(sight)
+
+    async def _polled_elsewhere(self) -> None:
+        """Workers on the same store have polled."""
+        for sight in await self._store.write(neighbours.take_sights):
+            self._show(msgspec.msgpack.decode(sight, type=Sight))
+
+    def _show(self, sight: Sight) -> None:
+        node, url = self.node, sight.url
+        if url not in self._feeds:
             return
-        if seen.links is not None and seen.links.peers:
-            node.meet([nid for told in seen.links.peers if (nid := _nid(told))], now)
-        if seen.document is None:
-            node.unchanged(url, now)
+        node.meet([nid for told in sight.peers if (nid := _nid(told))], sight.at)
+        if sight.entries is None:
+            node.unchanged(url, sight.at)
         else:
-            new = {entry.identity for entry in outcome.new}
-            entries = messages.passable(seen.document.entries) if node.neighbours else seen.document.entries
-            node.ledger.remember(url, [entry.identity for entry in entries if entry.identity not in new])
-            if outcome.document is None:  # a hub has sent it, or the server what was new alone
-                node.pushed(url, entries, now)
+            node.ledger.remember(url, [entry.identity for entry in sight.entries if entry.identity not in sight.new])
+            if sight.whole:
+                node.fetched(url, sight.entries, sight.at)
             else:
-                node.fetched(url, entries, now)
+                node.pushed(url, sight.entries, sight.at)
         self.exchange.follow()
 
     # --- what others tell ----------------------------------------------------------------------------------------------

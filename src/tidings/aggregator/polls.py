@@ -22,6 +22,7 @@ from tidings.store.rows import Feed, PollOutcome, Recorded, Schedule
 if TYPE_CHECKING:  # those who only poll need no hubs
     from tidings.aggregator.neighbours import Neighbourhood
     from tidings.aggregator.push import Subscriber
+    from tidings.aggregator.sights import Messenger
 
 #: Longer than any poll takes, with its wait for the host's turn.
 LEASE_S = 900.0
@@ -73,6 +74,7 @@ class Polls:
         self._with_gaps: set[int] = set()
         self.hubs: Subscriber | None = None  #: set by who has one: it is told of hubs, and tells what they are worth
         self.neighbours: Neighbourhood | None = None  #: set by who has one: it is told what polls have shown
+        self.messenger: Messenger | None = None  #: the same, where another process has the neighbours
 
     async def open(self) -> None:
         self._with_gaps = {gap.feed_id for gap in await self._store.gaps(state="open", limit=10_000)}
@@ -134,8 +136,8 @@ class Polls:
             outcome, what = await self.recorder.record(seen)
             self._held.pop(feed.id, None)
             self._tell(seen, outcome, what)
-            if self.neighbours is not None:
-                self.neighbours.polled(seen)
+            if (told := self.neighbours or self.messenger) is not None:
+                told.polled(seen)
             if seen.links is not None:
                 await self._after_document(seen, seen.links)
             return Brought(new=len(what.new), changed=what.changed, failed=bool(outcome.error_kind))

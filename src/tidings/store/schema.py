@@ -243,6 +243,14 @@ MIGRATIONS = (
     """
     ALTER TABLE deliveries ADD COLUMN problem TEXT NOT NULL DEFAULT '';
     """,
+    """
+    CREATE TABLE sights (
+      at DOUBLE PRECISION NOT NULL,
+      feed TEXT NOT NULL,
+      sight BLOB NOT NULL,
+      PRIMARY KEY (at, feed)
+    );
+    """,
 )
 
 
