@@ -78,18 +78,19 @@ def selection(
         source, entry, feed, table = "entries AS e", "e.id", "e.feed_id", "e"
     published, seen = f"{table}.published_at", f"{table}.first_seen_at"
 
-    gathered = single = False
+    gathered, single = source.startswith(("marks", "labels")), False  # what people mark by hand is never so much
     if stream.feeds or stream.folders or stream.not_feeds or stream.not_folders:
         feeds = _sources(db, user_id, stream)
         if not feeds:
             return None
-        gathered, single = 1 < len(feeds) <= FEW_FEEDS, len(feeds) == 1
-        if unread and not db.postgres and (gathered or single):
+        few, single = 1 < len(feeds) <= FEW_FEEDS, len(feeds) == 1
+        gathered = gathered or few
+        if unread and not db.postgres and (few or single):
             source += " INDEXED BY unread_feed"  # SQLite would rather walk the user's whole order
         if single:
             where.add(f"{feed} = ?", feeds[0])
         else:
-            where.add(f"{feed} {IN_MANY}" if gathered else f"{feed} + 0 {IN_MANY}", Many(feeds))
+            where.add(f"{feed} {IN_MANY}" if few else f"{feed} + 0 {IN_MANY}", Many(feeds))
     elif source == "entries AS e":
         gathered = ordered and _few_of_all(db, user_id)
         walked = " + 0" if ordered and not gathered else ""
