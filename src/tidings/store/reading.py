@@ -158,7 +158,8 @@ def _few_of_all(db: Connection, user_id: int) -> bool:
 
 def _sources(db: Connection, user_id: int, stream: Stream) -> list[int]:
     """The subscriptions that a stream names."""
-    rows = db.execute("SELECT feed_id, coalesce(folder_id, 0) FROM subscriptions WHERE user_id = ?", (user_id,))
+    some, values = (f" AND feed_id {IN_MANY}", (Many(stream.feeds),)) if stream.feeds and not stream.folders else ("", ())
+    rows = db.execute(f"SELECT feed_id, coalesce(folder_id, 0) FROM subscriptions WHERE user_id = ?{some}", (user_id, *values))
     feeds, folders, all_of_them = set(stream.feeds), set(stream.folders), not (stream.feeds or stream.folders)
     not_feeds, not_folders = set(stream.not_feeds), set(stream.not_folders)
     return [
