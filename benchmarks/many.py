@@ -81,7 +81,8 @@ async def make(path: Path, base: str, feeds: int) -> None:
                 ]
             )
         brain = Brain(policy, BUDGET)
-        brain._number(list(range(1, feeds + 1)))
+        brain._planner.number(list(range(1, feeds + 1)))
+        brain._planner.ready = True
         await brain.save(store, NOW)
 
 

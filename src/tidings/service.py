@@ -156,6 +156,10 @@ def work(settings: Mapping[str, Setting], place: Place, say: Callable[[str], obj
 
     async def poll(stop: asyncio.Event) -> None:
         async with open_polling(settings, place, serving=True) as aggregator:
+            if config_of(settings).exchange_enabled:
+                from tidings.aggregator.sights import Messenger
+
+                aggregator.polls.messenger = Messenger(aggregator.store)
             say("working (Ctrl-C stops it)")
             await labour(aggregator, settings, stop)
         say("stopped")
@@ -263,7 +267,7 @@ async def tend(
         # A page has twenty pictures of one host, and somebody waits for them.
         Fetcher(replace(fetcher.settings, host_spacing_s=PICTURE_SPACING_S), clock, sleep=sleep) as pictures,
     ):
-        aggregator.hubs = hubs
+        aggregator.polls.hubs = hubs
         config = config_of(settings)
         proxy = Proxy(config.serve_proxy_header, tuple(config.serve_proxy_addresses.replace(" ", "").split(",")))
         live, events, people = Live(aggregator, hubs, store.counts, clock), Events(), People(store, clock, proxy)

@@ -6,6 +6,11 @@ from collections.abc import Sequence
 #: Largest first. A unit serves from 1.5 of it upwards, so that "80 min" is not "1.33 h".
 UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 NOTHING = "–"
+#: Ticks of an axis of times, in seconds; whoever has no room for all takes every other one.
+TIME_TICKS = (
+    *((1, "1 s"), (5, "5 s"), (20, "20 s"), (60, "1 min"), (300, "5 min"), (1200, "20 min"), (3600, "1 h"), (10800, "3 h")),
+    *((28800, "8 h"), (86400, "1 d"), (259200, "3 d"), (864000, "10 d"), (2592000, "30 d"), (8640000, "100 d")),
+)
 
 
 def figures(number: float | None, digits: int = 3) -> str:

@@ -2,26 +2,25 @@
 
 import io
 import struct
-import threading
 import time
 import wave
 import zlib
 from email.utils import formatdate
 from html import escape
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from tests.browser.stories import MAGAZINES
+from tests.sites import Site, rss
 
 #: Between two posts of a magazine, so that a list mixes them.
 APART_S = 9100
 COLOURS = {"marginalia": "#0f6b6b", "tidepool": "#2f5d8c", "kiln": "#b4540f", "slowcode": "#5b4b8a", "longwave": "#8a2b5c"}
 
 
-class Newsstand:
+class Newsstand(Site):
     """``with Newsstand() as stand``: ``stand.feed("kiln")`` is an address; ``stand.publish("kiln", "Release 5", html)``."""
 
     def __init__(self):
-        self.asked = []
+        super().__init__()
         self.documents = {}  #: feeds as bytes, by slug; and other files, by path
         self._posts = {}
         for number, (slug, (_title, _folder, posts)) in enumerate(MAGAZINES.items()):
@@ -29,33 +28,6 @@ class Newsstand:
             self._posts[slug] = [
                 (newest - APART_S * (len(posts) - n - 1), *post, post[0].startswith("Episode")) for n, post in enumerate(posts)
             ]
-        stand = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                stand.asked.append(self.path)
-                body, kind = stand.answer(self.path)
-                self.send_response(200 if body else 404)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(timeout=30)
 
     def site(self, slug):
         return f"{self.address}/{slug}/"
@@ -79,7 +51,7 @@ class Newsstand:
         lists = [f'<outline text="{name}">{lines}</outline>' if name else lines for name, lines in folders.items()]
         return f'<opml version="2.0"><head/><body>{"".join(lists)}</body></opml>'.encode()
 
-    def answer(self, path):
+    def page(self, path):
         _, slug, *rest = path.split("/")
         if slug == "picture":
             return _picture(), "image/svg+xml"
@@ -100,9 +72,8 @@ class Newsstand:
 
     def _document(self, slug):
         title = MAGAZINES[slug][0] if slug in MAGAZINES else slug.title()
-        items = "".join(self._item(slug, n, *post) for n, post in reversed(list(enumerate(self._posts[slug]))))
-        head = f"<title>{escape(title)}</title><link>{self.site(slug)}</link><description/>"
-        return f'<rss version="2.0"><channel>{head}{items}</channel></rss>'.encode()
+        items = [self._item(slug, n, *post) for n, post in reversed(list(enumerate(self._posts[slug])))]
+        return rss(title, items, self.site(slug))
 
     def _item(self, slug, number, at, title, author, html, sounds):
         sound = f'<enclosure url="{self.address}/sound/{number}.wav" type="audio/wav" length="31000000"/>' if sounds else ""

@@ -9,43 +9,37 @@ def opened(page):
     return page.locator("#article-title")
 
 
+def opens(reader, key, title):
+    reader.keys(key)
+    expect(opened(reader.page)).to_have_text(title)
+
+
 def test_next_and_previous(reader):
-    page, (first, second, *_) = reader.page, reader.names
-    reader.keys("j")
-    expect(opened(page)).to_have_text(first)
-    reader.keys("j")
-    expect(opened(page)).to_have_text(second)
-    reader.keys("k")
-    expect(opened(page)).to_have_text(first)
-    reader.keys("k")
-    expect(opened(page)).to_have_text(first)  # nothing is before it
+    first, second, *_ = reader.names
+    opens(reader, "j", first)
+    opens(reader, "j", second)
+    opens(reader, "k", first)
+    opens(reader, "k", first)  # nothing is before it
 
 
 def test_next_and_previous_unread_pass_over_what_is_read(reader):
     page, (first, second, third, *_) = reader.page, reader.names
-    reader.keys("j")
-    expect(opened(page)).to_have_text(first)
-    reader.keys("j")
-    expect(opened(page)).to_have_text(second)
-    reader.keys("k")
-    expect(opened(page)).to_have_text(first)
-    reader.keys("n")
-    expect(opened(page)).to_have_text(third)
+    opens(reader, "j", first)
+    opens(reader, "j", second)
+    opens(reader, "k", first)
+    opens(reader, "n", third)
     reader.keys("m")  # unread again
     expect(page.locator(".entry", has_text=third)).to_have_class("entry unread")
     reader.keys("j")
-    reader.keys("p")
-    expect(opened(page)).to_have_text(third)
+    opens(reader, "p", third)
 
 
 def test_open_close_and_the_original_in_another_tab(reader, stand):
     page = reader.page
-    reader.keys("o")
-    expect(opened(page)).to_have_text(reader.names[0])
+    opens(reader, "o", reader.names[0])
     reader.keys("o")
     expect(opened(page)).to_have_count(0)
-    reader.keys("Enter")  # the row has the focus
-    expect(opened(page)).to_have_text(reader.names[0])
+    opens(reader, "Enter", reader.names[0])  # the row has the focus
     with reader.context.expect_page() as other:
         reader.keys("v")
     assert other.value.url.startswith(stand.address)
@@ -110,8 +104,7 @@ def test_feed_by_feed_and_unread_alone(reader):
     reader.keys("K")
     expect(page.locator("#list h1")).to_have_text("Science")
     before = page.locator("#list .entry").count()
-    reader.keys("j")
-    expect(opened(page)).to_have_text(RIVER)
+    opens(reader, "j", RIVER)
     reader.keys("r")
     expect(page.locator("#list .entry")).to_have_count(before - 1)
     reader.keys("u")
@@ -141,8 +134,7 @@ def test_all_keys_are_told(reader):
 
 def test_back_and_forward_are_those_of_the_browser(reader):
     page = reader.page
-    reader.keys("j")
-    expect(opened(page)).to_have_text(reader.names[0])
+    opens(reader, "j", reader.names[0])
     page.go_back()
     expect(opened(page)).to_have_count(0)
     page.go_forward()

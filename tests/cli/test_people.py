@@ -55,12 +55,17 @@ def test_what_is_wrong_is_told_in_one_line(home):
     assert "last administrator" in home.refuses("user", "remove", "ann", "--yes")
 
 
-def test_a_password_is_changed_and_a_user_removed(home, tmp_path):
+def test_a_password_and_a_role_are_changed_and_a_user_removed(home, tmp_path):
     added(home, "ann", "--admin")
     added(home, "bob")
     changed = home.run("user", "password", "bob", "--password-stdin", input="another good one\n")
     assert changed.exit_code == 0, changed.output
     assert asked(tmp_path, lambda people: people.log_in("bob", "another good one", "here")).name == "bob"
+    home("user", "role", "bob", "administrator")
+    home("user", "role", "ann", "reader")
+    assert [(u["name"], u["admin"]) for u in home.json("user", "list")] == [("ann", False), ("bob", True)]
+    assert "last administrator" in home.refuses("user", "role", "bob", "reader")
+    home("user", "role", "ann", "administrator")
     home("user", "remove", "bob", "--yes")
     assert [u["name"] for u in home.json("user", "list")] == ["ann"]
 

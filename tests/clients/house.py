@@ -14,12 +14,12 @@ import subprocess
 import threading
 import time
 from concurrent.futures import Future
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 
 from tests.cli.conftest import TIDINGS
+from tests.sites import Site, rss
 from tidings import service
 from tidings.config import read
 from tidings.people import Events, People
@@ -35,29 +35,12 @@ ITEM = """<item><title>{title}</title><link>{site}/{number}</link><guid isPermaL
 released.&lt;/p&gt;</description><enclosure url="{site}/{number}.mp3" type="audio/mpeg" length="1234"/></item>"""
 
 
-class Press:
+class Press(Site):
     """Blogs ``alpha``, ``beta`` and so on, of ``posts`` entries each; each has a page that names its feed, and an icon."""
 
     def __init__(self, posts=6):
-        self.posts, self.asked = posts, []
-        press = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                press.asked.append(self.path)
-                body, kind = press.page(self.path)
-                self.send_response(200 if body else 404)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        super().__init__()
+        self.posts = posts
 
     def site(self, name):
         return f"{self.address}/{name}/"
@@ -83,17 +66,7 @@ class Press:
             date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(newest - 3600 * (self.posts - number)))
             title = f"{name.title()} 2.0.{number}"
             items.append(ITEM.format(title=title, site=f"{self.address}/{name}", number=number, name=name, date=date))
-        head = f"<title>{name.title()}</title><link>{self.site(name)}</link><description>{name}</description>"
-        return f'<?xml version="1.0"?><rss version="2.0"><channel>{head}{"".join(items)}</channel></rss>'.encode()
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._thread.join(timeout=30)
-        self._server.server_close()
+        return rss(name.title(), items, self.site(name))
 
 
 class Answer:
@@ -225,11 +198,11 @@ class House(Door):
 class Service(Door):
     """``service.reader("ann")`` is a new user who follows what `feeds` names: addresses with the folders that they are in."""
 
-    def __init__(self, folder, feeds=()):
-        self._folder, self._feeds = folder, dict(feeds)
+    def __init__(self, folder, feeds=(), settings=()):
+        self._folder, self._feeds, self._settings = folder, dict(feeds), ("fetch.allow_private=true", *settings)
 
     def __enter__(self):
-        before = [TIDINGS, "--data-dir", self._folder, "--set", "fetch.allow_private=true"]
+        before = [TIDINGS, "--data-dir", self._folder, *(word for one in self._settings for word in ("--set", one))]
         subprocess.run([*before, "user", "add", "admin", "--admin", "--password-stdin"], input=PASSWORD, text=True, check=True)
         with open(self._folder / "log", "w") as log:
             self._process = subprocess.Popen([*before, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=log, text=True)

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.exchange.circle import FEED, NOON, Circle, bundle, post
-from tidings.exchange.node import AWAY_S, Refused
+from tidings.exchange.membership import AWAY_S
+from tidings.exchange.node import Refused
 from tidings.exchange.values import Arrived, Dropped, Note, Offer, Rules, did_of
 
 OTHER = "http://other.example/feed"
@@ -167,7 +168,7 @@ def test_a_call_to_who_has_come_back_meanwhile_counts_for_nothing():
 def test_neighbours_are_found_by_asking_a_list():
     circle = Circle("abcdl", rules=Rules(min_neighbours=2, max_neighbours=3))
     circle.nodes["l"].meet([circle.nid(name) for name in "bcd"], circle.now)
-    circle.nodes["a"].ask_lists([circle.nid("l")])
+    circle.nodes["a"].members.ask_lists([circle.nid("l")])
     circle.wait(301)
     circle.wait(301)
     assert len(circle.neighbours("a")) >= 2

@@ -165,7 +165,7 @@ async def test_a_list_server_brings_strangers_together():
     eager = Rules(min_neighbours=1, advertise_s=0.5)
     async with serving(lists.app(), "127.0.0.9") as port, peer(2, rules=eager) as two, peer(3, rules=eager) as three:
         for one in (two, three):
-            one.node.ask_lists([f"127.0.0.9:{port}"])
+            one.node.members.ask_lists([f"127.0.0.9:{port}"])
         await until(lambda: two.node.neighbours and three.node.neighbours)
 
 

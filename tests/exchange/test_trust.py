@@ -3,7 +3,8 @@
 import pytest
 
 from tests.exchange.circle import FEED, NOON, Circle, Confirmed, Dropped, Looked, Verify, bundle, post
-from tidings.exchange.node import BANNED_S, Refused
+from tidings.exchange.membership import BANNED_S
+from tidings.exchange.node import Refused
 from tidings.exchange.trust import SETTLE_S
 from tidings.exchange.values import MOST_ENTRIES, MOST_FEEDS, MOST_PATH, Arrived, Call, Look, Rules, bundle_of
 

@@ -16,13 +16,14 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from tests.postgres import own_server, sql
+from tests.sites import Site, rss
 from tests.worlds import MONDAY
 from tidings import loops
-from tidings.aggregator.aggregator import FEEDS, LEASE_S
+from tidings.aggregator.aggregator import FEEDS
+from tidings.aggregator.polls import LEASE_S
 from tidings.config import read
 from tidings.fetch import FetchSettings
 from tidings.service import labour, open_polling
@@ -55,40 +56,29 @@ def worker(url, began):
     loops.run(run())
 
 
+class Publisher(Site):
+    """A host with some of the feeds."""
+
+    protocol = "HTTP/1.1"
+
+    def __init__(self, press):
+        super().__init__()
+        self._press = press
+
+    def page(self, path):
+        self._press.asked[path] += 1
+        time.sleep(ANSWER_S)
+        items = (f"<item><guid>{n}</guid><title>Post {n}</title></item>" for n in range(self._press.edition))
+        return rss("Feed", items), "application/rss+xml"
+
+
 class Press:
     """Publishers, each on a port of its own."""
 
-    def __init__(self, hosts, feeds):
+    def __init__(self, hosts, feeds, stack):
         self.edition, self.asked = 0, Counter()  # by feed, in this edition
-        self._servers = [ThreadingHTTPServer(("127.0.0.1", 0), self._handler()) for _ in range(hosts)]
-        for server in self._servers:
-            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        self.urls = [f"http://127.0.0.1:{self._servers[i % hosts].server_port}/{i}" for i in range(feeds)]
-
-    def _handler(press):
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self):
-                press.asked[self.path] += 1
-                time.sleep(ANSWER_S)
-                posts = "".join(f"<item><guid>{n}</guid><title>Post {n}</title></item>" for n in range(press.edition))
-                body = f'<rss version="2.0"><channel><title>Feed</title>{posts}</channel></rss>'.encode()
-                self.send_response(200)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                with suppress(OSError):  # whoever asked is dead
-                    self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        return Handler
-
-    def close(self):
-        for server in self._servers:
-            server.shutdown()
-            server.server_close()
+        publishers = [stack.enter_context(Publisher(self)) for _ in range(hosts)]
+        self.urls = [f"{publishers[i % hosts].address}/{i}" for i in range(feeds)]
 
 
 class Line:
@@ -156,8 +146,7 @@ class Newsroom:
         self.url = self.postgres.get_uri()
         self.line = Line(folder, str(next((folder / "data").glob(".s.PGSQL.*[0-9]"))))
         self._stack.callback(self.line.close)
-        self.press = Press(hosts, feeds)
-        self._stack.callback(self.press.close)
+        self.press = Press(hosts, feeds, self._stack)
         self.workers = []
         self._stack.callback(self._stop_all)
         asyncio.run(self._subscribe())
@@ -202,7 +191,8 @@ class Newsroom:
         """A new edition; returns when that share of the feeds has been asked for it."""
         self.press.asked.clear()
         self.press.edition += 1
-        self.ask(f"UPDATE feeds SET next_poll_at = {self.now()}", f"SELECT pg_notify('{FEEDS}', '')")
+        lasting = "SET synchronous_commit = on"  # whoever kills PostgreSQL now kills what workers do, not what we did
+        self.ask(lasting, f"UPDATE feeds SET next_poll_at = {self.now()}", f"SELECT pg_notify('{FEEDS}', '')")
         self.wait_for(lambda: len(self.press.asked) >= until * len(self.press.urls), "requests")
 
     def forgotten(self):

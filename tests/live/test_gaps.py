@@ -152,7 +152,7 @@ async def test_neighbours_are_asked_where_archives_do_not_help(village):
         asked.append((feed.id, gap.id))
         return {"10.0.0.1:1": [Entry(identity="20", digest=b"", title="Post 20", published=gap.from_at + 10 * HOUR_S)]}
 
-    village.aggregator.repairer.recoverers.append(recoverer)
+    village.aggregator.polls.repairer.recoverers.append(recoverer)
     _, feed_id = await overflow(village)
     await village.poll()
     (gap,) = await village.store.gaps(feed_id=feed_id)

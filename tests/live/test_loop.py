@@ -7,8 +7,8 @@ from aiohttp import web
 
 from tests.live.village import story
 from tests.worlds import MONDAY
-from tidings.aggregator.aggregator import LEASE_S
 from tidings.aggregator.explain import explain, overview
+from tidings.aggregator.polls import LEASE_S
 from tidings.aggregator.reader import Reader
 from tidings.config import Budget
 from tidings.model import DAY_S, HOUR_S

@@ -16,7 +16,7 @@ class House:
 
     def __init__(self, publisher, aggregator, nid, clock):
         self.publisher, self.aggregator, self.nid, self.clock = publisher, aggregator, nid, clock
-        self.store, self.here = aggregator.store, aggregator.neighbours
+        self.store, self.here = aggregator.store, aggregator.polls.neighbours
         self.feed = publisher.url
 
     async def poll(self):
@@ -65,7 +65,7 @@ async def house(folder, publisher, address="127.0.0.2", clock=None, **options):
             await aggregator.store.add([Wanted(publisher.url, clock() + 1e6)])
             tending = asyncio.create_task(service.tend(aggregator, settings, listening, stop, polling=False, clock=clock))
             async with asyncio.timeout(30):
-                while aggregator.neighbours is None and not tending.done():
+                while aggregator.polls.neighbours is None and not tending.done():
                     await asyncio.sleep(0.01)
             own = settings["exchange.port"].value
             try:

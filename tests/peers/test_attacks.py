@@ -53,7 +53,7 @@ async def test_a_forged_entry_is_marked_withdrawn_and_its_teller_banned_for_good
 @story()
 async def test_a_ban_outlives_the_night(house):
     """Told to the store, and taken up by the next process."""
-    house.here.node.ban(f"{LIAR}:1", house.clock() + 1000)
+    house.here.node.members.ban(f"{LIAR}:1", house.clock() + 1000)
     house.here.node.meet([], house.clock(), {f"{LIAR}:1": {}})
     house.here._dropped[f"{LIAR}:1"] = "it lied"
     await house.here.save()

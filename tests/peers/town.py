@@ -17,6 +17,7 @@ from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from tests.cli.conftest import TIDINGS
+from tests.postgres import sql
 from tidings.store import Store
 from tidings.store.rows import Schedule, Wanted
 
@@ -95,10 +96,11 @@ class Process:
 class Node:
     """One of those who read."""
 
-    def __init__(self, town, number, **options):
+    def __init__(self, town, number, database=None, **options):
+        """With a ``database`` of PostgreSQL, the service does not poll itself: a worker does."""
         self.number, self._folder = number, town.folder / str(number)
         self._folder.mkdir(exist_ok=True)
-        self._store = self._folder / "tidings.db"
+        self._store = database or self._folder / "tidings.db"
         self._feed_id = asyncio.run(self._subscribe(town.publisher.url))
         options = {
             "fetch.allow_private": "true",
@@ -108,16 +110,27 @@ class Node:
             **options,
         }
         self._before = ["--data-dir", self._folder, *(f"--set={name}={value}" for name, value in options.items())]
-        serve = (*self._before, "serve", "--host", f"127.0.0.{number}", "--port", 0)
-        self._process = Process(self._folder / "log", *serve)
-        self.kill, self.end = self._process.kill, self._process.end
+        if database:
+            self._before += ["--database", database]
+        serve = (*self._before, "serve", "--host", f"127.0.0.{number}", "--port", 0, *(["--no-worker"] if database else []))
+        self._processes = [Process(self._folder / "log", *serve)]
+        if database:
+            self._processes.append(Process(self._folder / "worker.log", *self._before, "worker"))
+
+    def kill(self):
+        for process in self._processes:
+            process.kill()
+
+    def end(self):
+        for process in self._processes:
+            process.end()
 
     async def _subscribe(self, url):
         async with Store.open(self._store, clock=time.time) as store:
             return (await store.add([Wanted(url, time.time())]))[0].feed_id
 
     def ready(self):
-        self.nid = self._process.ready()
+        self.nid = self._processes[0].ready()
         return self
 
     def look(self):
@@ -131,6 +144,8 @@ class Node:
         await asyncio.sleep(2)
 
     def rows(self, query):
+        if isinstance(self._store, str):
+            return sql(self._store, query)
         with closing(sqlite3.connect(self._store, timeout=30)) as db:
             return db.execute(query).fetchall()
 

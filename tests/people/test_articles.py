@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.people.conftest import need
-from tests.people.receiver import Receiver
+from tests.sites import Site
 from tidings.aggregator.aggregator import Aggregator
 from tidings.aggregator.brain import Brain
 from tidings.config import Budget
@@ -24,7 +24,7 @@ WORDS = "The heron stands in the river and waits for what the tide will bring. "
 @pytest.fixture
 def site():
     need("trafilatura", "fulltext")
-    with Receiver() as site:
+    with Site() as site:
         yield site
 
 
@@ -38,7 +38,7 @@ class Desk:
     def posted(self, number, page=None):
         if page is not None:
             self.site.pages[f"/{number}"] = page
-        (entry_id,) = self.town.posted("a", number, url=f"http://{self.site.address}/", text="The beginning ...")
+        (entry_id,) = self.town.posted("a", number, url=f"{self.site.address}/", text="The beginning ...")
         return entry_id
 
     def work(self, task, *, allow_private=True):
@@ -78,7 +78,7 @@ def test_a_feed_whose_reader_wants_it_has_its_articles_fetched_once_and_safe(des
     content = desk.content(before)
     assert WORDS.strip() in content
     assert "Imprint" not in content
-    assert f'<img src="http://{site.address}/heron.png"' in content
+    assert f'<img src="{site.address}/heron.png"' in content
     assert "steal" not in content
     assert site.asked == ["/1"]
 

@@ -2,16 +2,17 @@
 
 import hmac
 import json
+import math
 
 import pytest
 
 from tests.people.conftest import need
-from tests.people.receiver import Receiver
+from tests.sites import Site
 from tests.worlds import MONDAY
 from tidings.errors import UsageError
 from tidings.fetch import Fetcher, FetchSettings
 from tidings.people import alerts
-from tidings.people.deliveries import BATCH_S, GIVE_UP_S, Deliveries
+from tidings.people.deliveries import BATCH_S, GIVE_UP_S, SHOWN_S, Deliveries
 from tidings.store import notices
 from tidings.store.people_rows import Rule, Settings
 from tidings.web.api.webhook import event
@@ -21,7 +22,7 @@ HOUR_S = 3600.0
 
 @pytest.fixture
 def there():
-    with Receiver() as receiver:
+    with Site() as receiver:
         yield receiver
 
 
@@ -66,7 +67,7 @@ def alarm(office, town, there):
     """Ann wants to be alerted of herons."""
     need("apprise", "alerts")
     town.ann.save_rule(Rule(name="birds", action="alert", words="heron"))
-    office.wants(town.ann, alert_urls=(f"json://{there.address}/ann",))
+    office.wants(town.ann, alert_urls=(f"json://{there.host}/ann",))
     return office
 
 
@@ -105,7 +106,7 @@ def test_what_was_read_meanwhile_is_not_told(alarm, town):
 
 
 def test_nobody_is_woken_and_the_night_is_told_in_the_morning(alarm, town, clock, there):
-    alarm.wants(town.ann, alert_urls=(f"json://{there.address}/",), timezone="Europe/Berlin", quiet_from=22, quiet_until=7)
+    alarm.wants(town.ann, alert_urls=(f"json://{there.host}/",), timezone="Europe/Berlin", quiet_from=22, quiet_until=7)
     clock.now = MONDAY + 21.5 * HOUR_S  # 22:30 in Berlin
     town.posted("a", 2, text="a heron")
     town.posted("a", 3, text="another heron")
@@ -135,14 +136,44 @@ def test_what_is_not_taken_is_tried_again_ever_later_and_given_up_at_last(alarm,
             break
     assert 60 <= tried[1] - tried[0] < 200
     assert tried[2] - tried[1] > tried[1] - tried[0]
+    (waiting,) = town.ann.undelivered()
+    assert (waiting.tries, waiting.problem) == (3, "Apprise could not deliver it")
     clock.forward(GIVE_UP_S)
     assert len(alarm.opens()) == 1
     clock.forward(GIVE_UP_S)
     assert alarm.opens() == []
+    (given_up,) = town.ann.undelivered()
+    assert (given_up.id, given_up.next_at, given_up.body) == (waiting.id, math.inf, "")
+    assert town.bob.undelivered() == []
+
+
+def test_what_was_given_up_is_forgotten_when_it_was_seen_for_long(alarm, town, clock, there):
+    there.answers += [500] * 4
+    for number in (2, 3):
+        town.posted("a", number, text="a heron")
+        made_at = clock()
+        alarm.opens()
+        clock.forward(GIVE_UP_S + 1)
+        alarm.opens()
+        clock.forward(SHOWN_S)
+    assert [delivery.made_at for delivery in town.ann.undelivered()] == [made_at]
+
+
+def test_a_test_goes_to_every_address(alarm, town, there):
+    alarm.wants(town.ann, alert_urls=(f"json://{there.host}/a",), webhook_url=f"{there.address}/hook")
+    assert town.ann.send_test() == 2
+    came = {posted.path: json.loads(posted.body) for posted in alarm.opens()}
+    assert came["/a"]["title"] == "A test"
+    assert came["/hook"]["event_type"] == "save_entry"
+
+
+def test_a_test_needs_an_address(office, town):
+    with pytest.raises(UsageError, match="save an address first"):
+        town.ann.send_test()
 
 
 def test_one_address_that_fails_does_not_bring_the_others_twice(alarm, town, clock, there):
-    alarm.wants(town.ann, alert_urls=(f"json://{there.address}/one", f"json://{there.address}/two"))
+    alarm.wants(town.ann, alert_urls=(f"json://{there.host}/one", f"json://{there.host}/two"))
     town.posted("a", 2, text="a heron")
     there.answers.append(500)
     first = alarm.opens()
@@ -188,7 +219,7 @@ def test_addresses_that_can_be():
 
 @pytest.fixture
 def hooked(office, town, there):
-    office.wants(town.ann, webhook_url=f"http://{there.address}/hook", webhook_secret="hush")
+    office.wants(town.ann, webhook_url=f"{there.address}/hook", webhook_secret="hush")
     return office
 
 
@@ -254,7 +285,7 @@ def test_a_webhook_does_not_reach_into_our_own_network(hooked, town):
 
 def test_a_removed_user_is_not_told_anything(hooked, town):
     town.bob.follows("a")
-    hooked.wants(town.bob, webhook_url=f"http://{hooked.there.address}/bob")
+    hooked.wants(town.bob, webhook_url=f"{hooked.there.address}/bob")
     town.posted("a", 2)
     town.wait(town.people.remove_user(town.bob.user.id, by=None))
     assert [posted.path for posted in hooked.opens()] == ["/hook"]

@@ -7,7 +7,7 @@ import time
 from tests.cli.blogs import Blogs
 from tests.cli.conftest import Tidings
 from tests.people.conftest import need
-from tests.people.receiver import Receiver
+from tests.sites import Site
 from tests.web.conftest import Serving
 from tidings.people import People
 from tidings.store import Store
@@ -24,9 +24,9 @@ def test_what_arrives_while_it_runs_is_posted_to_a_webhook(tmp_path):
             people = People(store, time.time)
             await people.save_settings(await people.user("ann"), settings)
 
-    with Blogs(1) as blogs, Receiver() as there:
+    with Blogs(1) as blogs, Site() as there:
         command("add", blogs.url(1))
-        asyncio.run(choose(Settings(webhook_url=f"http://{there.address}/")))
+        asyncio.run(choose(Settings(webhook_url=f"{there.address}/")))
         blogs.move_on(30 * 86400)
         with Serving(tmp_path) as serving:
             token = command("user", "token", "ann", "--label", "test").strip()
@@ -65,10 +65,10 @@ FEED = """<rss version="2.0"><channel><title>Birds</title><link>{site}</link><de
 def test_a_reader_fetches_a_whole_article_on_the_page(tmp_path):
     need("trafilatura", "fulltext")
     command = Tidings("--data-dir", tmp_path, "--set", "fetch.allow_private=true")
-    with Receiver() as there:
-        there.pages["/feed"] = FEED.format(site=f"http://{there.address}")
+    with Site() as there:
+        there.pages["/feed"] = FEED.format(site=f"{there.address}")
         there.pages["/1"] = f"<html><body><article><p>{'All that there is to say of herons. ' * 20}</p></article></body></html>"
-        command("add", f"http://{there.address}/feed")
+        command("add", f"{there.address}/feed")
         with Serving(tmp_path) as serving:
             ann = serving.person("ann").begin()
             ids = {entry["title"]: entry["id"] for entry in command.json("entries")}

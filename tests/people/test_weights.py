@@ -36,7 +36,7 @@ class Service:
         return self.town.wait(getattr(reading, method)(*args, **options))
 
     def weight(self, name):
-        return self.brain.policy.feeds.weight[self.brain._row[self.town.feed_id(name)]]
+        return self.brain.policy.feeds.weight[self.brain._planner.row[self.town.feed_id(name)]]
 
     def waits_s(self, name):
         return self.town.feed(self.town.feed_id(name)).state.next_poll_at - self.clock()
@@ -71,7 +71,7 @@ def test_every_subscriber_counts_and_one_who_leaves_does_not(service, town):
 
 def test_what_nobody_wants_is_neither_asked_nor_paid_for(service, town):
     c = town.feed_id("c")
-    row = service.brain._row[c]
+    row = service.brain._planner.row[c]
     service.does(town.ann, "unsubscribe", c)
     assert town.feed(c).state.next_poll_at is None
     assert service.brain.policy.feeds.weight[row] < 1e-6

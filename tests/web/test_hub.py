@@ -3,13 +3,12 @@
 import hmac
 import json
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Empty, Queue
-from threading import Thread
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from tests.sites import Site
 from tests.web.conftest import Serving
 from tests.web.test_output import addresses, news
 from tidings.web import hub
@@ -17,52 +16,29 @@ from tidings.web import hub
 FORM = "application/x-www-form-urlencoded"
 
 
-class Follower:
-    """A subscriber: ``asked`` has the questions whether it meant it, ``got`` what it was sent (path, headers, body)."""
+class Follower(Site):
+    """A subscriber: ``questions`` has those whether it meant it, ``got`` what it was sent."""
 
     def __init__(self):
-        self.asked, self.got = Queue(), Queue()
+        super().__init__()
+        self.questions, self.got = Queue(), Queue()
         self.honest, self.status = True, 200
-        follower = self
+        self.address += "/callback"
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
-                self._answer(200, query["hub.challenge"] if follower.honest else "something else")
-                follower.asked.put((self.path, query))
-
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                self._answer(follower.status, "")
-                follower.got.put((self.path, self.headers, body))
-
-            def _answer(self, status, text):
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text.encode())
-
-            def log_message(self, *_):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self._server.server_port}/callback"
-        self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(timeout=30)
+    def answer(self, request):
+        if request.method == "POST":
+            self.got.put(request)
+            return self.status, "text/plain", b""
+        query = {name: values[0] for name, values in parse_qs(urlsplit(request.path).query).items()}
+        said = query["hub.challenge"] if self.honest else "something else"
+        self.questions.put((request.path, query))
+        return 200, "text/plain", said.encode()
 
     def next_push(self):
-        return self.got.get(timeout=30)
+        return self.got.get(timeout=30)[1:]  # path, headers, body
 
     def next_question(self):
-        return self.asked.get(timeout=30)[1]
+        return self.questions.get(timeout=30)[1]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -279,4 +255,4 @@ def test_callbacks_in_our_own_network_are_not_asked(tmp_path, blogs, follower):
         guarded.topic = lambda: f"http://127.0.0.1:{guarded.port}{path}"
         ask(guarded, mode="subscribe", topic=guarded.topic(), callback=follower.address)
         with pytest.raises(Empty):
-            follower.asked.get(timeout=1)
+            follower.questions.get(timeout=1)

@@ -5,6 +5,9 @@ import time
 
 import pytest
 
+from tests.sites import Site
+from tests.web.test_tryout import until
+
 JSON = "application/json"
 
 
@@ -200,6 +203,20 @@ def test_settings_are_kept_and_wrong_ones_refused(ada):
     assert ada.post("/settings", webhook_url="javascript:alert(1)").status == 400
     assert ada.post("/settings/theme", accept=JSON, theme="auto").json == {"theme": "auto"}
     ada.post("/settings", order="publication", page_size=25, timezone="UTC", fold_duplicates="on")
+
+
+def test_a_test_that_nobody_takes_is_told_with_the_reason(bob):
+    assert "Send a test" not in bob.get("/settings").text
+    assert bob.post("/settings/test").status == 400
+    with Site() as there:
+        there.answers += [503] * 100
+        bob.post("/settings", webhook_url=f"{there.address}/hook")
+        assert bob.post("/settings/test").goes_to == "/settings#alerts"
+        assert "on its way to 1 address." in bob.get("/settings").text
+        failed = until(lambda: re.search(r"<b>http · 127.0.0.1</b>.*", bob.get("/settings").text))
+    assert "503" in failed.group(0)
+    assert "Tried once" in failed.group(0)
+    bob.post("/settings")
 
 
 def test_apps_get_tokens_that_are_shown_once_and_can_be_taken_back(ada):

@@ -14,6 +14,8 @@ ROUTES += Streams(None).routes()
 PAGES = sorted({route.path for route in ROUTES if "GET" in route.methods})
 FORMS = sorted({route.path for route in ROUTES if "POST" in route.methods})
 FOR_EVERYBODY = {"/", "/login", "/setup", "/demo"}
+#: What tells of everybody's feeds together.
+FOR_ADMINISTRATORS = [path for path in PAGES if path.startswith(("/users", "/peers", "/timing"))]
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +62,12 @@ def test_another_user_sees_nothing_of_it(house, secrets, path):
     assert answer.status in (200, 303, 403, 404)
     assert "ccult" not in answer.text.replace("occult-tag", "" if path.startswith("/tag/") else "occult-tag")
     assert f'id="e{secrets["entry"]}"' not in answer.text
+
+
+def test_pages_for_administrators_are_for_nobody_else(house):
+    for path in FOR_ADMINISTRATORS:
+        assert house.bob.get(path).status == 403, path
+    assert house.ada.get("/peers").status == 200
 
 
 def test_another_user_changes_nothing_of_it(house, secrets):

@@ -9,37 +9,27 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tidings.aggregator.brain import Brain
-from tidings.aggregator.reader import Reader, Seen, host_of
-from tidings.aggregator.recorder import BATCH, Recorder
-from tidings.aggregator.repair import Repairer
-from tidings.document import Entry, Links
+from tidings.aggregator.polls import LEASE_S, MOST_PER_HOST, Brought, Polls, Skipped
+from tidings.aggregator.reader import Reader
+from tidings.aggregator.recorder import BATCH
+from tidings.document import Entry
 from tidings.fetch import Fetcher, FetchResult
-from tidings.fetch.addresses import parse_url
 from tidings.fetch.wishes import hour_of_week
 from tidings.logs import Log
 from tidings.model import DAY_S
 from tidings.store import Store, StoreError
-from tidings.store.feeds import host_of as leased_host
-from tidings.store.rows import Feed, PollOutcome, Recorded, Schedule
+from tidings.store.rows import Feed, Schedule
 from tidings.words import duration
 
-if TYPE_CHECKING:  # those who only poll need no hubs
-    from tidings.aggregator.neighbours import Neighbourhood
-    from tidings.aggregator.push import Subscriber
-
-#: Longer than any poll takes, with its wait for the host's turn.
-LEASE_S = 900.0
 #: Polls under way for each that may be asking: the others wait for their host's turn, or are being read.
 WAITING = 2
-#: Feeds of one host under way at once; more would wait in line and keep others from being asked.
-MOST_PER_HOST = 20
 #: New feeds are made known to the policy when nothing is due for so long, and every so often if that never happens.
 QUIET_S = 30.0
 SETTLE_S = 600.0
@@ -60,22 +50,6 @@ FIRST_RETENTION_S = 3600.0
 
 log = Log("tidings.aggregator")
 Progress = Callable[[int, int], object]
-
-
-class Skipped(Struct, frozen=True):
-    """A feed that was not polled although somebody asked for it."""
-
-    feed_id: int
-    why: str
-
-
-class Brought(Struct, frozen=True):
-    """What one poll came to."""
-
-    new: int = 0
-    changed: int = 0
-    failed: bool = False
-    skipped: Skipped | None = None
 
 
 class Polled(Struct, frozen=True):
@@ -111,21 +85,12 @@ class Aggregator:
         """``worker`` is the name of one of several processes that share the store; the only one needs none."""
         self.store, self.fetcher, self.brain = store, fetcher, brain
         self.reader = Reader(store, fetcher, clock, sleep)
-        self._recorder = Recorder(store, brain, sleep)
-        self.repairer = Repairer(store, fetcher, clock)
+        self.polls = Polls(store, fetcher, brain, clock, sleep=sleep, worker=worker, wake=self.wake)
         self._clock, self._sleep, self._worker = clock, sleep, worker
         self._retain_days, self._retain_entries = retain_days, retain_entries
         self._most = WAITING * fetcher.settings.concurrency
-        self._polling: dict[int, asyncio.Task[Brought]] = {}
-        self._held: dict[int, Feed] = {}  # what was claimed and is not recorded
-        self._per_host: dict[str, int] = {}
-        self._asked_out: list[tuple[str, float]] = []  # hosts that others may have, and from when
         self._wake = asyncio.Event()
         self.resting = False  #: nothing is due, and nothing under way
-        self._with_gaps: set[int] = set()
-        self._pinged: set[int] = set()  # a hub has said that there is news
-        self.hubs: Subscriber | None = None  # set by who has one: it is told of hubs, and tells what they are worth
-        self.neighbours: Neighbourhood | None = None  # set by who has one: it is told what polls have shown
 
     async def __aenter__(self) -> "Aggregator":
         now = self._clock()
@@ -133,25 +98,21 @@ class Aggregator:
             self.fetcher.gate.pause(pause.host, pause.until)
         await self.brain.start(self.store, now)
         await self.store.listen(FEEDS, lambda _: self.wake())
-        self._with_gaps = {gap.feed_id for gap in await self.store.gaps(state="open", limit=10_000)}
+        await self.polls.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._polling.values():
-            task.cancel()
-        await asyncio.gather(*self._polling.values(), return_exceptions=True)
-        await self._recorder.close()
-        await self.store.release(list(self._held.values()), self._worker, self.fetcher.settings.host_spacing_s)
+        await self.polls.close()
         await self.brain.save(self.store, self._clock())
 
     @property
     def under_way(self) -> int:
         """Polls that have been begun and not yet recorded."""
-        return len(self._polling)
+        return len(self.polls.tasks)
 
     def think_with(self, brain: Brain) -> None:
         """Go on with a brain that knows more."""
-        self.brain = self._recorder.brain = brain
+        self.brain = self.polls.recorder.brain = brain
 
     def wake(self) -> None:
         """Something has changed outside: feeds were added, or are due sooner."""
@@ -178,14 +139,14 @@ class Aggregator:
                     log.warning("the store cannot be used; trying again", error=str(error), failures=failures)
                 await self._rest(rest_until, stop)
         finally:
-            await asyncio.gather(*self._polling.values(), return_exceptions=True)
+            await self.polls.finish()
 
     async def _do_what_is_due(self) -> float:
         """Returns when there will be something to do again."""
         while True:
             now = self._clock()
             if now >= self.brain.next_tick:
-                async with self._recorder.thinking:
+                async with self.polls.recorder.thinking:
                     await self._reschedule(await self.brain.tick(now))
                     await self.brain.save(self.store, now)
             if now >= self._retain_at:
@@ -203,13 +164,10 @@ class Aggregator:
 
     async def _begin_due(self, now: float) -> int:
         """Claim what is due and can be begun; returns how many."""
-        free = self._most - len(self._polling)
+        free = self._most - len(self.polls.tasks)
         if free <= 0:
             return 0
-        if self._asked_out:
-            held = {leased_host(feed.url) for feed in self._held.values()}
-            hosts, self._asked_out = [one for one in self._asked_out if one[0] not in held], []
-            await self.store.free(hosts, self._worker)
+        await self.polls.free_hosts()
         if self._worker and await self._next_at(now) > now + BETWEEN_CLAIMS_S:
             return 0  # do not trouble the budget of all for nothing
         granted = await self.brain.grant(min(free, BATCH), now)
@@ -218,10 +176,9 @@ class Aggregator:
         claimed = await self.store.claim(granted, lease_s=LEASE_S, worker=self._worker)
         begun, put_off = 0, []
         for feed in claimed:
-            if feed.id in self._polling:
+            if feed.id in self.polls.tasks:
                 continue  # its lease has run out while it waits for its host; it will be recorded
-            host = host_of(feed.url)
-            if self._per_host.get(host, 0) >= MOST_PER_HOST and not self._is_local(feed.url):
+            if self.polls.is_crowded(feed.url):
                 wait_s = MOST_PER_HOST * self.fetcher.settings.host_spacing_s
                 put_off.append(Schedule(feed.id, now + wait_s, "its host is being asked for other feeds"))
             else:
@@ -232,13 +189,6 @@ class Aggregator:
         if put_off:
             await self.store.reschedule(put_off)
         return len(claimed)
-
-    def _is_local(self, url: str) -> bool:
-        """Such hosts are not spaced, and nobody waits in line for them."""
-        try:
-            return self.fetcher.is_local(str(parse_url(url).raw_host))
-        except ValueError:
-            return True
 
     async def _next_at(self, now: float) -> float:
         """When there is something to do."""
@@ -268,7 +218,7 @@ class Aggregator:
             asyncio.ensure_future(what)
             for what in (self._sleep(max(until - self._clock(), 0.0)), self._wake.wait(), stop.wait())
         ]
-        self.resting = not self._polling
+        self.resting = not self.polls.tasks
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         self.resting = False
         for wait in waits:
@@ -276,12 +226,14 @@ class Aggregator:
         await asyncio.gather(*waits, return_exceptions=True)
 
     async def _settle(self, now: float) -> None:
-        async with self._recorder.thinking:
+        async with self.polls.recorder.thinking:
             await self._reschedule(await self.brain.settle(self.store, now))
 
     async def _reschedule(self, schedules: Sequence[Schedule]) -> None:
         """Not those that are being polled, which will have a time of their own, nor those that have news."""
-        await self.store.reschedule([s for s in schedules if s.feed_id not in self._polling and s.feed_id not in self._pinged])
+        await self.store.reschedule(
+            [s for s in schedules if s.feed_id not in self.polls.tasks and s.feed_id not in self.polls.pinged]
+        )
 
     # --- by hand -------------------------------------------------------------------------------------------------------
 
@@ -295,10 +247,10 @@ class Aggregator:
         done: asyncio.Queue[Brought] = asyncio.Queue()  # cheaper than waiting for a set of tasks
         running = 0
         while wanted or running:
-            if wanted and (free := min(self._most - len(self._polling), BATCH)) > 0:
+            if wanted and (free := min(self._most - len(self.polls.tasks), BATCH)) > 0:
                 chunk, wanted = wanted[:free], wanted[free:]
                 for feed in await self.store.claim(len(chunk), lease_s=LEASE_S, feed_ids=chunk):
-                    if feed.id not in self._polling:
+                    if feed.id not in self.polls.tasks:
                         await self.brain.spend(1, now)
                         task = self._begin(feed, feed.state.reason if due else "asked for by hand")
                         task.add_done_callback(lambda task: None if task.cancelled() else done.put_nowait(task.result()))
@@ -336,10 +288,10 @@ class Aggregator:
 
     async def take_in(self, feed_id: int, result: FetchResult) -> Brought:
         """Record an answer that was had by other means: the request by which a new feed was found."""
-        if feed_id in self._polling:
+        if feed_id in self.polls.tasks:
             return Brought()
         claimed = await self.store.claim(1, lease_s=LEASE_S, feed_ids=[feed_id])
-        return await self._start(claimed[0], partial(self.reader.look, claimed[0], "added by hand", result))
+        return await self.polls.begin(claimed[0], partial(self.reader.look, claimed[0], "added by hand", result))
 
     async def take_push(self, feed_id: int, body: bytes, content_type: str) -> int:
         """Record what a hub has sent; returns how many entries were new. `ParseError` if it is no feed."""
@@ -347,35 +299,26 @@ class Aggregator:
         if feed is None or feed.retired_at is not None:
             return 0
         document = await self.reader.parse(body, content_type, feed.state.self_url or feed.url)
-        feed = await self._hold(feed_id)
-        return 0 if feed is None else (await self._start(feed, partial(self.reader.take_push, feed, document))).new
+        feed = await self.polls.hold(feed_id)
+        return 0 if feed is None else (await self.polls.begin(feed, partial(self.reader.take_push, feed, document))).new
 
     async def take_told(self, feed_id: int, entries: Sequence[Entry], bound_s: float, **fields: Any) -> int:
         """Record what neighbours have told; returns how many entries were new. See `Reader.take_told` and `take_look`."""
-        feed = await self._hold(feed_id)
+        feed = await self.polls.hold(feed_id)
         if feed is None:
             return 0
         look = partial(self.reader.take_told, feed, entries, _latest(feed, bound_s, self._clock()), **fields)
-        return (await self._start(feed, look)).new
-
-    async def _hold(self, feed_id: int) -> Feed | None:
-        """Claim a feed once nobody is at it; None if it cannot be claimed. Begin before anything is awaited."""
-        while True:
-            while feed_id in self._polling:
-                await asyncio.wait([self._polling[feed_id]])
-            claimed = await self.store.claim(1, lease_s=LEASE_S, feed_ids=[feed_id])
-            if feed_id not in self._polling:
-                return claimed[0] if claimed else None
+        return (await self.polls.begin(feed, look)).new
 
     async def take_look(self, feed_id: int, at: float, bound_s: float) -> None:
         """Somebody else has looked at the feed, so that it need not be asked so soon: but for no more than ``bound_s`` after
         our own last look. Who knows the same would look at the same moment, hence a random moment longer.
         """
         feed = await self.store.feed(feed_id)
-        if feed is None or feed.retired_at is not None or feed_id in self._polling or at <= (feed.state.last_poll_at or at):
+        if feed is None or feed.retired_at is not None or feed_id in self.polls.tasks or at <= (feed.state.last_poll_at or at):
             return
         now, planned = self._clock(), feed.state.next_poll_at
-        (decision,) = await self._recorder.decide_on([self.reader.others_look(feed, at)])
+        (decision,) = await self.polls.recorder.decide([self.reader.others_look(feed, at)])
         later_s = random.random() * min(TOGETHER * (decision.at - at), MOST_LATER_S)
         then = min(max(decision.at, now) + later_s, _latest(feed, bound_s, now))
         if decision.estimate is not None:
@@ -385,8 +328,8 @@ class Aggregator:
     async def take_ping(self, feed_id: int, why: str = "its hub says that there is news") -> None:
         """A hub says that there is news: the feed is due as soon as its server's wishes allow."""
         feed = await self.store.feed(feed_id)
-        if feed is not None and feed.retired_at is None and feed_id not in self._polling:
-            self._pinged.add(feed_id)
+        if feed is not None and feed.retired_at is None and feed_id not in self.polls.tasks:
+            self.polls.pinged.add(feed_id)
             at = max(self._clock(), feed.state.earliest_at or 0.0)
             await self.store.reschedule([Schedule(feed_id, at, why)])
             self.wake()
@@ -396,7 +339,7 @@ class Aggregator:
         asked sooner than was planned; for others it is soon enough to decide after their next poll.
         """
         feeds = {feed_id: feed for feed_id in feed_ids if (feed := await self.store.feed(feed_id)) is not None}
-        async with self._recorder.thinking:
+        async with self.polls.recorder.thinking:
             for feed in feeds.values():
                 if feed.retired_at is not None:
                     self.brain.forget(feed.id)
@@ -407,92 +350,8 @@ class Aggregator:
             )
         self.wake()
 
-    # --- one poll ------------------------------------------------------------------------------------------------------
-
     def _begin(self, feed: Feed, why: str) -> "asyncio.Task[Brought]":
-        return self._start(feed, partial(self.reader.look, feed, why))
-
-    def _start(self, feed: Feed, look: Callable[[], Awaitable[Seen]]) -> "asyncio.Task[Brought]":
-        self._held[feed.id] = feed
-        task = self._polling[feed.id] = asyncio.create_task(self._finish(feed, look))
-        return task
-
-    async def _finish(self, feed: Feed, look: Callable[[], Awaitable[Seen]]) -> Brought:
-        host = host_of(feed.url)
-        self._per_host[host] = self._per_host.get(host, 0) + 1
-        self._pinged.discard(feed.id)
-        self._recorder.looking += 1
-        looking = True
-        try:
-            seen = await look()
-            if not seen.asked:
-                return await self._put_off(seen)
-            looking = False
-            self._recorder.looking -= 1
-            outcome, what = await self._recorder.record(seen)
-            self._held.pop(feed.id, None)
-            self._tell(seen, outcome, what)
-            if self.neighbours is not None:
-                self.neighbours.polled(seen)
-            if seen.links is not None:
-                await self._after_document(seen, seen.links)
-            return Brought(new=len(what.new), changed=what.changed, failed=bool(outcome.error_kind))
-        except StoreError as error:
-            log.warning("a poll could not be recorded; it is due again", feed=feed.id, url=feed.url, error=str(error))
-            self._held.pop(feed.id, None)
-            return Brought(failed=True)
-        except Exception:  # whatever it was, one feed's trouble must not end the loop for all
-            log.exception("a poll was not finished; if it was not recorded, it is due again", feed=feed.id, url=feed.url)
-            self._held.pop(feed.id, None)
-            return Brought(failed=True)
-        finally:
-            self._recorder.looking -= looking
-            del self._polling[feed.id]
-            self._per_host[host] -= 1
-            if not self._per_host[host]:
-                del self._per_host[host]
-                if self._worker:
-                    self._asked_out.append((leased_host(feed.url), self._clock() + self.fetcher.settings.host_spacing_s))
-            self._wake.set()
-
-    async def _put_off(self, seen: Seen) -> Brought:
-        """Its host has asked to be left alone: nothing was asked, nothing is recorded but the new time."""
-        (decision,) = await self._recorder.decide([seen])
-        await self.store.reschedule([Schedule(seen.feed.id, decision.at, decision.reason)])
-        self._held.pop(seen.feed.id, None)
-        return Brought(skipped=Skipped(seen.feed.id, seen.look.why))
-
-    def _tell(self, seen: Seen, outcome: PollOutcome, what: Recorded) -> None:
-        if outcome.retire:
-            self.brain.forget(outcome.feed_id)
-        if outcome.gap is not None:
-            self._with_gaps.add(outcome.feed_id)
-            log.info("gap suspected", feed=outcome.feed_id, lost=outcome.gap.lost)
-        if seen.notice:
-            log.warning("notice", feed=outcome.feed_id, url=seen.feed.url, says=seen.notice)
-        state = outcome.state
-        log.info(
-            "polled",
-            feed=outcome.feed_id,
-            status=outcome.status,
-            new=len(what.new),
-            changed=what.changed,
-            error=outcome.error_kind,
-            next=state.next_poll_at if state is not None else None,
-            reason=state.reason if state is not None else "",
-        )
-
-    async def _after_document(self, seen: Seen, links: Links) -> None:
-        """Look for what was lost, and for a hub that would tell sooner."""
-        feed = seen.feed
-        if feed.id in self._with_gaps:
-            await self.brain.spend(await self.repairer.repair(feed, links), self._clock(), beside=True)
-            if not await self.store.gaps(feed_id=feed.id, state="open", limit=1):
-                self._with_gaps.discard(feed.id)
-        if self.hubs is not None and seen.outcome.source == "poll" and seen.outcome.state is not None:
-            found = [entry.published_at for entry in seen.outcome.new if entry.delay_s is not None]
-            await self.hubs.consider(replace(feed, state=seen.outcome.state), found)
-            self.brain.pushed(feed.id, self.hubs.share(feed.id))
+        return self.polls.begin(feed, partial(self.reader.look, feed, why))
 
 
 def _latest(feed: Feed, bound_s: float, now: float) -> float:

@@ -67,7 +67,7 @@ async def overview(store: Store, budget: Budget) -> Overview:
     """The budget that holds, ``budget`` being what the configuration says, and spending, beside what the store counts."""
     status = await store.status()
     budget = in_force(await store.shared(), budget)
-    per_day = budget.per_day(status.feeds - status.retired)
+    per_day = budget.per_day(status.followed)
     return Overview(status, per_day, status.day.polls / per_day)
 
 

@@ -59,7 +59,7 @@ def make_neighbourhood(
     node = Node({}, rules, seed=int.from_bytes(secret[:8], "big"), verify=is_signed if friends else None, **keyed)
     known: list[Nid] = [messages.read_nid(friend["nid"]) for friend in friends if friend["nid"]]
     node.meet(known, clock())
-    node.ask_lists(listed(config.exchange_lists))
+    node.members.ask_lists(listed(config.exchange_lists))
     client = make_client(config, address, port)
     among_ourselves = ip_address(address).is_loopback
     decoys = config.exchange_decoys

@@ -13,10 +13,13 @@ from hashlib import blake2b
 from typing import Self
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
+
 from tidings.aggregator.aggregator import Aggregator
 from tidings.aggregator.decoys import Decoys
 from tidings.aggregator.reader import Seen, entry_text
 from tidings.aggregator.repair import date_old
+from tidings.aggregator.sights import SIGHTS, Sight, sight_of
 from tidings.document import Entry
 from tidings.errors import TidingsError
 from tidings.exchange import messages
@@ -105,20 +108,21 @@ class Neighbourhood:
         self._dropped = {peer.nid: peer.why for peer in known if peer.why}
         for peer in known:
             if peer.banned_until is not None and peer.banned_until > now:
-                self.node.ban(peer.nid, peer.banned_until)
+                self.node.members.ban(peer.nid, peer.banned_until)
         self.node.meet([peer.nid for peer in known if peer.banned_until is None], now, {p.nid: p.figures for p in known})
         for t in await self._store.read(neighbours.tellings):
             self.node.ledger.restore(t.feed, Claim(t.identity, t.digest, t.published, t.told_at, t.sender, t.path))
         await self.refresh()
-        self._aggregator.neighbours = self
-        self._aggregator.repairer.recoverers.append(self.recover)
+        await self._store.listen(SIGHTS, lambda _: self.exchange.begin(self._polled_elsewhere()))
+        self._aggregator.polls.neighbours = self
+        self._aggregator.polls.repairer.recoverers.append(self.recover)
         await self.exchange.__aenter__()
         self._keeping = asyncio.create_task(self._keep())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._aggregator.neighbours = None
-        self._aggregator.repairer.recoverers.remove(self.recover)
+        self._aggregator.polls.neighbours = None
+        self._aggregator.polls.repairer.recoverers.remove(self.recover)
         self._keeping.cancel()
         await asyncio.gather(self._keeping, return_exceptions=True)
         await self.exchange.__aexit__()
@@ -161,12 +165,13 @@ class Neighbourhood:
         """Neighbours of now and before, the most useful first."""
         now, node = self._clock(), self.node
         found = []
-        for nid, figures in node.remembered().items():
+        for nid, figures in node.members.remembered().items():
             neighbour = node.neighbours.get(nid)
             useful = node.interests.usefulness(neighbour.hops) if neighbour is not None else 0.0
             key = neighbour.key if neighbour is not None else b""
             why = "" if neighbour is not None else self._dropped.get(nid, "")
-            found.append(Peer(nid, now, neighbour is not None, useful, node.banned_until(nid, now), why, key, figures))
+            banned_until = node.members.banned_until(nid, now)
+            found.append(Peer(nid, now, neighbour is not None, useful, banned_until, why, key, figures))
         return sorted(found, key=lambda peer: (not peer.present, -peer.usefulness, peer.nid))
 
     def announced(self) -> list[Nid]:
@@ -179,21 +184,27 @@ class Neighbourhood:
 
     def polled(self, seen: Seen) -> None:
         """A poll or push is recorded: what it showed is put to neighbours, and judges what they told."""
-        node, url, outcome, now = self.node, seen.feed.url, seen.outcome, self._clock()
-        if outcome.error_kind or outcome.source in ("neighbour", "confirmed") or url not in self._feeds:
+        if seen.feed.url in self._feeds and (sight := sight_of(seen, passable=bool(self.node.neighbours))) is not None:
+            self._show(sight)
+
+    async def _polled_elsewhere(self) -> None:
+        """Workers on the same store have polled."""
+        for sight in await self._store.write(neighbours.take_sights):
+            self._show(msgspec.msgpack.decode(sight, type=Sight))
+
+    def _show(self, sight: Sight) -> None:
+        node, url = self.node, sight.url
+        if url not in self._feeds:
             return
-        if seen.links is not None and seen.links.peers:
-            node.meet([nid for told in seen.links.peers if (nid := _nid(told))], now)
-        if seen.document is None:
-            node.unchanged(url, now)
+        node.meet([nid for told in sight.peers if (nid := _nid(told))], sight.at)
+        if sight.entries is None:
+            node.unchanged(url, sight.at)
         else:
-            new = {entry.identity for entry in outcome.new}
-            entries = messages.passable(seen.document.entries) if node.neighbours else seen.document.entries
-            node.ledger.remember(url, [entry.identity for entry in entries if entry.identity not in new])
-            if outcome.document is None:  # a hub has sent it, or the server what was new alone
-                node.pushed(url, entries, now)
+            node.ledger.remember(url, [entry.identity for entry in sight.entries if entry.identity not in sight.new])
+            if sight.whole:
+                node.fetched(url, sight.entries, sight.at)
             else:
-                node.fetched(url, entries, now)
+                node.pushed(url, sight.entries, sight.at)
         self.exchange.follow()
 
     # --- what others tell ----------------------------------------------------------------------------------------------

@@ -42,10 +42,7 @@ class Recorder:
         if self._work is not None:
             await self._work
 
-    async def decide(self, seen: Sequence[Seen]) -> list[Decision]:
-        return await self.decide_on([one.look for one in seen])
-
-    async def decide_on(self, looks: Sequence[Look]) -> list[Decision]:
+    async def decide(self, looks: Sequence[Look]) -> list[Decision]:
         async with self.thinking:
             return await self.brain.decide(looks)
 
@@ -78,7 +75,7 @@ class Recorder:
                     finished.set_result((outcome, what))
 
     async def _persist(self, batch: Sequence[Seen]) -> tuple[list[PollOutcome], list[Recorded]]:
-        decisions = await insist(lambda: self.decide(batch), self._sleep)
+        decisions = await insist(lambda: self.decide([seen.look for seen in batch]), self._sleep)
         outcomes = [_complete(seen, decision) for seen, decision in zip(batch, decisions, strict=True)]
         return outcomes, await insist(lambda: self._store.record(outcomes), self._sleep)
 

@@ -9,6 +9,7 @@ from tidings.cli.lab_evaluate import ablate, evaluate, whatif
 from tidings.cli.lab_exchange import exchange
 from tidings.cli.lab_formulas import allocate, schedule
 from tidings.cli.lab_runs import compare, limit, score
+from tidings.cli.lab_tables import read_trace
 from tidings.cli.output import (
     check_output_directory,
     check_plot,
@@ -50,11 +51,10 @@ def describe(trace: str, as_json: bool, plot: str | None) -> None:
       tidings lab describe sample --plot sample.png
     """
     from tidings.lab import describe as describing
-    from tidings.lab.traces import read_trace
 
     check_plot(plot)
-    with progress(f"reading {trace}"):
-        read = read_trace(trace)
+    read = read_trace(trace)
+    with progress(f"describing {trace}"):
         found = describing.describe(read)
     if plot is not None:
         from tidings.lab import plots

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from tidings.cli.lab_tables import a_day, interval, read_trace
 from tidings.cli.output import (
     Names,
     Numbers,
@@ -86,12 +87,7 @@ def evaluate(
     chosen = list(evaluating.PAPERS) if policies is None else policies
     steps = len(traces) * len(budgets) * (len([p for p in chosen if p != ours]) + 1)
     with progress("evaluating", total=steps) as bar:
-
-        def tell(text: str, done: int) -> None:
-            bar.done(done)
-            bar.say(text)
-
-        found = evaluating.evaluate(traces, budgets, train_days, chosen, ours, seed=seed, jobs=jobs, tell=tell)
+        found = evaluating.evaluate(traces, budgets, train_days, chosen, ours, seed=seed, jobs=jobs, tell=bar.tell)
     _deliver(found, out, as_json, _show_evaluation)
 
 
@@ -114,7 +110,7 @@ def _show_evaluation(found: dict[str, Any]) -> None:
                 cell["best"],
                 duration(charged[cell["best"]]),
                 duration(charged[ours]),
-                *_interval(cell["ratio"]),
+                *interval(cell["ratio"]),
                 _points(cell["missed_points"]),
             ]
         )
@@ -144,7 +140,7 @@ def _show_cell(cell: dict[str, Any], train_days: float) -> None:
     results = cell["results"]
     unit, size = common_unit([result["mean_delay_s"] for result in results])
     click.echo(
-        f"{cell['trace']}: {_polls(cell['budget'])} per feed and day, {count(cell['feeds'], 'feed')}, "
+        f"{cell['trace']}: {a_day(cell['budget'])}, {count(cell['feeds'], 'feed')}, "
         f"{count(cell['posts'], 'post')} after {train_days:g} days of training; delays in {unit}"
     )
     click.echo()
@@ -171,15 +167,7 @@ def _show_cell(cell: dict[str, Any], train_days: float) -> None:
 
 def _against(cell: dict[str, Any], policy: str) -> list[str]:
     """The ratio of ours to this policy."""
-    return _interval(cell["against"][policy]) if policy in cell["against"] else ["", ""]
-
-
-def _interval(ratio: dict[str, float]) -> list[str]:
-    return [f"{ratio['ratio']:.3f}", f"{ratio['low']:.3f} to {ratio['high']:.3f}"]
-
-
-def _polls(budget: float) -> str:
-    return f"{figures(budget)} poll" + ("" if budget == 1 else "s")
+    return interval(cell["against"][policy]) if policy in cell["against"] else ["", ""]
 
 
 def _points(points: float | None) -> str:
@@ -223,12 +211,7 @@ def ablate(
     _check_out(out)
     chosen = evaluating.parts_of(policy) if parts is None else parts
     with progress("ablating", total=len(traces) * len(budgets) * (len(chosen) + 1)) as bar:
-
-        def tell(text: str, done: int) -> None:
-            bar.done(done)
-            bar.say(text)
-
-        found = evaluating.ablate(traces, budgets, train_days, policy, chosen, seed=seed, jobs=jobs, tell=tell)
+        found = evaluating.ablate(traces, budgets, train_days, policy, chosen, seed=seed, jobs=jobs, tell=bar.tell)
     _deliver(found, out, as_json, _show_ablation)
 
 
@@ -243,7 +226,7 @@ def _show_ablation(found: dict[str, Any]) -> None:
                 cell["trace"],
                 figures(cell["budget"]),
                 part,
-                *_interval(cell["worth"][part]),
+                *interval(cell["worth"][part]),
                 f"{cell['worth'][part]['more_polls'] * 100:+.2f} %",
             ]
             for part in parts
@@ -296,21 +279,12 @@ def whatif(
       tidings lab whatif sample --budgets 0.5,1,2,4,8 --plot budget.png
     """
     from tidings.lab import whatif as asking
-    from tidings.lab.traces import read_trace
 
     check_plot(plot)
-    with progress(f"reading {trace}"):
-        read = read_trace(trace)
+    read = read_trace(trace)
     days = asking.training_days(read, train_days)
     with progress("replaying", total=1.0) as bar:
-        shown = 0.0
-
-        def tell(share: float) -> None:
-            nonlocal shown
-            bar.done(share - shown)
-            shown = share
-
-        points = asking.whatif(read, budgets, policy, days, sample, tell, seed=seed)
+        points = asking.whatif(read, budgets, policy, days, sample, lambda share: bar.reached(share, 1.0), seed=seed)
     if plot is not None:
         from tidings.lab import plots
 

@@ -1,16 +1,16 @@
 """`tidings lab score`, `compare` and `limit`: policies and poll lists on a trace."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidings.cli.lab_tables import draw_budgets, draw_delays, print_against, print_comparison, print_score
+from tidings.cli.lab_tables import draw_budgets, draw_delays, print_against, print_comparison, print_score, read_trace
 from tidings.cli.output import (
     Names,
     Numbers,
+    Progress,
     check_output_directory,
     check_plot,
     json_option,
@@ -27,13 +27,6 @@ if TYPE_CHECKING:
     from tidings.lab.compare import Comparison, Result
     from tidings.lab.simulate import Polls
     from tidings.lab.traces import Trace
-
-
-def _read(trace: str) -> "Trace":
-    from tidings.lab.traces import read_trace
-
-    with progress(f"reading {trace}"):
-        return read_trace(trace)
 
 
 # --- score --------------------------------------------------------------------------------------------------------------
@@ -62,7 +55,7 @@ def score(trace: str, poll_file: str, train_days: float, as_json: bool, plot: st
     from tidings.lab.score import judge, metrics, read_polls, within
 
     check_plot(plot)
-    read = _read(trace)
+    read = read_trace(trace)
     start = read.cut(train_days) if train_days else read.start
     listed = read_polls(poll_file, read)
     polls = within(listed, start, read.end)
@@ -123,11 +116,12 @@ def compare(
         raise UsageError(f"--against {against}: is not one of --policies; add it there")
     if save_polls is not None:
         check_output_directory("--save-polls", save_polls)
-    read = _read(trace)
+    read = read_trace(trace)
     read.cut(train_days)
     found = []
     judged = {}
-    with progress("comparing", total=len(policies) * len(budgets)) as bar, _steps(bar) as step:
+    with progress("comparing", total=len(policies) * len(budgets)) as bar:
+        step = _steps(bar)
         for budget in budgets:
 
             def tell(spec: str, budget: float = budget) -> None:
@@ -160,8 +154,7 @@ def compare(
             print_against(at_budget, against)
 
 
-@contextmanager
-def _steps(bar: Any) -> Iterator[Callable[[str], None]]:
+def _steps(bar: Progress) -> Callable[[str], None]:
     """Turns "this begins now" into "the one before is done"."""
     begun = False
 
@@ -172,7 +165,7 @@ def _steps(bar: Any) -> Iterator[Callable[[str], None]]:
         begun = True
         bar.say(text)
 
-    yield step
+    return step
 
 
 def _figures(comparison: "Comparison", against: str | None, seed: int) -> dict[str, Any]:
@@ -239,7 +232,7 @@ def limit(trace: str, budgets: list[float], as_json: bool, plot: str | None) -> 
     check_plot(plot)
     if plot is not None and sum(budget > 0 for budget in budgets) < 2:
         raise UsageError("--plot draws a curve; give several budgets above 0, as in --budget 0.5,1,2,4,8")
-    read = _read(trace)
+    read = read_trace(trace)
     found: list[dict[str, Any]] = []
     with progress("limit", total=len(budgets)) as bar:
         for budget in budgets:

@@ -5,29 +5,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidings.cli.output import print_table
+from tidings.cli.output import print_table, progress
 from tidings.words import common_unit, count, duration, figures, in_unit, percent
 
 if TYPE_CHECKING:
     from tidings.lab.score import Judgement
+    from tidings.lab.traces import Trace
 
-#: Ticks of an axis of time; every other one goes where they would crowd.
-TIME_TICKS = (
-    (1.0, "1 s"),
-    (5.0, "5 s"),
-    (20.0, "20 s"),
-    (60.0, "1 min"),
-    (300.0, "5 min"),
-    (1200.0, "20 min"),
-    (3600.0, "1 h"),
-    (3 * 3600.0, "3 h"),
-    (8 * 3600.0, "8 h"),
-    (86400.0, "1 d"),
-    (3 * 86400.0, "3 d"),
-    (10 * 86400.0, "10 d"),
-    (30 * 86400.0, "30 d"),
-    (100 * 86400.0, "100 d"),
-)
+
+def read_trace(trace: str) -> "Trace":
+    """As the laboratory does, which is imported only now, and on a terminal one sees that it is being read."""
+    from tidings.lab import traces
+
+    with progress(f"reading {trace}"):
+        return traces.read_trace(trace)
 
 
 def print_score(found: dict[str, Any]) -> None:
@@ -49,6 +40,11 @@ def print_score(found: dict[str, Any]) -> None:
     click.echo("\n".join(f"{label:<16}{text}" for label, text in lines if text))
 
 
+def a_day(budget: float) -> str:
+    """``4 polls per feed and day``."""
+    return f"{figures(budget)} poll{'' if budget == 1 else 's'} per feed and day"
+
+
 def megabytes(size: float) -> str:
     """``12.3 MB``."""
     return f"{figures(size / 1e6)} MB"
@@ -58,9 +54,8 @@ def print_comparison(found: dict[str, Any]) -> None:
     """One row per policy; all delays in one unit, named in the heading."""
     results = found["results"]
     unit, size = common_unit([found["limit_charged_s"], *(r["mean_delay_s"] for r in results)])
-    polls = f"{figures(found['budget'])} poll" + ("" if found["budget"] == 1 else "s")
-    days = f"{found['train_days']:g}"
-    click.echo(f"{found['trace']}: {polls} per feed and day, after {days} days of training; delays in {unit}")
+    polls, days = a_day(found["budget"]), f"{found['train_days']:g}"
+    click.echo(f"{found['trace']}: {polls}, after {days} days of training; delays in {unit}")
     click.echo()
 
     def delay(seconds: float | None) -> str:
@@ -88,24 +83,17 @@ def print_against(found: dict[str, Any], reference: str) -> None:
     for result in found["results"]:
         if "against" in result:
             charged, plain = result["against"]["charged_delay"], result["against"]["delay"]
-            rows.append([result["policy"], *_interval(charged), *_interval(plain)])
+            rows.append([result["policy"], *interval(charged), *interval(plain)])
     click.echo(f"Ratio to {reference}, with 95 % intervals over resampled feeds")
     click.echo()
     print_table(["policy", "charged", "", "mean", ""], rows)
 
 
-def _interval(ratio: dict[str, float]) -> list[str]:
+def interval(ratio: dict[str, float]) -> list[str]:
     return [f"{ratio['ratio']:.3f}", f"{ratio['low']:.3f} to {ratio['high']:.3f}"]
 
 
 # --- pictures -----------------------------------------------------------------------------------------------------------
-
-
-def _time_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
-    inside = [(at, word) for at, word in TIME_TICKS if low / 1.3 <= at <= high * 1.3]
-    if len(inside) > 8:
-        inside = inside[::2]
-    return [at for at, _ in inside], [word for _, word in inside]
 
 
 def draw_budgets(file: str, found: Sequence[dict[str, Any]]) -> None:
@@ -139,9 +127,7 @@ def draw_budgets(file: str, found: Sequence[dict[str, Any]]) -> None:
     ax.set_ylabel("delay")
     budgets = [at["budget"] for at in found]
     plots.curves(ax, budgets, shown)
-    ticks, words = _time_ticks(min(every), max(every))
-    if len(ticks) > 1:
-        plots.log_ticks(ax, "y", ticks, words)
+    plots.time_ticks(ax, min(every), max(every))
     plots.log_ticks(ax, "x", budgets)
     plots.grid(ax)
     plots.save(fig, file)
@@ -170,9 +156,7 @@ def draw_delays(file: str, judged: "dict[str, Judgement]") -> None:
         low, high = min(low, float(y[3])), max(high, float(y[-1]))
     ax.set_ylim(low, high * 1.3)
     ax.set_xlim(0, 100)
-    ticks, words = _time_ticks(low, high)
-    if len(ticks) > 1:
-        plots.log_ticks(ax, "y", ticks, words)
+    plots.time_ticks(ax, low, high)
     ax.set_ylim(low, high * 1.3)
     ax.set_xlabel("% of posts (missed ones last)")
     ax.set_ylabel("had arrived within")

@@ -140,6 +140,11 @@ class Progress:
         if self._bar is not None:
             self._bar.advance(self._task, steps)
 
+    def tell(self, text: str, steps: float) -> None:
+        """What is being done now, and how much more has been."""
+        self.done(steps)
+        self.say(text)
+
     def reached(self, steps: float, total: float) -> None:
         """So far, of so many: where the total is known only while it goes on."""
         if self._bar is not None:

@@ -86,6 +86,22 @@ async def remove_user(home: Home, name: str) -> None:
     click.echo(f"{name} is removed")
 
 
+@user.command("role")
+@click.argument("name")
+@click.argument("role", type=click.Choice(["administrator", "reader"]))
+@with_home
+async def change_role(home: Home, name: str, role: str) -> None:
+    """Make NAME an administrator, or a reader again. The last administrator stays one.
+
+    \b
+    Example:
+      tidings user role bob administrator
+    """
+    async with _people(home) as people:
+        await people.set_admin((await _find(people, name)).id, role == "administrator", by=None)
+    click.echo(f"{name} is {'an' if role == 'administrator' else 'a'} {role} now")
+
+
 @user.command("password")
 @click.argument("name")
 @password_option

@@ -103,7 +103,7 @@ async def status(home: Home, as_json: bool) -> None:
 
 def _tell_all(told: "Overview", now: float) -> None:
     status = told.status
-    feeds = f"{status.feeds - status.retired:,} followed, {status.failing:,} failing, {status.retired:,} retired"
+    feeds = f"{status.followed:,} followed, {status.failing:,} failing, {status.retired:,} retired"
     _line("feeds", [feeds, f"{status.due:,} due now" if status.due else f"the next is due {ago(status.next_due_at, now)}"])
     _line("entries", [f"{status.entries:,}"])
     budget = f"{figures(told.budget_per_day)} requests a day, of which {percent(told.spent_share)} were spent in the last"

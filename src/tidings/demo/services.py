@@ -70,7 +70,7 @@ async def _serve(demo: Demo, member: Member, folder: Path, past: Sequence[PollOu
             demo.aggregators[member.name], demo.addresses[member.name] = aggregator, address
             clock.watch(lambda: not aggregator.resting or aggregator.under_way > 0)
             if member.visitor == FRIENDS:
-                clock.watch(lambda: aggregator.neighbours is None or aggregator.neighbours.exchange.busy)
+                clock.watch(lambda: aggregator.polls.neighbours is None or aggregator.polls.neighbours.exchange.busy)
             await service.tend(aggregator, settings, listening, demo.stop, clock=clock, sleep=clock.sleep)
 
 

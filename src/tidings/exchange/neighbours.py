@@ -3,7 +3,7 @@
 What a node advertises to a neighbour is computed without that neighbour's own part, or interests would echo for ever.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tidings.exchange.values import MOST_FEEDS, Nid, Rules, Subset
@@ -157,8 +157,3 @@ class Interests:
                 scores[feed] = scores.get(feed, 0.0) + alike
         ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
         return [item for item in ranked if item[1] > 0][:most]
-
-
-def pick(hops: Mapping[str, int], wanted: Callable[[str], bool]) -> list[str]:
-    """Feeds of a set's direct part that are ``wanted``, in a fixed order."""
-    return sorted(feed for feed, count in hops.items() if count == 0 and wanted(feed))

@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from tidings.document import Entry
 from tidings.errors import TidingsError
 from tidings.exchange.archive import MOST_HOPS, Queries, Trade
-from tidings.exchange.neighbours import CHECK_COSTS, Interests, Neighbour, address_of, pick
+from tidings.exchange.dids import Dids
+from tidings.exchange.looks import Looks
+from tidings.exchange.membership import STRANGERS, Membership
+from tidings.exchange.neighbours import CHECK_COSTS, Interests, Neighbour
 from tidings.exchange.trust import Claim, Ledger
 from tidings.exchange.values import (
     MOST_ENTRIES,
@@ -21,11 +24,9 @@ from tidings.exchange.values import (
     Bundle,
     Call,
     Confirmed,
-    Dropped,
     Effect,
     Holding,
     Look,
-    Looked,
     Nid,
     Note,
     Offer,
@@ -42,29 +43,13 @@ from tidings.exchange.values import (
     statement,
 )
 
-#: A liar, or who cannot be reached, is not asked or let in again for so long.
-BANNED_S = 7 * 86400.0
-AWAY_S = 900.0
 #: Who told so many false entries, and so many of all that it told, is a liar; edits look like alterations, so some are allowed.
 FALSE, FALSE_SHARE = 5, 0.2
 #: Who passed on a forgery is not listened to about that feed for a while, the second time for twice as long, and so on.
 MUTED_S = 3600.0
-#: A newcomer takes the place of a neighbour only if it is so much more useful: neighbours should stay.
-BETTER = 1.2
-#: A bundle that was announced is there after so long; who announces and does not send is not waited for, for so long.
-PROMISE_S, BROKEN_S = 60.0, 3600.0
-#: Who has given nothing yet gets this part of the deficit bound, or moving from node to node would be a way of life.
-STRANGERS = 5
-#: Notices go out so often, and only if they tell so much; an own look is due after so long, whatever others say.
-LOOK_STEP_S = 30.0
-OWN_LOOK_S = 14 * 86400.0
-#: A post is on its way to us for no longer than this after who found it has told that it looked.
-ON_ITS_WAY_S = 300.0
-#: So many are asked at once, and so many addresses kept.
-CONNECTS = 4
-#: Others are looked for no sooner than this after the last time, whoever is heard of.
-SOON_S = 5.0
-CANDIDATES = 200
+#: Who announces a bundle and does not send it is not waited for, for so long.
+BROKEN_S = 3600.0
+#: So many nodes are told to who needs some.
 LISTED = 30
 #: A feed is fetched to verify an accusation once in so long.
 VERIFY_S = 3600.0
@@ -100,23 +85,15 @@ class Node:
         self._random = random.Random(seed)
         self._sign, self._key, self._verify = sign, key, verify
         self._out: list[Effect] = []
-        self._seen: dict[bytes, None] = {}
-        self._promised: dict[bytes, tuple[float, Nid]] = {}  # until when somebody is to bring it, in that order
-        self._candidates: dict[Nid, float] = {}  # not to be asked before
-        self._asked: set[Nid] = set()  # who are being asked to be neighbours
-        self._banned: dict[Nid, float] = {}  # nodes until when; addresses of liars too
-        self._past: dict[Nid, Mapping[str, float]] = {}  # what earlier neighbours were worth
-        self._list_servers: list[Nid] = []
-        self._next_advert = self._next_replenish = self._replenished = float("-inf")
-        self._advertised = -1  # version of the interests that neighbours were told
-        self._looked: dict[str, float] = {}
-        self._teller: dict[str, tuple[Nid, float]] = {}
-        self._to_tell: dict[str, tuple[float, Nid]] = {}
+        self.members = Membership(self.rules, self.interests, lambda nid: nid == self.nid, self._random, self._out)
+        self._looks = Looks(self.rules, self.interests, self.ledger, self._out)
+        self._dids = Dids(self.rules.dids)
         self._verified: dict[str, float] = {}
 
     def take(self) -> list[Effect]:
         """What is to be done, in order; each is told once."""
-        out, self._out = self._out, []
+        out = self._out.copy()
+        self._out.clear()
         return out
 
     # --- the own side --------------------------------------------------------------------------------------------------
@@ -125,8 +102,8 @@ class Node:
         """The feed's server has shown this document. Passes on what is new in it; returns that."""
         verdict = self.ledger.show(feed, entries, now)
         self._judge(feed, verdict.confirmed, verdict.altered, verdict.forged, now)
-        self._judge_looks(feed, verdict.new, now)
-        self._note_look(Look(feed, now), "")
+        self._looks.judge(feed, verdict.new, now)
+        self._looks.note(feed, now)
         self._pass_on(feed, verdict.new, now, notes)
         return verdict.new
 
@@ -139,20 +116,17 @@ class Node:
 
     def _pass_on(self, feed: str, new: Sequence[Entry], now: float, notes: Mapping[str, Note] | None) -> None:
         for part in portions(new):
-            self._publish(feed, part, now, notes)
+            signatures = {}
+            if self._sign is not None:
+                signatures = {entry.identity: self._sign(signed(feed, entry)) for entry in part}
+            bundle = bundle_of(feed, part, now, (), self._key, signatures, notes)
+            self._dids.see(bundle.did)
+            self._forward(bundle, "")
 
     def unchanged(self, feed: str, now: float) -> None:
         """The feed's server said that there is nothing new."""
-        self._judge_looks(feed, (), now)
-        self._note_look(Look(feed, now), "")
-
-    def _publish(self, feed: str, new: Sequence[Entry], now: float, notes: Mapping[str, Note] | None) -> None:
-        signatures = {}
-        if self._sign is not None:
-            signatures = {entry.identity: self._sign(signed(feed, entry)) for entry in new}
-        bundle = bundle_of(feed, new, now, (), self._key, signatures, notes)
-        self._remember(bundle.did)
-        self._forward(bundle, "")
+        self._looks.judge(feed, (), now)
+        self._looks.note(feed, now)
 
     def read(self, feeds: Mapping[str, float]) -> None:
         """The feeds that we follow and may tell have changed."""
@@ -161,97 +135,33 @@ class Node:
 
     def meet(self, nids: Iterable[Nid], now: float, past: Mapping[Nid, Mapping[str, float]] | None = None) -> None:
         """Nodes that could become neighbours: from a list server, a feed's document, or the last time."""
-        self._past.update(past or {})
-        for nid in nids:
-            if nid != self.nid and nid not in self.neighbours and nid not in self._candidates:
-                self._candidates[nid] = now
-                self._next_replenish = min(self._next_replenish, max(now, self._replenished + SOON_S))
-        while len(self._candidates) > CANDIDATES:
-            del self._candidates[next(iter(self._candidates))]
-
-    def ask_lists(self, servers: Iterable[Nid]) -> None:
-        """List servers that are asked when neighbours are lacking."""
-        self._list_servers = list(servers)
+        self.members.meet(nids, now, past or {})
 
     def tick(self, now: float) -> None:
         """To be called every few seconds."""
         for ended in self.queries.expired(now):
             self._out.append(Reply(ended.query, ended.asker, tuple(ended.found.values())))
-        self._end_promises(now)
-        self._tell_looks()
-        if now >= self._next_advert:
-            self._next_advert = now + self.rules.advertise_s
-            self._advertise(now)
-        if now >= self._next_replenish:
-            self._next_replenish, self._replenished = now + self.rules.advertise_s, now
-            self._replenish(now)
-
-    def _advertise(self, now: float) -> None:
-        """Tell every neighbour the difference to what it was told last; silence for long is broken by an empty one."""
-        quiet = now - 3 * self.rules.advertise_s
-        stale = self._advertised != self.interests.version
-        self._advertised = self.interests.version
-        for neighbour in self.neighbours.values():
-            if not stale and neighbour.heard_at > quiet:
-                continue
-            told = self.interests.advertised(neighbour.nid)
-            changes = {feed: hops for feed, hops in told.items() if neighbour.told.get(feed) != hops}
-            changes.update((feed, -1) for feed in neighbour.told if feed not in told)
-            if changes or neighbour.heard_at <= quiet:
-                neighbour.told = told
-                self._out.append(Call(neighbour.nid, "update_subset", changes))
-
-    def _replenish(self, now: float) -> None:
-        lacking = self.rules.min_neighbours - len(self.neighbours) - len(self._asked)
-        if lacking <= 0:
-            return
-        ready = [nid for nid, at in self._candidates.items() if at <= now and nid not in self._asked]
-        self._random.shuffle(ready)
-        ready.sort(key=lambda nid: nid not in self._past)  # old neighbours first: they know us
-        if len(ready) > CONNECTS:
-            self._next_replenish = now + SOON_S  # some will decline
-        for nid in ready[: min(lacking + 1, CONNECTS)]:
-            if self._why_not(nid, now) is None:
-                self._asked.add(nid)
-                self._out.append(Call(nid, "connect", self.interests.advertised(nid)))
-        if len(ready) < lacking:
-            self._out.extend(Call(server, "get_neighbors") for server in self._list_servers)
-            self._out.extend(Call(nid, "get_neighbors") for nid in list(self.neighbours)[:1])
+        for who in self._dids.broken(now):
+            if who in self.neighbours:
+                self.neighbours[who].broke_at = now
+        self._looks.tell()
+        self.members.tick(now)
 
     # --- how our calls went --------------------------------------------------------------------------------------------
 
     def connected(self, to: Nid, subset: Subset, now: float, key: bytes = b"") -> None:
         """``to`` has accepted us, or not (an empty set)."""
-        self._asked.discard(to)
-        self._candidates.pop(to, None)
-        if not subset:
-            self._candidates[to] = now + AWAY_S
-        elif to not in self.neighbours and self._why_not(to, now, key) is None:
-            if len(self.neighbours) >= self.rules.max_neighbours:
-                return  # it will find out with its next call
-            self._accept(to, subset, now, key)
+        self.members.connected(to, subset, now, key)
 
     def failed(self, to: Nid, now: float, began: float = float("inf")) -> None:
         """``to`` could not be reached, with a call that began then."""
-        self._asked.discard(to)
-        if self._is_back(to, began):
-            return
-        if to not in self._list_servers:
-            self._candidates[to] = now + AWAY_S
-        if to in self.neighbours:
-            self._drop(to, "it cannot be reached", now)
-        for query_id in self.queries.waiting_for(to):
-            self.answered(query_id, to, (), now)
-
-    def _is_back(self, nid: Nid, began: float) -> bool:
-        """It has called us since: how our call went says nothing any more."""
-        return nid in self.neighbours and self.neighbours[nid].heard_at > began
+        if self.members.failed(to, now, began):
+            for query_id in self.queries.waiting_for(to):
+                self.answered(query_id, to, (), now)
 
     def refused(self, to: Nid, now: float, began: float = float("inf")) -> None:
         """``to`` does not know us any more, as it said to a call that began then."""
-        if to in self.neighbours and not self._is_back(to, began):
-            self._drop(to, "it has dropped us", now)
-            self._candidates[to] = now + AWAY_S
+        self.members.refused(to, now, began)
 
     def delivered(self, to: Nid, bundle: Bundle) -> None:
         """``to`` has taken the bundle."""
@@ -265,25 +175,17 @@ class Node:
     def get_neighbors(self, sender: Nid, now: float) -> list[Nid]:
         """Some nodes that we know, for somebody who needs neighbours; who asks is known from now on."""
         self.meet([sender], now)
-        known = [nid for nid in (*self.neighbours, *self._candidates) if nid != sender]
+        known = [nid for nid in (*self.neighbours, *self.members.candidates) if nid != sender]
         return self._random.sample(known, min(len(known), LISTED))
 
     def connect(self, sender: Nid, subset: Subset, now: float, key: bytes = b"") -> dict[str, int]:
         """Become neighbours: our subscription set, or nothing if we decline."""
         if len(subset) > MOST_FEEDS or not subset:
             return {}
-        why_not = self._why_not(sender, now, key)
-        if why_not is not None:
+        if not self.members.is_welcome(sender, now, key):
             self.counts["refused"] += 1
             return {}
-        known = self.neighbours.get(sender)
-        if known is not None:
-            known.hops, known.heard_at = dict(subset), now
-            self.interests.changed()
-        elif len(self.neighbours) < self.rules.max_neighbours or self._make_room(subset, now):
-            self._accept(sender, subset, now, key)
-        else:
-            self.meet([sender], now)
+        if not self.members.admit(sender, subset, now, key):
             return {}
         told = self.neighbours[sender].told = self.interests.advertised(sender)
         return told
@@ -308,31 +210,15 @@ class Node:
         its word counts for nothing for a while.
         """
         neighbour = self._neighbour(sender, now, CHECK_COSTS)
-        if did in self._seen:
-            return True
-        promise = self._promised.get(did)
-        if promise is not None and promise[0] > now and promise[1] != sender:
-            return True
-        if now - neighbour.broke_at > BROKEN_S:
-            self._promised[did] = (now + PROMISE_S, sender)
-        return False
-
-    def _end_promises(self, now: float) -> None:
-        while self._promised:
-            did, (until, who) = next(iter(self._promised.items()))
-            if until > now:
-                return
-            del self._promised[did]
-            if who in self.neighbours:
-                self.neighbours[who].broke_at = now
+        return self._dids.is_expected(did, sender, now, believe=now - neighbour.broke_at > BROKEN_S)
 
     def put_entries(self, sender: Nid, bundle: Bundle, now: float) -> int:
         """A bundle from a neighbour; returns how many of its entries were new to us."""
         neighbour = self._neighbour(sender, now)
-        if bundle.did in self._seen:
+        if bundle.did in self._dids.seen:
             self.counts["duplicates"] += 1
             return 0
-        self._promised.pop(bundle.did, None)
+        self._dids.arrived(bundle.did)
         self._check(bundle, sender)
         if self.nid in bundle.path:
             self.counts["loops"] += 1
@@ -341,7 +227,7 @@ class Node:
         hops = self.interests.hops(feed)
         if hops is None or neighbour.is_muted(feed, now):
             return 0
-        self._remember(bundle.did)
+        self._dids.see(bundle.did)
         fresh = [entry for entry in bundle.entries if entry.identity not in known]
         if len(fresh) < len(bundle.entries):
             self._confirm(feed, self.ledger.witnessed(bundle, sender))
@@ -352,7 +238,7 @@ class Node:
         if fresh:
             self._take_in(neighbour, bundle, fresh, hops, now)
         if hops == 0:  # afterwards, so that what the look brought is there when it is told
-            self._note_look(Look(feed, min(bundle.fetched_at, now)), sender, now)
+            self._looks.note(feed, min(bundle.fetched_at, now), sender, now)
         return len(fresh)
 
     def _take_in(self, neighbour: Neighbour, bundle: Bundle, fresh: list[Entry], hops: int, now: float) -> None:
@@ -365,14 +251,14 @@ class Node:
             believed = self._believed(kept)
             self.ledger.claim(bundle, [e for e in fresh if e.identity not in believed], sender, now)
             self._out.append(Arrived(kept, sender, believed))
-        self._remember(kept.did)
+        self._dids.see(kept.did)
         self._forward(kept, sender)
 
     def put_looks(self, sender: Nid, looks: Sequence[Look], now: float) -> None:
         """A neighbour, or somebody near it, has looked at these feeds and passed on what was new."""
         self._neighbour(sender, now)
         for look in looks[:MOST_FEEDS]:
-            self._note_look(Look(look.feed, min(look.at, now)), sender, now)
+            self._looks.note(look.feed, min(look.at, now), sender, now)
 
     def dispute(self, sender: Nid, feed: str, identity: str, published: float | None, now: float) -> None:
         """A neighbour has found that an entry which we gave it is forged. Who gave it to us? An own look will tell."""
@@ -413,8 +299,6 @@ class Node:
         if ended is not None:
             self._out.append(Reply(ended.query, ended.asker, tuple(ended.found.values())))
 
-    # --- neighbours come and go ----------------------------------------------------------------------------------------
-
     def _neighbour(self, sender: Nid, now: float, cost: float = 1.0) -> Neighbour:
         neighbour = self.neighbours.get(sender)
         if neighbour is None:
@@ -423,58 +307,6 @@ class Node:
             self.counts["refused"] += 1
             raise Refused("you call too often; wait a minute")
         return neighbour
-
-    def _why_not(self, nid: Nid, now: float, key: bytes | None = None) -> str | None:
-        """Why a node cannot be a neighbour, if so."""
-        address = address_of(nid)
-        if nid == self.nid:
-            return "it is ourselves"
-        if self.banned_until(nid, now) is not None:
-            return "it was dropped for lying"
-        if self.rules.friends_only and key is not None and key not in self.rules.friends:
-            return "it is no friend"
-        others = sum(1 for n in self.neighbours.values() if n.nid != nid and n.address == address)
-        return "there are enough neighbours at its address" if others >= self.rules.per_address else None
-
-    def _accept(self, nid: Nid, subset: Subset, now: float, key: bytes) -> None:
-        self._candidates.pop(nid, None)
-        neighbour = self.neighbours[nid] = Neighbour(nid, subset, now, key)
-        for name, value in self._past.get(nid, {}).items():
-            setattr(neighbour, name, type(getattr(neighbour, name))(value))
-        self.interests.changed()
-        neighbour.told = self.interests.advertised(nid)
-
-    def _make_room(self, subset: Subset, now: float) -> bool:
-        """Let the least useful neighbour go if the newcomer is better: first those who take and do not give."""
-        worst = min(self.neighbours.values(), key=self._worth)
-        if self._is_owing(worst):
-            self._drop(worst.nid, "it takes and does not give", now)
-            return True
-        if self.interests.usefulness(subset) > BETTER * self.interests.usefulness(worst.hops):
-            self._drop(worst.nid, "another is more useful", now)
-            return True
-        return False
-
-    def _worth(self, neighbour: Neighbour) -> tuple[bool, float]:
-        return not self._is_owing(neighbour), self.interests.usefulness(neighbour.hops)
-
-    def _is_owing(self, neighbour: Neighbour) -> bool:
-        """It has been given much and has hardly given."""
-        return neighbour.given > self.rules.deficit / STRANGERS and neighbour.brought < neighbour.given / STRANGERS
-
-    def _drop(self, nid: Nid, why: str, now: float, *, ban: bool = False) -> None:
-        neighbour = self.neighbours.pop(nid)
-        self._past[nid] = neighbour.saved()
-        while len(self._past) > CANDIDATES:
-            del self._past[next(iter(self._past))]
-        self.interests.changed()
-        self._next_advert = min(self._next_advert, now + 1.0)
-        self._next_replenish = min(self._next_replenish, now + 1.0)  # another is wanted
-        self._out.append(Dropped(nid, why, ban))
-        if ban:
-            self.ban(nid, now + BANNED_S)
-            for feed, identities in self.ledger.withdraw(nid).items():
-                self._out.append(Withdrawn(feed, tuple(identities)))
 
     # --- passing on ----------------------------------------------------------------------------------------------------
 
@@ -505,11 +337,6 @@ class Node:
             raise Refused("the path is longer than any, or goes in circles")
         if bundle.did != did_of(bundle.feed, bundle.entries):
             raise Refused("the did is not that of the entries")
-
-    def _remember(self, did: bytes) -> None:
-        self._seen[did] = None
-        if len(self._seen) > self.rules.dids:
-            del self._seen[next(iter(self._seen))]
 
     # --- trust ---------------------------------------------------------------------------------------------------------
 
@@ -545,11 +372,11 @@ class Node:
             if (neighbour := self.neighbours.get(claim.sender)) is None:
                 continue
             if len(claim.path) == 1:
-                self._drop(claim.sender, "it forged an entry", now, ban=True)
-                continue
-            neighbour.mute(feed, now, MUTED_S)
-            self._out.append(Call(claim.sender, "dispute", (feed, claim.identity, claim.published or 0.0)))
-            self._lied(claim, now)
+                self._expel(claim.sender, "it forged an entry", now)
+            else:
+                neighbour.mute(feed, now, MUTED_S)
+                self._out.append(Call(claim.sender, "dispute", (feed, claim.identity, claim.published or 0.0)))
+                self._lied(claim, now)
 
     def _lied(self, claim: Claim, now: float) -> None:
         """It has told something false, perhaps in good faith."""
@@ -557,67 +384,23 @@ class Node:
         if neighbour is not None:
             neighbour.false += 1
             if neighbour.false >= FALSE and neighbour.false > FALSE_SHARE * (neighbour.false + neighbour.confirmed):
-                self._drop(neighbour.nid, "much of what it tells is false", now, ban=True)
+                self._expel(neighbour.nid, "much of what it tells is false", now)
 
-    # --- notices -------------------------------------------------------------------------------------------------------
-
-    def _note_look(self, look: Look, sender: Nid, now: float = 0.0) -> None:
-        """Somebody has looked; with no sender we did."""
-        if not self.rules.notices or not self.interests.is_direct(look.feed):
-            return
-        if look.at < self._looked.get(look.feed, float("-inf")) + LOOK_STEP_S:
-            return
-        if sender:
-            own = self.ledger.last_document_at(look.feed)
-            if own is None or now - own > OWN_LOOK_S or not self.neighbours[sender].notices_believed:
-                return
-            self._teller[look.feed] = (sender, look.at)
-            self._out.append(Looked(look, sender))
-        self._looked[look.feed] = look.at
-        self._to_tell[look.feed] = (look.at, sender)
-
-    def _tell_looks(self) -> None:
-        if not self._to_tell:
-            return
-        told, self._to_tell = self._to_tell, {}
-        for neighbour in self.neighbours.values():
-            looks = [Look(f, at) for f, (at, who) in told.items() if who != neighbour.nid and neighbour.hops.get(f) == 0]
-            if looks:
-                self._out.append(Call(neighbour.nid, "put_looks", looks))
-
-    def _judge_looks(self, feed: str, new: Sequence[Entry], now: float) -> None:
-        """A post that was there before somebody looked, and that we had to find ourselves, shows that nobody looked."""
-        teller = self._teller.pop(feed, None)
-        if teller is None or teller[0] not in self.neighbours or now - teller[1] < ON_ITS_WAY_S:
-            return
-        hidden = any(entry.published is not None and entry.published < teller[1] - ON_ITS_WAY_S for entry in new)
-        if hidden:
-            self.neighbours[teller[0]].looks_broken += 1
-        else:
-            self.neighbours[teller[0]].looks_kept += 1
+    def _expel(self, nid: Nid, why: str, now: float) -> None:
+        self.members.drop(nid, why, now, ban=True)
+        for feed, identities in self.ledger.withdraw(nid).items():
+            self._out.append(Withdrawn(feed, tuple(identities)))
 
     # --- for others ----------------------------------------------------------------------------------------------------
 
     def take_decoys(self, number: int) -> list[str]:
         """Choose feeds of neighbours to fetch and advertise as if we read them (sect. 1.2, Privacy); returns them."""
-        theirs = {feed for n in self.neighbours.values() for feed in pick(n.hops, lambda f: f not in self.interests.feeds)}
-        free = sorted(theirs - self.interests.decoys)
+        theirs = {feed for n in self.neighbours.values() for feed, hops in n.hops.items() if hops == 0}
+        free = sorted(theirs - self.interests.feeds.keys() - self.interests.decoys)
         lacking = max(number - len(self.interests.decoys), 0)
         self.interests.decoys |= set(self._random.sample(free, min(lacking, len(free))))
         self.interests.changed()
         return sorted(self.interests.decoys)
-
-    def remembered(self) -> dict[Nid, Mapping[str, float]]:
-        """Neighbours of now and before, for the next start."""
-        return {**self._past, **{nid: neighbour.saved() for nid, neighbour in self.neighbours.items()}}
-
-    def banned_until(self, nid: Nid, now: float) -> float | None:
-        until = max(self._banned.get(nid, 0.0), self._banned.get(address_of(nid), 0.0))
-        return until if until > now else None
-
-    def ban(self, nid: Nid, until: float) -> None:
-        """Neither this node nor another at its address is let in until then."""
-        self._banned[nid] = self._banned[address_of(nid)] = until
 
 
 def signed(feed: str, entry: Entry) -> bytes:

@@ -90,7 +90,7 @@ class Exchange:
                     self._line_up(nid, (effect.bundle, nid))
             elif isinstance(effect, Call):
                 if effect.function == "query_feed":  # waits for others, so nobody should wait for it
-                    self._begin(self._call(effect))
+                    self.begin(self._call(effect))
                 else:
                     self._line_up(effect.to, effect)
             elif isinstance(effect, Reply):
@@ -98,9 +98,11 @@ class Exchange:
                 if waiting is not None and not waiting.done():
                     waiting.set_result(effect.holdings)
             else:
-                self._begin(self._on_effect(effect))
+                self.begin(self._on_effect(effect))
 
-    def _begin(self, work: Awaitable[None]) -> None:
+    def begin(self, work: Awaitable[None]) -> None:
+        """Something that nobody waits for."""
+
         async def guarded() -> None:
             try:
                 await work

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tidings.lab import plots
 from tidings.lab.traces import UNLIMITED, Trace
 from tidings.model import DAY_S, MINUTE_S, Floats
 from tidings.policy.base import hour_of_week
@@ -221,8 +222,6 @@ def _date(seconds: float) -> str:
 
 def picture(trace: Trace, found: dict[str, Any]) -> "Figure":
     """Six small panels: rates, Zipf, daily pattern, week, bursts, lifetimes."""
-    from tidings.lab import plots
-
     fig, axes = plots.panels(2, 3, 11.0, 6.2)
     heading = f"{found['trace']}: {found['feeds']:,} feeds, {found['posts']:,} posts, {found['days']:.0f} days"
     fig.suptitle(heading, x=0.012, ha="left")
@@ -243,8 +242,6 @@ def _title(ax: "Axes", text: str) -> None:
 
 def _decades(ax: "Axes", axis: str, values: Floats) -> None:
     """Ticks at 0.1, 1, 10, ... as people write them."""
-    from tidings.lab import plots
-
     powers = 10.0 ** np.arange(np.floor(np.log10(values.min())), np.ceil(np.log10(values.max())) + 1)
     low, high = ax.get_xlim() if axis == "x" else ax.get_ylim()
     inside = powers[(powers >= low) & (powers <= high)]
@@ -267,22 +264,17 @@ def _steps(values: Floats, per_decade: int = 5) -> Floats:
 
 
 def _draw_rates(ax: "Axes", rates: Floats) -> None:
-    from tidings.lab import plots
-
     _title(ax, "How often feeds post")
     if len(rates) == 0:
         return _nothing(ax, "no posts")
     ax.hist(rates, bins=_steps(rates).tolist(), color=plots.ACCENT, rwidth=0.92)
     ax.set_xscale("log")
     _decades(ax, "x", rates)
-    ax.set_xlabel("posts a day")
-    ax.set_ylabel("feeds")
+    ax.set(xlabel="posts a day", ylabel="feeds")
     return plots.grid(ax)
 
 
 def _draw_zipf(ax: "Axes", rates: Floats, zipf: dict[str, Any]) -> None:
-    from tidings.lab import plots
-
     _title(ax, "Rate by rank, with Zipf's law")
     if len(rates) == 0:
         return _nothing(ax, "no posts")
@@ -295,14 +287,11 @@ def _draw_zipf(ax: "Axes", rates: Floats, zipf: dict[str, Any]) -> None:
         ax.text(0.04, 0.06, words, transform=ax.transAxes, fontsize=9)
     _decades(ax, "x", np.array([1.0, len(rates)]))
     _decades(ax, "y", rates)
-    ax.set_xlabel("rank of the feed")
-    ax.set_ylabel("posts a day")
+    ax.set(xlabel="rank of the feed", ylabel="posts a day")
     return plots.grid(ax, "both")
 
 
 def _draw_hours(ax: "Axes", shares: Sequence[float]) -> None:
-    from tidings.lab import plots
-
     _title(ax, "Hour of the day (UTC)")
     ax.bar(np.arange(24) + 0.5, np.array(shares) * 100, color=plots.ACCENT, width=0.85)
     ax.axhline(100 / 24, color=plots.INK, linestyle=(0, (4, 2)), linewidth=0.9)
@@ -315,8 +304,6 @@ def _draw_hours(ax: "Axes", shares: Sequence[float]) -> None:
 def _draw_week(ax: "Axes", shares: Floats) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
-    from tidings.lab import plots
-
     shades = LinearSegmentedColormap.from_list("teal", ["#ffffff", "#7fb8b4", plots.ACCENT, "#06383a"])
     _title(ax, "Hour of the week (darker: more posts)")
     ax.imshow(shares, aspect="auto", cmap=shades, vmin=0.0, extent=(0, 24, 7, 0), interpolation="nearest")
@@ -327,8 +314,6 @@ def _draw_week(ax: "Axes", shares: Floats) -> None:
 
 
 def _draw_fano(ax: "Axes", factors: Floats) -> None:
-    from tidings.lab import plots
-
     _title(ax, "Variance over mean of daily counts")
     factors = factors[factors > 0]
     if len(factors) == 0:
@@ -338,14 +323,11 @@ def _draw_fano(ax: "Axes", factors: Floats) -> None:
     _decades(ax, "x", factors)
     ax.axvline(1.0, color=plots.INK, linestyle=(0, (4, 2)), linewidth=0.9)
     ax.text(1.0, 0.98, "Poisson  ", transform=ax.get_xaxis_transform(), ha="right", va="top", fontsize=9)
-    ax.set_xlabel("Fano factor of a feed")
-    ax.set_ylabel("feeds")
+    ax.set(xlabel="Fano factor of a feed", ylabel="feeds")
     return plots.grid(ax)
 
 
 def _draw_lifetimes(ax: "Axes", spans: Floats) -> None:
-    from tidings.lab import plots
-
     _title(ax, "How long entries stay in the document")
     spans = np.sort(spans[spans > 0])
     if len(spans) == 0:

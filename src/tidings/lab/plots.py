@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidings.errors import MissingExtra, UsageError
+from tidings.words import TIME_TICKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,12 +84,20 @@ def _matplotlib() -> Any:
     return matplotlib
 
 
-def figure(width: float = 7.0, height: float = 4.0, *, title: str | None = None) -> "tuple[Figure, Axes]":
-    """An empty picture of one panel; sizes in inches."""
-    fig, axes = panels(1, 1, width, height)
-    if title is not None:
-        axes[0].set_title(title)
-    return fig, axes[0]
+def figure(
+    width: float, height: float, *, title: str = "", x: str = "", y: str = "", log: str = "", grids: str = ""
+) -> "tuple[Figure, Axes]":
+    """An empty picture of one panel, sizes in inches, with the names of its axes; those in ``log`` are logarithmic."""
+    fig, (ax,) = panels(1, 1, width, height)
+    ax.set_title(title, loc="left", fontsize=10.5)
+    ax.set(xlabel=x, ylabel=y)
+    if "x" in log:
+        ax.set_xscale("log")
+    if "y" in log:
+        ax.set_yscale("log")
+    if grids:
+        grid(ax, grids)
+    return fig, ax
 
 
 def panels(
@@ -204,6 +213,15 @@ def log_ticks(ax: "Axes", axis: str, values: Sequence[float], words: Sequence[st
     # matplotlib stretches an axis to take in all its ticks, which would pull labelled lines away from their labels.
     ax.set_xlim(limits[0], auto=None)
     ax.set_ylim(limits[1], auto=None)
+
+
+def time_ticks(ax: "Axes", low: float, high: float) -> None:
+    """On a logarithmic axis of seconds, upwards: the times that people use, no more than can be read."""
+    inside = [(at, word) for at, word in TIME_TICKS if low / 1.3 <= at <= high * 1.3]
+    if len(inside) > 8:
+        inside = inside[::2]
+    if len(inside) > 1:
+        log_ticks(ax, "y", [at for at, _ in inside], [word for _, word in inside])
 
 
 def save(fig: "Figure", path: str | Path) -> Path:

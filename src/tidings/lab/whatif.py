@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidings.errors import TraceError, UsageError
+from tidings.lab import plots
 from tidings.lab.score import Judgement, judge, metrics
 from tidings.lab.simulate import Manners, simulate
 from tidings.lab.traces import Trace
@@ -124,8 +125,6 @@ def _point(budget: float, found: dict[str, Any], feeds: int) -> Point:
 
 def picture(points: Sequence[Point], title: str) -> "Figure":
     """Delay and missed share against the budget, one above the other."""
-    from tidings.lab import plots
-
     points = sorted(points, key=lambda point: point.budget)
     x = [point.budget for point in points]
     fig, (delays, losses) = plots.panels(2, 1, 7.0, 5.4, sharex=True)
@@ -143,9 +142,7 @@ def picture(points: Sequence[Point], title: str) -> "Figure":
     delays.set_ylim(min(every) / 1.4, max(every) * 1.4)
     delays.set_title(title, loc="left", fontsize=10.5)
     delays.set_ylabel("delay")
-    ticks = [(at, word) for at, word in _TICKS if min(every) / 1.4 <= at <= max(every) * 1.4]
-    if len(ticks) > 1:
-        plots.log_ticks(delays, "y", [at for at, _ in ticks], [word for _, word in ticks])
+    plots.time_ticks(delays, min(every), max(every))
     ends = []
     for name, line in lines.items():
         delays.plot(x, line, color=colours[name], linestyle=dashes[name], marker="o", markersize=3.2, clip_on=False)
@@ -163,13 +160,6 @@ def picture(points: Sequence[Point], title: str) -> "Figure":
     plots.log_ticks(losses, "x", x)
     plots.grid(losses)
     return fig
-
-
-#: Ticks of the axis of delays.
-_TICKS = (
-    *((60.0, "1 min"), (300.0, "5 min"), (900.0, "15 min"), (3600.0, "1 h"), (3 * 3600.0, "3 h"), (8 * 3600.0, "8 h")),
-    *((DAY_S, "1 d"), (3 * DAY_S, "3 d"), (10 * DAY_S, "10 d"), (30 * DAY_S, "30 d")),
-)
 
 
 def _positive(value: float | None) -> float:

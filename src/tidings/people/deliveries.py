@@ -29,6 +29,8 @@ MOST_NAMED = 20
 LEASE_S = 300.0
 #: The wait after the first failure; each further one doubles it. What is not taken for so long is given up.
 FIRST_WAIT_S, LONGEST_WAIT_S, GIVE_UP_S = 60.0, 6 * 3600.0, 3 * 86400.0
+#: What was given up is shown to its user for so long.
+SHOWN_S = 30 * 86400.0
 #: Messages on their way at once.
 AT_ONCE = 8
 
@@ -95,11 +97,11 @@ class Deliveries:
             await self._store.write(notices.done, delivery.id)
             log.info("told", to=to, **about)
         elif now - delivery.made_at > GIVE_UP_S:
-            await self._store.write(notices.done, delivery.id)
+            await self._store.write(notices.give_up, delivery.id, problem, now - SHOWN_S)
             log.warning("given up", to=to, problem=problem, **about)
         else:
             again_at = now + min(FIRST_WAIT_S * 2.0 ** (delivery.tries - 1), LONGEST_WAIT_S)
-            await self._store.write(notices.put_off, delivery.id, again_at)
+            await self._store.write(notices.put_off, delivery.id, again_at, problem)
             log.warning("not told; trying again", to=to, problem=problem, at=again_at, **about)
 
     async def _alert(self, delivery: Delivery) -> str:

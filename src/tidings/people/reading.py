@@ -7,6 +7,7 @@ that they are not subscribed to, and have never starred or tagged, is not there.
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from msgspec import json
 from msgspec.structs import replace
 
 from tidings.aggregator.aggregator import Aggregator
@@ -16,8 +17,9 @@ from tidings.parse.opml import Outline, write_opml
 from tidings.people.articles import Articles
 from tidings.people.errors import NoArticle, NotFound, Taken
 from tidings.people.events import Event, Events
-from tidings.store import Store, arrivals, folders, insights, marks, people, reading, wishes
+from tidings.store import Store, arrivals, folders, insights, marks, notices, people, reading, wishes
 from tidings.store.people_rows import (
+    Delivery,
     Folder,
     Icon,
     IdPage,
@@ -300,6 +302,23 @@ class Reading:
         if not (await self.store.read(people.settings, self.user.id)).webhook_url:
             raise UsageError("there is nowhere to send it; name a webhook in the settings first")
         await self.store.write(arrivals.note, self.user.id, "save_entry", [entry_id], "", self._clock())
+
+    async def send_test(self) -> int:
+        """To every address of the user: a message as alerts are, and to the webhook the newest entry; to how many."""
+        chosen = await self.store.read(people.settings, self.user.id)
+        newest = (await self.ids(Stream(), limit=1)).ids if chosen.webhook_url else ()
+        if not chosen.alert_urls and not newest:
+            raise UsageError("there is nowhere to send a test, or no entry yet for the webhook; save an address first")
+        message = json.encode(("A test", "Alerts arrive here.")).decode()
+        messages = [(url, message) for url in chosen.alert_urls]
+        await self.store.write(notices.add, self.user.id, "alert", messages, self._clock())
+        for entry_id in newest:
+            await self.send(entry_id)
+        return len(messages) + len(newest)
+
+    async def undelivered(self) -> list[Delivery]:
+        """Alerts and events of the webhook that were not taken, the newest first: to be tried again, or given up."""
+        return await self.store.read(notices.failed, self.user.id)
 
     # --- insights ------------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from tidings.store.upkeep import remove
 
 #: Former neighbours that are remembered.
 MOST_PAST = 200
+#: What workers saw is news for no longer than this.
+SIGHT_S = 3600.0
 
 
 class Peer(Struct, frozen=True):
@@ -161,6 +163,17 @@ def hide(db: Connection, feed_id: int, hidden: bool) -> None:
     db.execute("DELETE FROM private_feeds WHERE feed_id = ?", (feed_id,))
     if hidden:
         db.execute("INSERT INTO private_feeds (feed_id) VALUES (?)", (feed_id,))
+
+
+def put_sight(db: Connection, at: float, feed: str, sight: bytes) -> None:
+    """What a worker has seen of a feed, for the service that has neighbours; where there is none, it does not pile up."""
+    db.execute("DELETE FROM sights WHERE at < ?", (at - SIGHT_S,))
+    db.execute("INSERT INTO sights (at, feed, sight) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (at, feed, sight))
+
+
+def take_sights(db: Connection) -> list[bytes]:
+    """What workers have seen, in that order; each is told once."""
+    return [sight for _, sight in sorted(db.execute("DELETE FROM sights RETURNING at, sight").fetchall())]
 
 
 def archive(db: Connection, feed_id: int, since: float, until: float, words: str, limit: int) -> list[Entry]:

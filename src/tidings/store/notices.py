@@ -5,6 +5,7 @@ A notice names an entry, and is written when the entry arrives, in the same tran
 for a while before it is sent, and deleted when it has arrived: whoever dies in between leaves it for the next.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -51,11 +52,16 @@ def pack(
             by_feed.setdefault(item.entry.feed_id, []).append((item, why[item.entry.id]))
     feeds = folders.subscriptions(db, user_id, by_feed)
     told = [(subscription, by_feed[subscription.feed.id]) for subscription in feeds]
+    add(db, user_id, kind, make(told), now)
+    return sum(len(some) for _, some in told)
+
+
+def add(db: Connection, user_id: int, kind: NoticeKind, messages: Sequence[tuple[str, str]], now: float) -> None:
+    """Messages, (address, body), to be sent now."""
     db.executemany(
         "INSERT INTO deliveries (user_id, kind, target, made_at, next_at, body) VALUES (?, ?, ?, ?, ?, ?)",
-        [(user_id, kind, target, now, now, body) for target, body in make(told)],
+        [(user_id, kind, target, now, now, body) for target, body in messages],
     )
-    return sum(len(some) for _, some in told)
 
 
 def take(db: Connection, now: float, until: float) -> list[tuple[Delivery, Settings]]:
@@ -70,10 +76,25 @@ def take(db: Connection, now: float, until: float) -> list[tuple[Delivery, Setti
     return [(Delivery(*row), _settings.decode(chosen[row[1]])) for row in sorted(rows)]
 
 
-def put_off(db: Connection, delivery_id: int, until: float) -> None:
-    db.execute("UPDATE deliveries SET next_at = ? WHERE id = ?", (until, delivery_id))
+def put_off(db: Connection, delivery_id: int, until: float, problem: str) -> None:
+    db.execute("UPDATE deliveries SET next_at = ?, problem = ? WHERE id = ?", (until, problem, delivery_id))
+
+
+def give_up(db: Connection, delivery_id: int, problem: str, before: float) -> None:
+    """It is never tried again, and stays to be seen; those that were made before then have been seen long enough."""
+    db.execute("UPDATE deliveries SET next_at = ?, problem = ?, body = '' WHERE id = ?", (math.inf, problem, delivery_id))
+    db.execute("DELETE FROM deliveries WHERE next_at = ? AND made_at < ?", (math.inf, before))
+
+
+def failed(db: Connection, user_id: int) -> list[Delivery]:
+    """A user's messages that nobody has taken so far, the newest first."""
+    rows = db.execute(
+        f"SELECT {_DELIVERY} FROM deliveries WHERE user_id = ? AND problem <> '' ORDER BY made_at DESC, id DESC LIMIT ?",
+        (user_id, AT_ONCE),
+    )
+    return [Delivery(*row) for row in rows]
 
 
 def done(db: Connection, delivery_id: int) -> None:
-    """It has arrived, or never will."""
+    """It has arrived, or nobody waits for it any more."""
     db.execute("DELETE FROM deliveries WHERE id = ?", (delivery_id,))

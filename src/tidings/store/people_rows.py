@@ -238,3 +238,5 @@ class Delivery(Struct, frozen=True):
     made_at: float
     tries: int  #: with the one under way
     body: str
+    next_at: float  #: when it is tried again; never: infinity
+    problem: str  #: why the last try failed

@@ -312,6 +312,10 @@ class Status(Struct, frozen=True):
     errors: dict[str, int]  #: feeds that fail now, by kind of error
     paused: tuple[Pause, ...]
 
+    @property
+    def followed(self) -> int:
+        return self.feeds - self.retired
+
 
 class Retained(Struct, frozen=True):
     """What `retain` has deleted."""

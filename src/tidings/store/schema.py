@@ -240,6 +240,17 @@ MIGRATIONS = (
       feed_id INTEGER PRIMARY KEY REFERENCES feeds (id) ON DELETE CASCADE
     );
     """,
+    """
+    ALTER TABLE deliveries ADD COLUMN problem TEXT NOT NULL DEFAULT '';
+    """,
+    """
+    CREATE TABLE sights (
+      at DOUBLE PRECISION NOT NULL,
+      feed TEXT NOT NULL,
+      sight BLOB NOT NULL,
+      PRIMARY KEY (at, feed)
+    );
+    """,
 )
 
 

@@ -13,7 +13,7 @@ from tidings.people.alerts import check_address
 from tidings.store.people_rows import Settings
 from tidings.web import output, pages
 from tidings.web.reader import sidebar
-from tidings.web.texts import _
+from tidings.web.texts import _, n_
 from tidings.web.visit import COOKIE, Site, Visit, local, page, set_session
 
 #: Settings of the form by how their fields are read.
@@ -33,6 +33,7 @@ def routes(site: Site) -> list[BaseRoute]:
         page(site, "/settings", settings),
         page(site, "/settings", save_settings, posts=True),
         page(site, "/settings/theme", save_theme, posts=True),
+        page(site, "/settings/test", send_test, posts=True),
         page(site, "/settings/password", change_password, posts=True),
         page(site, "/settings/apps", apps),
         page(site, "/settings/apps", add_app, posts=True),
@@ -101,7 +102,8 @@ async def welcome(visit: Visit) -> Response:
 
 
 async def settings(visit: Visit) -> Response:
-    return await visit.render("settings.html", sidebar=await sidebar(visit), zones=pages.zones())
+    failed = await visit.reading.undelivered()
+    return await visit.render("settings.html", sidebar=await sidebar(visit), zones=pages.zones(), failed=failed)
 
 
 async def save_settings(visit: Visit) -> Response:
@@ -131,6 +133,12 @@ async def save_theme(visit: Visit) -> Response:
     except ValidationError:
         raise UsageError(_("a theme is auto, light or dark")) from None
     return visit.json({"theme": changed["theme"]}) if visit.wants_json else visit.back()
+
+
+async def send_test(visit: Visit) -> Response:
+    sent = await visit.reading.send_test()
+    visit.note(n_("A test is on its way to %(num)s address.", "A test is on its way to %(num)s addresses.", sent))
+    return visit.go("/settings#alerts")
 
 
 async def change_password(visit: Visit) -> Response:

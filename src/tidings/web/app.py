@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tidings import __version__
 from tidings.errors import TidingsError
 from tidings.web import account, feeds, images, lab, metrics, output, pages, peers, reader, timing, tryout
+from tidings.web.forms import read_body
 from tidings.web.hub import Hub
 from tidings.web.live import Streams
 from tidings.web.texts import _
@@ -114,7 +115,7 @@ def make_app(site: Site, hub: Hub, streams: Streams, api_routes: Sequence[BaseRo
     async def push(request: Request) -> Response:
         token = request.path_params["token"]
         if request.method == "POST":
-            body = await _body(request, live.subscriber.max_bytes)
+            body = await read_body(request, live.subscriber.max_bytes)
             answer = await live.subscriber.deliver(token, request.headers, body)
         else:
             answer = await live.subscriber.verify(token, request.query_params)
@@ -150,16 +151,6 @@ def make_app(site: Site, hub: Hub, streams: Streams, api_routes: Sequence[BaseRo
 
 def _host_of(url: str) -> str:
     return url.partition("://")[2].partition("/")[0].rpartition("@")[2].partition(":")[0]
-
-
-async def _body(request: Request, most: int) -> bytes:
-    """Up to one byte more than may be: enough for the subscriber to see that it is too much."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
-            break
-    return bytes(body[: most + 1])
 
 
 # --- files -------------------------------------------------------------------------------------------------------------

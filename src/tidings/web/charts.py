@@ -14,18 +14,13 @@ from markupsafe import Markup
 
 from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.web.texts import _
-from tidings.words import duration, figures, percent
+from tidings.words import TIME_TICKS, duration, figures, percent
 
 LABEL_GAP = 17.0
 #: Policies that keep their colour wherever they appear; others take what is free.
 COLOURS = {"uniform": 0, "min-delay": 1, "price": 2, "combined": 3}
 COLOUR_COUNT = 5
 Scale: TypeAlias = Callable[[float], float]
-#: Ticks of an axis of delays.
-TICKS = (
-    *((1, "1 s"), (5, "5 s"), (20, "20 s"), (60, "1 min"), (300, "5 min"), (1200, "20 min"), (3600, "1 h"), (10800, "3 h")),
-    *((28800, "8 h"), (86400, "1 d"), (259200, "3 d"), (864000, "10 d")),
-)
 #: Bars of the distribution of delays: from so many seconds, so many for each doubling.
 LEAST_S, MOST_S, PER_OCTAVE = 30.0, 3 * DAY_S, 2
 
@@ -72,7 +67,7 @@ class Plot:
         )
 
     def delays(self, y: Scale, low: float, high: float) -> None:
-        for at, word in TICKS:
+        for at, word in TIME_TICKS:
             if low <= at <= high:
                 self.level(y(at), word)
 
@@ -157,7 +152,7 @@ def late_chart(delays_s: Floats, p50_s: float, p90_s: float) -> Markup:
         )
         plot.bar(x(low) + 1, y(number), x(high) - x(low) - 2, plot.foot - y(number), "column", words)
     plot.level(plot.foot, kind="axis")
-    for at, word in TICKS:
+    for at, word in TIME_TICKS:
         if LEAST_S <= at <= MOST_S:
             plot.text(x(at), plot.foot + 18, word)
     for late_s, word, anchor in ((p50_s, _("half"), "end"), (p90_s, _("nine in ten"), "start")):

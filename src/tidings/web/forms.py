@@ -1,8 +1,9 @@
-"""What a browser sends with a form: fields and files, of a bounded size.
+"""What is sent with a form: fields and files, of a bounded size.
 
 Files come as multipart/form-data, which is MIME: the standard library's mail parser reads it.
 """
 
+from collections.abc import Iterator
 from email import message_from_bytes, policy
 from urllib.parse import parse_qsl
 
@@ -13,6 +14,10 @@ from tidings.errors import UsageError
 #: A form with its file: a list of 100,000 feeds has 20 MB.
 MOST_BYTES = 32_000_000
 MOST_FIELDS = 10_000
+
+
+class TooLarge(UsageError):
+    """More was sent than is read."""
 
 
 class Form:
@@ -46,40 +51,55 @@ NO_FORM = Form({}, {})
 
 
 async def read_form(request: Request) -> Form:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BYTES:
-            raise UsageError(f"more than {MOST_BYTES // 1_000_000} MB cannot be sent at once")
+    body = await read_body(request, MOST_BYTES)
+    if len(body) > MOST_BYTES:
+        raise UsageError(f"more than {MOST_BYTES // 1_000_000} MB cannot be sent at once")
     kind = request.headers.get("content-type", "")
-    if kind.lower().startswith("multipart/form-data"):
-        return _multipart(kind, bytes(body))
-    fields: dict[str, list[str]] = {}
-    try:
-        pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
-    except ValueError:
-        raise UsageError("the form has too many fields") from None
-    for name, value in pairs:
-        fields.setdefault(name, []).append(_text(value))
-    return Form(fields, {})
-
-
-def _multipart(kind: str, body: bytes) -> Form:
-    header = b"Content-Type: " + kind.encode("latin-1", "replace").replace(b"\r", b"").replace(b"\n", b"") + b"\r\n\r\n"
-    message = message_from_bytes(header + body, policy=policy.HTTP)
     fields: dict[str, list[str]] = {}
     files: dict[str, bytes] = {}
-    for part in message.iter_parts():
-        name = part.get_param("name", header="content-disposition")
-        content = part.get_payload(decode=True)
-        if isinstance(name, str) and isinstance(content, bytes):
-            if part.get_filename() is None:
-                fields.setdefault(name, []).append(_text(content.decode("utf-8", "replace")))
+    if kind.lower().startswith("multipart/form-data"):
+        for name, file, content in parts(kind, body):
+            if file is None:
+                fields.setdefault(name, []).append(text(content))
             elif content:
                 files[name] = content
+        return Form(fields, files)
+    for name, value in pairs(body.decode("utf-8", "replace"), MOST_FIELDS):
+        fields.setdefault(name, []).append(value)
     return Form(fields, files)
 
 
-def _text(value: str) -> str:
+# --- for all who read what was sent ------------------------------------------------------------------------------------
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """All of it, or one byte more than may be: enough to see that it is too much."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            break
+    return bytes(body[: most + 1])
+
+
+def pairs(encoded: str, most: int) -> list[tuple[str, str]]:
+    """Of a query, or a form that is written like one."""
+    try:
+        found = parse_qsl(encoded, keep_blank_values=True, max_num_fields=most)
+    except ValueError:
+        raise TooLarge(f"the request has more than {most:,} fields") from None
+    return [(name, text(value.encode("utf-8", "replace"))) for name, value in found]
+
+
+def parts(kind: str, body: bytes) -> Iterator[tuple[str, str | None, bytes]]:
+    """Name, name of the file if it is one, and content; ``kind`` is the header Content-Type."""
+    header = b"Content-Type: " + kind.encode("latin-1", "replace").replace(b"\r", b"").replace(b"\n", b"") + b"\r\n\r\n"
+    for part in message_from_bytes(header + body, policy=policy.HTTP).iter_parts():
+        name, content = part.get_param("name", header="content-disposition"), part.get_payload(decode=True)
+        if isinstance(name, str) and isinstance(content, bytes):
+            yield name, part.get_filename(), content
+
+
+def text(value: bytes) -> str:
     """Without what the store does not take: zero characters, halves of characters."""
-    return value.replace("\0", "").encode("utf-8", "replace").decode()
+    return value.decode("utf-8", "replace").replace("\0", "")

@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from tidings import __version__
 from tidings.aggregator.aggregator import Aggregator
-from tidings.aggregator.explain import Explained, Overview, explain, overview
+from tidings.aggregator.explain import Overview, overview
 from tidings.aggregator.push import Subscriber
 from tidings.store import Store
-from tidings.store.rows import Feed, Pause, Period
+from tidings.store.rows import Feed
 from tidings.web.metrics import Counts, Family, Sample
 from tidings.words import count
 
@@ -32,20 +32,6 @@ class Look(Struct, frozen=True):
     words: str
 
 
-class Now(Struct, frozen=True):
-    """The whole service at a glance."""
-
-    at: float
-    feeds: int
-    entries: int
-    budget_per_day: float
-    day: Period
-    errors: dict[str, int]
-    paused: tuple[Pause, ...]
-    last: tuple[Look, ...]
-    next: tuple[Look, ...]
-
-
 class Live:
     """The living parts, for those who look at them."""
 
@@ -60,39 +46,22 @@ class Live:
     def _store(self) -> Store:
         return self.aggregator.store
 
-    async def now(self) -> Now:
-        """For the page."""
-        told = await self.status()
-        status = told.status
+    async def looks(self) -> tuple[list[Look], list[Look]]:
+        """The last ones, and the next."""
         timings = await self._store.timings()
         last = timings[np.isfinite(timings["last_poll_at"])]
-        last = last[np.argsort(-last["last_poll_at"], kind="stable")[:SHOWN]]
-        coming = timings[np.argsort(timings["next_poll_at"], kind="stable")[:SHOWN]]
-        return Now(
-            at=self._clock(),
-            feeds=status.feeds - status.retired,
-            entries=status.entries,
-            budget_per_day=told.budget_per_day,
-            day=status.day,
-            errors=status.errors,
-            paused=status.paused,
-            last=tuple([await self._last(int(feed_id)) for feed_id in last["feed_id"]]),
-            next=tuple([await self._next(int(feed_id)) for feed_id in coming["feed_id"]]),
-        )
+        last = last[np.argsort(-last["last_poll_at"], kind="stable")[:SHOWN]]["feed_id"].tolist()
+        coming = timings[np.argsort(timings["next_poll_at"], kind="stable")[:SHOWN]]["feed_id"].tolist()
+        return [await self._last(feed_id) for feed_id in last], [await self._next(feed_id) for feed_id in coming]
 
     async def status(self) -> Overview:
-        """For programs, which ask again and again: where the store is so large that it takes long, the same for a while."""
+        """At a glance. Programs ask again and again: where the store is so large that it takes long, the same for a while."""
         if self._told is None or time.monotonic() >= self._fresh_until:
             began = time.monotonic()
             self._told = await overview(self._store, self.aggregator.brain.configured)
             took = time.monotonic() - began
             self._fresh_until = time.monotonic() + (SAME_FOR * took if took > LONG_S else 0.0)
         return self._told
-
-    async def explain(self, feed_id: int) -> Explained | None:
-        """All about one feed."""
-        feed = await self._store.feed(feed_id)
-        return None if feed is None else await explain(self._store, feed, self._clock())
 
     async def _last(self, feed_id: int) -> Look:
         feed = await self._feed(feed_id)
@@ -125,7 +94,7 @@ class Live:
         """For Prometheus."""
         told = await self.status()
         status, brain = told.status, self.aggregator.brain
-        states = {"followed": status.feeds - status.retired, "failing": status.failing, "retired": status.retired}
+        states = {"followed": status.followed, "failing": status.failing, "retired": status.retired}
         gauges: dict[str, tuple[str, Any]] = {
             "feeds": ("Feeds by state.", [Sample(n, {"state": state}) for state, n in states.items()]),
             "feeds_failing": ("Feeds that fail, by error.", [Sample(n, {"kind": kind}) for kind, n in status.errors.items()]),

@@ -33,17 +33,21 @@ def routes(site: Site) -> list[BaseRoute]:
     async def show(visit: Visit) -> Response:
         wanted = "curve" in visit.request.query_params
         week, settings = await site.store.read(timing.week, site.clock()), await visit.settings()
-        told = await site.live.now()
+        told = await site.live.status()
+        feeds, (last, coming) = told.status.followed, await site.live.looks()
         return await visit.render(
             "timing.html",
             sidebar=await sidebar(visit),
             told=told,
             week=week,
-            facts=_facts(week, told.feeds),
+            feeds=feeds,
+            facts=_facts(week, feeds),
             pictures=_pictures(week, settings, told.budget_per_day),
             limited=await site.store.read(timing.limited, site.clock()),
             needy=[(one, _reason(one, site.clock())) for one in await site.store.read(timing.needy, site.clock())],
-            bounds=_bounds(told.feeds),
+            bounds=_bounds(feeds),
+            last=last,
+            coming=coming,
             most_pauses=MOST_PAUSES,
             curve=await _curve(forecasts) if wanted else None,
         )
@@ -71,7 +75,7 @@ def routes(site: Site) -> list[BaseRoute]:
     async def set_budget(visit: Visit) -> Response:
         """Requests a day over all feeds; where the configuration has a budget for each feed, it stays one."""
         aggregator = site.live.aggregator
-        brain, feeds = aggregator.brain, (await site.live.now()).feeds
+        brain, feeds = aggregator.brain, (await site.live.status()).status.followed
         least, most = _bounds(feeds)
         wanted = visit.form.number("per_day", least, most)
         each = brain.configured.each and feeds > 0

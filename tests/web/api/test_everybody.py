@@ -7,11 +7,16 @@ import json
 import re
 from hashlib import md5
 from types import SimpleNamespace
+from xmlrpc.client import dumps
 
 import pytest
+from starlette.routing import Route
 
-from tests.clients.house import Service
+from tests.clients.house import Press, Service
 from tests.web import test_walk
+from tidings.exchange import messages
+from tidings.exchange.client import PATH as EXCHANGE
+from tidings.exchange.values import Query
 from tidings.store.people_rows import Stream
 from tidings.web import api
 from tidings.web.api.fever import PATHS, Fever
@@ -180,7 +185,8 @@ def test_icons_are_found_by_those_who_were_told_where(world):
 
 #: Handlers are not called here: the routes alone are listed.
 SITE = SimpleNamespace(live=None, public_url="")
-ROUTES = make_app(SITE, Hub(SITE, None, None), Streams(SITE), api.routes(SITE)).routes
+DOOR = Route(EXCHANGE, lambda request: None, methods=["POST"])
+ROUTES = make_app(SITE, Hub(SITE, None, None), Streams(SITE), [*api.routes(SITE), DOOR]).routes
 #: What tells a stranger something that is no user's: how to log in, that the service runs, its files, and its manual.
 FOR_EVERYBODY = {
     *(
@@ -197,6 +203,8 @@ FOR_EVERYBODY = {
     *("/healthz", "/readyz", "/healthcheck", "/version", "/v1/openapi.json", "/v1/docs"),
     *("/{prefix:path}reader/ping", "/api/greader.php", "/api/greader.php/"),
 }
+#: Where neighbours come in, who are nobody's users; what they are told is tried below.
+FOR_NEIGHBOURS = {EXCHANGE}
 #: What a stranger can reach with a secret in the address, as feed readers and hubs do.
 WITH_A_SECRET = {"/out/{path:path}", "/push/{token}", "/api/icons/{feed_id:int}/{proof}", "/hub"}
 #: Walked above, by all that can be asked there, as another user.
@@ -213,14 +221,24 @@ FOR_ADMINISTRATORS = {"/api/status", "/metrics", "/peers"}
 
 def test_of_every_route_it_is_said_who_may_ask():
     """Whoever adds a route says it here, or in the walk through the pages."""
-    said = FOR_EVERYBODY | WITH_A_SECRET | WALKED | FOR_ADMINISTRATORS | {route.path for route in test_walk.ROUTES}
+    said = (
+        FOR_EVERYBODY
+        | FOR_NEIGHBOURS
+        | WITH_A_SECRET
+        | WALKED
+        | FOR_ADMINISTRATORS
+        | {route.path for route in test_walk.ROUTES}
+    )
     assert {route.path for route in ROUTES} - said == set()
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with Service(tmp_path_factory.mktemp("service")) as service:
+    """Where neighbours may come in too."""
+    folder, on = tmp_path_factory.mktemp("service"), ("exchange.enabled=true", "fetch.contact_url=http://here.example/")
+    with Press() as press, Service(folder, {press.feed("beta"): "Ann's folder"}, on) as service:
         service.bob = service.reader("bob")
+        service.press = press
         yield service
 
 
@@ -238,6 +256,8 @@ def test_strangers_are_told_nothing_by_any_route(service):
             asked += 1
             if route.path in PATHS:
                 assert told.json == {"api_version": 3, "auth": 0}
+            elif route.path == EXCHANGE:
+                assert b"<fault>" in told.body
             elif told.status == 303:
                 assert told.headers["Location"].startswith("/login"), path
             else:
@@ -249,3 +269,27 @@ def test_figures_are_for_administrators(service):
     for path in sorted(FOR_ADMINISTRATORS):
         told = service.call("GET", path, None, {"Authorization": f"Bearer {service.bob.token}"})
         assert told.status in (303, 403), path
+
+
+def test_neighbours_are_told_of_no_user(service):
+    """That somebody here follows a feed is what the exchange is for; who, in which folder and with which tags is not."""
+    ann = service.reader("anneliese")
+    entries = ann.rest("GET", "/v1/entries").json["entries"]
+    ann.rest("PUT", "/v1/entries", {"entry_ids": [entries[0]["id"]], "starred": True, "add_tags": ["annstag"]})
+    feed = service.press.feed("beta")
+    query = messages.write_query(Query("1", feed))
+    here = [[feed, 0]]
+    for function, *told in (
+        ("get_neighbors",),
+        ("get_entries", query, []),
+        ("query_feed", query),
+        ("check_did", b"\0" * 16),
+        ("dispute", feed, "beta-1", 0.0),
+        ("update_subset", here),
+        ("connect", here),
+        ("query_feed", query | {"id": "2"}),
+        ("get_entries", query, []),
+    ):
+        answer = service.call("POST", EXCHANGE, dumps((9, *told), function))
+        assert answer.status == 200
+        assert not any(secret in answer.body for secret in (b"anneliese", b"Ann's", b"annstag", b"starred")), function

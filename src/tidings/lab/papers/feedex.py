@@ -37,7 +37,7 @@ def figure_2a(trace: Trace) -> Experiment:
     ordered = np.sort(rates[rates > 0])[::-1]
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(5.8, 3.6)
+        fig, ax = plots.figure(5.8, 3.6, x="rank", y="entries per day")
         ranks = np.arange(1, len(ordered) + 1)
         ax.loglog(ranks, ordered, "o", color=plots.ACCENT, markersize=2.8)
         line = np.arange(fit.ranks[0], fit.ranks[1] + 1)
@@ -52,8 +52,6 @@ def figure_2a(trace: Trace) -> Experiment:
         )
         plots.log_ticks(ax, "x", [1, 3, 10, 30, 100, 200])
         plots.log_ticks(ax, "y", [0.1, 1, 10, 100])
-        ax.set_xlabel("rank")
-        ax.set_ylabel("entries per day")
         return fig
 
     return Experiment(
@@ -77,12 +75,9 @@ def figure_2b(trace: Trace) -> Experiment:
     r_squared = float(np.corrcoef(rates, trace.window)[0, 1] ** 2)
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.0, 2.8)
-        plots.grid(ax)
+        fig, ax = plots.figure(6.0, 2.8, x="entries in a document", y="feeds", grids="y")
         counts = np.bincount(trace.window)
         ax.bar(np.arange(len(counts)), counts, width=0.9, color=plots.ACCENT)
-        ax.set_xlabel("entries in a document")
-        ax.set_ylabel("feeds")
         return fig
 
     return Experiment(
@@ -165,7 +160,7 @@ def figure_2d(trace: Trace) -> Experiment:
     medians = {name: float(np.median(life)) for name, life in found.items()}
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.6, 3.4)
+        fig, ax = plots.figure(6.6, 3.4, x="lifetime of an entry, days", y="entries gone, %")
         for index, (_, life) in enumerate(found.items()):
             share = 100 * np.arange(1, len(life) + 1) / len(life)
             colour, dash = plots.PALETTE[index], plots.DASHES[index]
@@ -175,8 +170,6 @@ def figure_2d(trace: Trace) -> Experiment:
         ax.set_xlim(0, 4)
         ax.set_ylim(0, 100)
         ax.legend(list(found), loc="lower right", fontsize=8.5, labelcolor="linecolor", frameon=False)
-        ax.set_xlabel("lifetime of an entry, days")
-        ax.set_ylabel("entries gone, %")
         return fig
 
     return Experiment(

@@ -62,11 +62,10 @@ def tables_1_to_3() -> Experiment:
         rows.append(Row(f"{WORDS[name]}: missed", str(printed[name][1]), f"{lost[name].sum():.0f}"))
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.0, 2.4)
+        fig, ax = plots.figure(6.0, 2.4, x="posts missed by eight polls, of 80 in a day")
         names = [WORDS[n] for n in polls]
         plots.bars(ax, names, [float(lost[n].sum()) for n in polls], form="{:.0f} missed", accent=WORDS["min-missing"])
         ax.set_xlim(0, 12)
-        ax.set_xlabel("posts missed by eight polls, of 80 in a day")
         return fig
 
     return Experiment(
@@ -95,12 +94,9 @@ def figure_10(trace: Trace) -> Experiment:
     weekend = weekday >= 5
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.6, 3.0)
-        plots.grid(ax)
+        fig, ax = plots.figure(6.6, 3.0, x="day (weekends grey)", y="posts of all feeds", grids="y")
         days = np.arange(len(counts)) + 1
         ax.bar(days, counts, width=0.8, color=np.where(weekend, "#a9b4b4", plots.ACCENT))
-        ax.set_xlabel("day (weekends grey)")
-        ax.set_ylabel("posts of all feeds")
         ax.set_xlim(0.3, len(counts) + 0.7)
         return fig
 
@@ -127,12 +123,8 @@ def figure_11(trace: Trace) -> Experiment:
     fast_share = float(rates[rates >= 8].sum() / rates.sum())
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.0, 3.0)
-        plots.grid(ax)
+        fig, ax = plots.figure(6.0, 3.0, x="posts per day", y="feeds (log)", log="y", grids="y")
         ax.hist(rates, bins=np.arange(0, 20.5, 0.5).tolist(), color=plots.ACCENT)
-        ax.set_yscale("log")
-        ax.set_xlabel("posts per day")
-        ax.set_ylabel("feeds (log)")
         return fig
 
     return Experiment(
@@ -154,11 +146,8 @@ def figure_12(trace: Trace) -> Experiment:
     usual = float(((trace.window >= 10) & (trace.window <= 15)).mean())
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.0, 2.8)
-        plots.grid(ax)
+        fig, ax = plots.figure(6.0, 2.8, x="posts that a feed stores", y="feeds", grids="y")
         ax.bar(np.arange(61), np.bincount(trace.window, minlength=61)[:61], color=plots.ACCENT, width=0.8)
-        ax.set_xlabel("posts that a feed stores")
-        ax.set_ylabel("feeds")
         return fig
 
     return Experiment(
@@ -214,10 +203,7 @@ def figure_14(sweep: Sweep) -> Experiment:
     end = sweep.missed_share["min-missing"][-1]
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.6, 3.8)
-        plots.grid(ax)
-        ax.set_xlabel("polls in three weeks, thousands")
-        ax.set_ylabel("posts missed, %")
+        fig, ax = plots.figure(6.6, 3.8, x="polls in three weeks, thousands", y="posts missed, %", grids="y")
         lines: dict[str, Sequence[float]] = {n: [100 * x for x in v] for n, v in sweep.missed_share.items()}
         ax.set_ylim(0, 100 * max(max(v) for v in sweep.missed_share.values()) * 1.05)
         ax.set_xlim(0, sweep.polls[-1] / 1000)
@@ -245,12 +231,10 @@ def figure_15(sweep: Sweep) -> Experiment:
     )
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.6, 3.8)
-        plots.grid(ax)
-        ax.set_xlabel("polls in three weeks, thousands")
-        ax.set_ylabel("mean delay of collected posts, hours")
+        fig, ax = plots.figure(
+            6.6, 3.8, x="polls in three weeks, thousands", y="mean delay of collected posts, hours", log="y", grids="y"
+        )
         lines: dict[str, Sequence[float]] = {n: [x / HOUR_S for x in v] for n, v in sweep.delay_s.items()}
-        ax.set_yscale("log")
         ax.set_xlim(0, sweep.polls[-1] / 1000)
         ax.set_ylim(min(min(v) for v in lines.values()) * 0.9, max(max(v) for v in lines.values()) * 1.1)
         plots.log_ticks(ax, "y", [10, 20, 50, 100])
@@ -289,7 +273,7 @@ def table_4(sweep: Sweep) -> Experiment:
     ]
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.2, 2.7)
+        fig, ax = plots.figure(6.2, 2.7, x="minimum missing as a multiple of the other policy")
         place = np.arange(4)[::-1]
         ax.axvline(1, color=plots.INK, linewidth=0.7)
         for y, (key, value) in zip(place, printed.items(), strict=True):
@@ -304,7 +288,6 @@ def table_4(sweep: Sweep) -> Experiment:
         ax.tick_params(axis="y", length=0)
         ax.set_xlim(0, 1.3)
         ax.set_ylim(-0.5, 3.6)
-        ax.set_xlabel("minimum missing as a multiple of the other policy")
         return fig
 
     return Experiment(

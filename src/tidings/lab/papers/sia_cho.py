@@ -97,12 +97,7 @@ def figure_13(sweep: Sweep) -> Experiment:
     printed = {"scheduling": 0.12, "min-delay": 0.33, "combined": 0.40}
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.8, 4.0)
-        plots.grid(ax)
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        ax.set_xlabel("polls per feed and day")
-        ax.set_ylabel("mean delay, minutes")
+        fig, ax = plots.figure(6.8, 4.0, x="polls per feed and day", y="mean delay, minutes", log="xy", grids="y")
         lines: dict[str, Sequence[float]] = {name: [d / 60 for d in sweep.mean_s[name]] for name in STRATEGIES}
         plots.curves(ax, sweep.budgets, lines, labels=WORDS)
         plots.log_ticks(ax, "x", sweep.budgets)
@@ -138,7 +133,7 @@ def table_1(trace: Trace, sweep: Sweep) -> Experiment:
     rows.append(Row("uniform, all feeds at midnight: mean", "645 min", minutes(clock_s)))
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.4, 2.9)
+        fig, ax = plots.figure(6.4, 2.9, x="mean delay at one poll per feed and day, minutes")
         place = np.arange(4)[::-1]
         for offset, colour, word, values in (
             (0.19, "#b5bdbd", "paper", [TABLE_1[n][0] for n in STRATEGIES]),
@@ -151,7 +146,6 @@ def table_1(trace: Trace, sweep: Sweep) -> Experiment:
         ax.set_yticks(place, [WORDS[n] for n in STRATEGIES])
         ax.tick_params(axis="y", length=0)
         ax.set_xlim(0, 860)
-        ax.set_xlabel("mean delay at one poll per feed and day, minutes")
         return fig
 
     return Experiment(
@@ -176,7 +170,7 @@ def table_2(trace: Trace, sweep: Sweep) -> Experiment:
     freshness = float(run(trace, "cgm-freshness", 1.0).delay_s.mean())
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.4, 2.2)
+        fig, ax = plots.figure(6.4, 2.2, x="mean delay at one poll per feed and day, minutes", log="x", grids="x")
         names = ("combined", "CGM03, age", "CGM03, freshness")
         place = [2, 1, 0]
         for values, colour, marker in (
@@ -186,13 +180,10 @@ def table_2(trace: Trace, sweep: Sweep) -> Experiment:
             ax.plot(values, place, marker, color=colour, markersize=7)
         ax.annotate("paper", (395, 2), xytext=(0, 8), textcoords="offset points", ha="right", color=plots.GREY, fontsize=9)
         ax.annotate("here", (combined / 60, 2), xytext=(2, 8), textcoords="offset points", color=plots.ACCENT, fontsize=9)
-        ax.set_xscale("log")
         ax.set_xlim(200, 100_000)
         ax.set_ylim(-0.5, 2.7)
         ax.set_yticks(place, names)
         plots.log_ticks(ax, "x", [300, 1000, 3000, 10_000, 30_000], ["300", "1,000", "3,000", "10,000", "30,000"])
-        plots.grid(ax, "x")
-        ax.set_xlabel("mean delay at one poll per feed and day, minutes")
         return fig
 
     return Experiment(
@@ -227,11 +218,10 @@ def section_4_6(trace: Trace) -> Experiment:
     published = trace.n_posts / trace.n_feeds / trace.days
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(5.6, 2.9)
+        fig, ax = plots.figure(5.6, 2.9, x="transfer saved by sending only what is new, %")
         names = [f"{b:g} a day" for b in budgets]
         plots.bars(ax, names, [100 * s for s in saving], form="{:.0f} %", accent=names[0])
         ax.set_xlim(0, 100)
-        ax.set_xlabel("transfer saved by sending only what is new, %")
         return fig
 
     return Experiment(

@@ -46,14 +46,11 @@ def figure_8(trace: Trace, windows: Sequence[int], budget: float = 4.0) -> Exper
     best = min(delay)
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.4, 3.4)
-        plots.grid(ax)
+        fig, ax = plots.figure(6.4, 3.4, x="estimation window, days", y="mean delay, minutes", grids="y")
         ax.plot(windows, [d / 60 for d in delay], color=plots.ACCENT, marker="o", markersize=4)
         ax.axvline(14, color=plots.GREY, linewidth=0.8, linestyle=(0, (3, 3)))
         ax.annotate("14 days", (14, max(delay) / 60), xytext=(5, -3), textcoords="offset points", color=plots.GREY, fontsize=9)
         ax.set_ylim(0, max(delay) / 60 * 1.08)
-        ax.set_xlabel("estimation window, days")
-        ax.set_ylabel("mean delay, minutes")
         return fig
 
     return Experiment(
@@ -149,14 +146,12 @@ def figure_10(trace: Trace) -> Experiment:
     weekend = float((weekday >= 5).mean() / 2 / ((weekday < 5).mean() / 5))
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.4, 3.2)
+        fig, ax = plots.figure(6.4, 3.2, x="hour of the day", y="share of posts, %")
         ax.bar(np.arange(24) + 0.5, 100 * shares, width=0.92, color=plots.ACCENT)
         ax.axhline(100 / 24, color=plots.INK, linewidth=0.7, linestyle=(0, (3, 3)))
         ax.annotate("even", (0.2, 100 / 24), xytext=(0, 3), textcoords="offset points", fontsize=9)
         ax.set_xticks(range(0, 25, 4))
         ax.set_xlim(0, 24)
-        ax.set_xlabel("hour of the day")
-        ax.set_ylabel("share of posts, %")
         return fig
 
     return Experiment(
@@ -182,13 +177,10 @@ def figure_11(trace: Trace, budget: float = 4.0) -> Experiment:
     spread = max(delay) / min(delay) - 1
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(5.6, 3.0)
-        plots.grid(ax)
+        fig, ax = plots.figure(5.6, 3.0, x="learning period, weeks", y="mean delay, minutes", grids="y")
         ax.plot(weeks, [d / 60 for d in delay], color=plots.ACCENT, marker="o", markersize=4)
         ax.set_ylim(0, max(delay) / 60 * 1.15)
         ax.set_xticks(weeks)
-        ax.set_xlabel("learning period, weeks")
-        ax.set_ylabel("mean delay, minutes")
         return fig
 
     return Experiment(

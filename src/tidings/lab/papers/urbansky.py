@@ -89,9 +89,8 @@ def figure_2(runs: dict[str, Run]) -> Experiment:
     words = {"Fix 1h": "most", "Fix Learned": "“a bit” less", "MAV": "90 % less", "Post Rate": "90 % less", "Fix 1d": "least"}
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.2, 2.8)
+        fig, ax = plots.figure(6.2, 2.8, x="transferred in three weeks, GB (whole documents)")
         plots.bars(ax, list(full), [size / 1e9 for size in full.values()], form="{:.2f} GB", accent="MAV")
-        ax.set_xlabel("transferred in three weeks, GB (whole documents)")
         return fig
 
     return Experiment(
@@ -142,8 +141,7 @@ def figure_3(trace: Trace, runs: dict[str, Run]) -> Experiment:
     level = {name: float(curve[25:].mean() if len(curve) > 25 else curve.mean()) for name, curve in many.items() if len(curve)}
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.6, 3.6)
-        plots.grid(ax)
+        fig, ax = plots.figure(6.6, 3.6, x="polls that found something new", y="mean delay, minutes", grids="y")
         ends = []
         for index, (name, curve) in enumerate(many.items()):
             if len(curve) < 100:
@@ -155,8 +153,6 @@ def figure_3(trace: Trace, runs: dict[str, Run]) -> Experiment:
             ends.append((float(x[-1]), float(smooth[-1]), name, colour))
         ax.set_ylim(0, None)
         ax.set_xlim(0, 200)
-        ax.set_xlabel("polls that found something new")
-        ax.set_ylabel("mean delay, minutes")
         plots.line_labels(ax, ends)
         return fig
 
@@ -256,10 +252,14 @@ def table_1(runs: dict[str, Run]) -> Experiment:
         rows.append(Row(f"{name}, by polls: polls per item", TABLE_1[name][3], f"{ours[3]:.2f}"))
 
     def picture() -> "Figure":
-        fig, ax = plots.figure(6.4, 3.8)
-        plots.grid(ax, "both")
-        ax.set_xscale("log")
-        ax.set_yscale("log")
+        fig, ax = plots.figure(
+            6.4,
+            3.8,
+            x="polls per item, mean over feeds (filled: here, open: paper)",
+            y="delay, mean over feeds",
+            log="xy",
+            grids="both",
+        )
         for name in runs:
             delay = figures[name][0]
             colour = plots.ACCENT if name == "MAV" else plots.GREY
@@ -273,8 +273,6 @@ def table_1(runs: dict[str, Run]) -> Experiment:
         ax.set_ylim(20 * MINUTE_S, 12 * DAY_S)
         plots.log_ticks(ax, "x", [1, 3, 10, 30, 100, 300])
         plots.log_ticks(ax, "y", [HOUR_S, 4 * HOUR_S, DAY_S, 4 * DAY_S], ["1 h", "4 h", "1 d", "4 d"])
-        ax.set_xlabel("polls per item, mean over feeds (filled: here, open: paper)")
-        ax.set_ylabel("delay, mean over feeds")
         return fig
 
     return Experiment(

@@ -8,7 +8,7 @@ from tidings.aggregator.explain import explain, overview
 from tidings.store import neighbours
 from tidings.web.api.miniflux_entries import TOP, moment
 from tidings.web.api.miniflux_values import Count
-from tidings.web.api.rest import Call, Operation
+from tidings.web.api.rest import Call, operation
 
 
 class Timing(Struct, kw_only=True):
@@ -106,7 +106,7 @@ async def get_budget(call: Call) -> Budget:
     return Budget(
         budget_per_day=told.budget_per_day,
         spent_last_day=status.day.polls,
-        feeds=status.feeds - status.retired,
+        feeds=status.followed,
         failing=status.failing,
         due=status.due,
         delay_p50_s=status.day.delay_p50_s,
@@ -131,35 +131,8 @@ async def get_peers(call: Call) -> list[Peer]:
 
 
 OPERATIONS = [
-    Operation(
-        method="GET",
-        path="/v1/timing",
-        handler=get_timing,
-        summary="When one's feeds are looked at next, and why then",
-        query=TimingQuery,
-        answer=list[Timing],
-    ),
-    Operation(
-        method="GET",
-        path="/v1/feeds/{feed_id}/explain",
-        handler=get_explanation,
-        summary="All that is known of a feed's timing, in words",
-        answer=Explanation,
-    ),
-    Operation(
-        method="GET",
-        path="/v1/budget",
-        handler=get_budget,
-        summary="What may be spent, and what it buys",
-        answer=Budget,
-        admin=True,
-    ),
-    Operation(
-        method="GET",
-        path="/v1/peers",
-        handler=get_peers,
-        summary="Neighbours in the exchange",
-        answer=list[Peer],
-        admin=True,
-    ),
+    operation("GET", "/v1/timing", get_timing, "When one's feeds are looked at next, and why then", query=TimingQuery),
+    operation("GET", "/v1/feeds/{feed_id}/explain", get_explanation, "All that is known of a feed's timing, in words"),
+    operation("GET", "/v1/budget", get_budget, "What may be spent, and what it buys", admin=True),
+    operation("GET", "/v1/peers", get_peers, "Neighbours in the exchange", admin=True),
 ]

@@ -7,11 +7,9 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Mapping, Sequence
-from email import policy
-from email.parser import BytesParser
 from hashlib import blake2b
+from itertools import islice
 from typing import Any
-from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +22,8 @@ from tidings.people import Events, Forbidden, NotFound, People, Reading, TooMany
 from tidings.people.icons import Icons
 from tidings.store import Store
 from tidings.store.people_rows import Subscription, User
+from tidings.web.forms import TooLarge, pairs, parts, read_body
+from tidings.web.forms import text as decoded
 
 #: A body larger than this is nothing that a client means: 10,000 item ids take half a megabyte, a long OPML list two.
 MOST_BYTES = 8_000_000
@@ -54,22 +54,16 @@ class Desk(Struct, frozen=True):
         return Reading(user, self.store, self.clock, self.events, self.aggregator)
 
 
-class TooLarge(UsageError):
-    """More was sent than is read."""
-
-
 def address(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
 async def body(request: Request) -> bytes:
     """All of it, but not endlessly much."""
-    read = bytearray()
-    async for chunk in request.stream():
-        read += chunk
-        if len(read) > MOST_BYTES:
-            raise TooLarge(f"the request is larger than {MOST_BYTES:,} bytes")
-    return bytes(read)
+    read = await read_body(request, MOST_BYTES)
+    if len(read) > MOST_BYTES:
+        raise TooLarge(f"the request is larger than {MOST_BYTES:,} bytes")
+    return read
 
 
 class Fields:
@@ -97,33 +91,14 @@ class Fields:
 
 async def fields(request: Request) -> Fields:
     """Address and form. Readrops sends its forms as multipart; newsboat sends JSON as a form, which nobody reads here."""
-    pairs = _pairs(request.url.query)
+    found = pairs(request.url.query, MOST_FIELDS)
     raw = await body(request) if request.method in ("POST", "PUT") else b""
     kind = request.headers.get("content-type", "")
     if kind.lower().startswith("multipart/"):
-        pairs += _parts(kind, raw)
+        found += [(name, decoded(content)) for name, _file, content in islice(parts(kind, raw), MOST_FIELDS)]
     elif raw and "xml" not in kind and "json" not in kind:
-        pairs += _pairs(raw.decode("utf-8", "replace"))
-    return Fields(pairs, raw)
-
-
-def _pairs(encoded: str) -> list[tuple[str, str]]:
-    try:
-        pairs = parse_qsl(encoded, keep_blank_values=True, max_num_fields=MOST_FIELDS)
-    except ValueError:
-        raise TooLarge(f"the request has more than {MOST_FIELDS:,} fields") from None
-    return [(name, value.replace("\0", "")) for name, value in pairs]  # a database cannot keep a zero character
-
-
-def _parts(kind: str, raw: bytes) -> list[tuple[str, str]]:
-    head = b"Content-Type: " + kind.encode("latin-1", "replace") + b"\r\n\r\n"
-    message = BytesParser(policy=policy.HTTP).parsebytes(head + raw)
-    found = []
-    for part in list(message.iter_parts())[:MOST_FIELDS] if message.is_multipart() else ():
-        name, payload = part.get_param("name", header="content-disposition"), part.get_payload(decode=True)
-        if isinstance(name, str) and isinstance(payload, bytes):
-            found.append((name, payload.decode("utf-8", "replace").replace("\0", "")))
-    return found
+        found += pairs(raw.decode("utf-8", "replace"), MOST_FIELDS)
+    return Fields(found, raw)
 
 
 def whole(text: str) -> int | None:

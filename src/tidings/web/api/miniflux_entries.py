@@ -12,6 +12,7 @@ from msgspec import UNSET
 from tidings.errors import UsageError
 from tidings.store.people_rows import Item, Stream, Subscription
 from tidings.web.api import miniflux_values as values
+from tidings.web.api.miniflux_kept import keep
 from tidings.web.api.rest import Call, not_found
 
 #: The feeds that are in no folder are a category too: Miniflux knows no feed without one. Fits 31 bits, as newsboat needs.
@@ -261,3 +262,8 @@ async def get_enclosure(call: Call) -> values.Enclosure:
     if place >= len(found):
         raise not_found("enclosure")
     return found[place]
+
+
+async def set_progress(call: Call) -> None:
+    enclosure = await get_enclosure(call)
+    await keep(call, "enclosures", str(enclosure.id), {"media_progression": call.body.media_progression})

@@ -73,6 +73,12 @@ class Operation(Struct, frozen=True, kw_only=True):
         return dict(sorted(found.items()))
 
 
+def operation(method: str, path: str, handler: Callable[[Call], Awaitable[Any]], summary: str, **more: Any) -> Operation:
+    """One that answers what its handler says it returns, unless there is ``more`` to say."""
+    told = {"answer": handler.__annotations__["return"], **more}
+    return Operation(method=method, path=path, handler=handler, summary=summary, **told)
+
+
 class Resource:
     """All operations on one address."""
 
