@@ -4,7 +4,6 @@ All of it within the transaction that stores the entries: nobody ever sees an en
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import TypeAlias
 
 import msgspec
@@ -17,7 +16,7 @@ from tidings.store.wishes import matches, read_rule
 
 #: A story is told again within so long; entries that were published earlier are none, such as those of a feed's first document.
 STORY_S = 3 * 86400.0
-#: Entries that are compared for each key: some runs of words stand in every second post.
+#: Entries that are known by one key: some runs of words stand in every second post, and a story that was told so often is found.
 MOST_ALIKE = 8
 
 #: SQLite keeps to the order of a cross join: it must not look through all entries of all feeds for these.
@@ -119,11 +118,10 @@ def _fold(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, New
     wanted = Many({key for link, words in zip(links, told, strict=True) for key in _keys(link, words)})
     if not wanted:
         return
-    earlier: dict[int, list[tuple[int, int, int]]] = {}  # by key, the latest first
+    earlier: dict[int, list[tuple[int, int, int]]] = {}
     since = min(outcome.at for outcome in outcomes) - 2 * STORY_S
     for key, entry_id, feed_id, simhash in db.execute(
-        f"SELECT key, entry_id, feed_id, simhash FROM stories WHERE key {IN_MANY} AND at > ? ORDER BY at DESC LIMIT ?",
-        (wanted, since, len(wanted) * MOST_ALIKE),
+        f"SELECT key, entry_id, feed_id, simhash FROM stories WHERE key {IN_MANY} AND at > ?", (wanted, since)
     ):
         earlier.setdefault(key, []).append((entry_id, feed_id, simhash))
     rows = []
@@ -132,10 +130,14 @@ def _fold(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, New
         twins = set()
         for key in _keys(link, words):
             others = earlier.setdefault(key, [])
-            alike = islice((other for other in others if other[1] != outcome.feed_id), MOST_ALIKE)
-            twins.update(other[:2] for other in alike if key == link or near(other[2], bits))
-            others.insert(0, (i, outcome.feed_id, bits))
-            rows.append((key, i, outcome.feed_id, outcome.at, bits))
+            twins.update(
+                (entry_id, feed_id)
+                for entry_id, feed_id, simhash in others
+                if feed_id != outcome.feed_id and (key == link or near(simhash, bits))
+            )
+            if len(others) < MOST_ALIKE:
+                others.append((i, outcome.feed_id, bits))
+                rows.append((key, i, outcome.feed_id, outcome.at, bits))
         if twins:
             _fold_one(db, i, outcome.feed_id, sorted(twins))
     db.insert("stories", ("key", "entry_id", "feed_id", "at", "simhash"), rows)
