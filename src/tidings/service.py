@@ -277,7 +277,10 @@ async def tend(
         store.listeners += [events.recorded, hub.changed]
         desk = api.Desk(people, store, aggregator, events, icons, clock)
         async with (
-            exchanging(aggregator, settings, listening, await people.key("exchange"), clock) as (site.neighbourhood, doors),
+            exchanging(aggregator, settings, listening, await people.key("exchange"), clock, sleep) as (
+                site.neighbourhood,
+                doors,
+            ),
             asyncio.TaskGroup() as tasks,
         ):
             pages = PageServer(make_app(site, hub, streams, [*api.routes(desk), *doors]))
@@ -298,7 +301,7 @@ async def tend(
 
 @asynccontextmanager
 async def exchanging(
-    aggregator: Aggregator, settings: Mapping[str, Setting], listening: socket.socket, secret: bytes, clock: Clock
+    aggregator: Aggregator, settings: Mapping[str, Setting], listening: socket.socket, secret: bytes, clock: Clock, sleep: Sleep
 ) -> "AsyncIterator[tuple[Neighbourhood | None, list[BaseRoute]]]":
     """The exchange, where it is on, with the routes by which neighbours come in if they have no port of their own."""
     config = config_of(settings)
@@ -313,7 +316,7 @@ async def exchanging(
     own = listen(config.exchange_host or config.serve_host, config.exchange_port) if config.exchange_port else None
     place = (own or listening).getsockname()
     check(config, place[0])
-    neighbourhood = make_neighbourhood(aggregator, config, place[0], place[1], secret, clock)
+    neighbourhood = make_neighbourhood(aggregator, config, place[0], place[1], secret, clock, sleep=sleep)
     routes: list[BaseRoute] = [*neighbourhood.exchange.routes()]
     await aggregator.store.share({LISTENS: f"{place[0]} {place[1]}".encode()})
     async with AsyncExitStack() as stack:

@@ -182,7 +182,7 @@ def test_old_neighbours_are_asked_first_and_remembered_as_they_were():
     first = next(effect for effect in circle.nodes["a"].take() if effect.function == "connect")
     assert first.to == circle.nid("e")
     circle.nodes["a"].connected(first.to, {FEED: 0}, circle.now)
-    assert circle.nodes["a"].neighbours[first.to].deficit == -4.0
+    assert circle.nodes["a"].neighbours[first.to].brought == 7.0
 
 
 def test_one_who_declined_is_left_alone_for_a_while():
@@ -220,7 +220,7 @@ def test_contributions_are_counted_on_both_sides():
     circle.fetch("a", 1, 2, 3)
     a, b = circle.nodes["a"].neighbours[circle.nid("b")], circle.nodes["b"].neighbours[circle.nid("a")]
     assert (a.given, b.brought) == (3.0, 3.0)
-    assert (a.deficit, b.deficit) == (3.0, -3.0)
+    assert (a.given - a.brought, b.given - b.brought) == (3.0, -3.0)
 
 
 def test_an_entry_for_others_counts_less():

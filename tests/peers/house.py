@@ -81,20 +81,15 @@ def story(**options):
     def wrap(test):
         @functools.wraps(test)
         def run(tmp_path):
-            publisher = Publisher()
-
-            async def tell():
+            async def tell(publisher):
                 for day in range(5):
                     publisher.posts.append((day + 1, time.time() - 86400 * (10 - day)))
                 async with house(tmp_path, publisher, **options) as here:
                     await here.poll()
                     await asyncio.wait_for(test(here), 60)
 
-            try:
-                asyncio.run(tell())
-            finally:
-                publisher.shutdown()
-                publisher.server_close()
+            with Publisher() as publisher:
+                asyncio.run(tell(publisher))
 
         del run.__wrapped__
         return run

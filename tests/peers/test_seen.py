@@ -25,13 +25,11 @@ async def subscribed(path, url):
 
 @pytest.fixture
 def serving(tmp_path):
-    publisher = Publisher()
-    asyncio.run(subscribed(tmp_path / "tidings.db", publisher.url))
-    with Serving(tmp_path, **ON) as serving:
-        serving.ada, serving.feed, serving.nid = serving.person("ada").begin(), publisher.url, f"127.0.0.1:{serving.port}"
-        yield serving
-    publisher.shutdown()
-    publisher.server_close()
+    with Publisher() as publisher:
+        asyncio.run(subscribed(tmp_path / "tidings.db", publisher.url))
+        with Serving(tmp_path, **ON) as serving:
+            serving.ada, serving.feed, serving.nid = serving.person("ada").begin(), publisher.url, f"127.0.0.1:{serving.port}"
+            yield serving
 
 
 def test_neighbours_are_shown_told_and_named(serving, tmp_path):

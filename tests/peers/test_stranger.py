@@ -106,9 +106,8 @@ async def test_private_feeds_are_never_told(house):
 
 @story(exchange_decoys="1")
 async def test_a_decoy_is_told_and_fetched_as_if_it_was_read_and_not_stored(house):
-    theirs = Publisher()
-    theirs.posts.append((1, time.time()))
-    with Stranger("127.0.0.40") as me:
+    with Publisher() as theirs, Stranger("127.0.0.40") as me:
+        theirs.posts.append((1, time.time()))
         await there(me.connect, house.nid, [house.feed, theirs.url])
         await house.here._decoys.attend()
         assert house.here.node.interests.advertised("")[theirs.url] == 0
@@ -118,8 +117,6 @@ async def test_a_decoy_is_told_and_fetched_as_if_it_was_read_and_not_stored(hous
         house.here.exchange.follow()
         await until(lambda: there(lambda: [one["title"] for one in me.given] == ["Post 1"]))
         assert (theirs.asked, len(await house.titles())) == ([2], 5)
-    theirs.shutdown()
-    theirs.server_close()
 
 
 def test_addresses_that_are_private():
@@ -149,15 +146,14 @@ def test_addresses_that_are_private():
 
 def test_a_port_of_its_own_encrypted_and_neighbours_remembered(tmp_path):
     """Two services of ours, over TLS; the one that starts again finds the other without a list."""
-    publisher = Publisher()
-    publisher.posts.append((1, time.time()))
     ports = []
     for address in ("127.0.0.2", "127.0.0.3"):
         with listen(address, 0) as free:
             ports.append(free.getsockname()[1])
     certificate = make_certificate(str(tmp_path))
 
-    async def tell():
+    async def tell(publisher):
+        publisher.posts.append((1, time.time()))
         options = {"exchange_certificate": certificate}
         folders = [tmp_path / "2", tmp_path / "3"]
         for folder in folders:
@@ -176,11 +172,8 @@ def test_a_port_of_its_own_encrypted_and_neighbours_remembered(tmp_path):
                 await again.poll()
                 await again.has(Post_2="confirmed")  # who told it is not forgotten over the night
 
-    try:
-        asyncio.run(asyncio.wait_for(tell(), 90))
-    finally:
-        publisher.shutdown()
-        publisher.server_close()
+    with Publisher() as publisher:
+        asyncio.run(asyncio.wait_for(tell(publisher), 90))
 
 
 async def _met(*houses):

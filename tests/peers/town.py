@@ -10,14 +10,13 @@ import re
 import signal
 import sqlite3
 import subprocess
-import threading
 import time
 from contextlib import closing
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from tests.cli.conftest import TIDINGS
 from tests.postgres import sql
+from tests.sites import Site, rss
 from tidings.store import Store
 from tidings.store.rows import Schedule, Wanted
 
@@ -36,36 +35,25 @@ def until(condition, what):
     return found
 
 
-class Publisher(ThreadingHTTPServer):
+class Publisher(Site):
     """One feed. Readers are told apart by the address that they give for complaints."""
 
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Page)
-        self.posts, self.asked, self.refused = [], [], set()
-        self.url = f"http://127.0.0.1:{self.server_port}/feed"
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        super().__init__()
+        self.posts, self.refused, self.url = [], set(), f"{self.address}/feed"
+
+    def answer(self, request):
+        reader = int(re.search(r"http://n(\d+)\.example", request.headers["User-Agent"])[1])
+        self.asked.append(reader)
+        return (403, "text/plain", b"") if reader in self.refused else (200, "application/rss+xml", self.document())
 
     def document(self):
-        items = "".join(
+        items = (
             f"<item><guid>{number}</guid><title>Post {number}</title><link>http://blog.example/{number}</link>"
             f"<pubDate>{formatdate(at)}</pubDate><description>&lt;p&gt;Words {number}&lt;/p&gt;</description></item>"
             for number, at in reversed(self.posts[-WINDOW:])
         )
-        return f'<rss version="2.0"><channel><title>A blog</title>{items}</channel></rss>'.encode()
-
-
-class _Page(BaseHTTPRequestHandler):
-    def do_GET(self):
-        reader = int(re.search(r"http://n(\d+)\.example", self.headers["User-Agent"])[1])
-        body = b"" if reader in self.server.refused else self.server.document()
-        self.server.asked.append(reader)
-        self.send_response(200 if body else 403)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+        return rss("A blog", items)
 
 
 class Process:
@@ -171,6 +159,7 @@ class Town:
         self._list_server = Process(folder / "lists.log", "list-server", "--host", "127.0.0.1", "--port", 0)
 
     def __enter__(self):
+        self.publisher.__enter__()
         self.lists = self._list_server.ready()
         return self
 
@@ -178,8 +167,7 @@ class Town:
         for node in self.nodes.values():
             node.end() if kind is None else node.kill()
         self._list_server.kill()
-        self.publisher.shutdown()
-        self.publisher.server_close()
+        self.publisher.__exit__()
 
     def start(self, *numbers, **options):
         """Nodes that begin together."""

@@ -49,7 +49,7 @@ def make_client(config: Config, address: str, port: int) -> Client:
 
 
 def make_neighbourhood(
-    aggregator: Aggregator, config: Config, address: str, port: int, secret: bytes, clock: Callable[[], float]
+    aggregator: Aggregator, config: Config, address: str, port: int, secret: bytes, clock: Callable[[], float], **options: Any
 ) -> Neighbourhood:
     """A node that listens there; ``secret`` is its own, from which its key is made."""
     friends = [match for part in listed(config.exchange_friends) if (match := FRIEND.fullmatch(part))]
@@ -62,8 +62,8 @@ def make_neighbourhood(
     node.members.ask_lists(listed(config.exchange_lists))
     client = make_client(config, address, port)
     among_ourselves = ip_address(address).is_loopback
-    decoys = config.exchange_decoys
-    return Neighbourhood(aggregator, node, client, clock, signer=signer, among_ourselves=among_ourselves, decoys=decoys)
+    options |= {"signer": signer, "among_ourselves": among_ourselves, "decoys": config.exchange_decoys}
+    return Neighbourhood(aggregator, node, client, clock, **options)
 
 
 class Recovered(Struct, frozen=True):

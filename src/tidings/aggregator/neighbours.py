@@ -7,7 +7,7 @@ off our own for a while, longer for those whose looks have proved true.
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Self
@@ -89,6 +89,7 @@ class Neighbourhood:
         client: Client,
         clock: Callable[[], float],
         *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         signer: Signer | None = None,
         among_ourselves: bool = False,
         decoys: int = 0,
@@ -96,7 +97,7 @@ class Neighbourhood:
         """``among_ourselves`` all nodes are on this machine, and so may feeds be that are told."""
         self.node, self._clock, self._among_ourselves = node, clock, among_ourselves
         self._aggregator, self._store = aggregator, aggregator.store
-        self.exchange = Exchange(node, client, clock, on_effect=self._take, archive=self._archive, signer=signer)
+        self.exchange = Exchange(node, client, clock, sleep=sleep, on_effect=self._take, archive=self._archive, signer=signer)
         self._decoys = Decoys(decoys, node, aggregator.fetcher, clock)
         self._feeds: dict[str, int] = {}  # that may be told
         self._dropped: dict[Nid, str] = {}  # why
@@ -206,6 +207,7 @@ class Neighbourhood:
             else:
                 node.pushed(url, sight.entries, sight.at)
         self.exchange.follow()
+        self.exchange.tell_soon()
 
     # --- what others tell ----------------------------------------------------------------------------------------------
 
@@ -214,6 +216,7 @@ class Neighbourhood:
             case Arrived():
                 await self._arrived(effect)
             case Looked(look, sender) if (feed_id := self._feeds.get(look.feed)) is not None:
+                self._aggregator.brain.policy.others += 1
                 await self._aggregator.take_look(feed_id, look.at, self._bound_s(sender))
             case Confirmed(feed, identities) if feed in self._feeds:
                 await self._store.write(neighbours.confirm, self._feeds[feed], identities)

@@ -28,7 +28,7 @@ class Neighbour:
         self.hops: dict[str, int] = dict(hops)  # what it has advertised
         self.told: dict[str, int] = {}  # what we have advertised to it
         self.since = self.heard_at = self.tokens_at = now
-        self.brought = self.given = 0.0  # c_{j,i} and c_{i,j}
+        self.brought = self.given = 0.0  # c_{j,i} and c_{i,j}; the deficit d_{i,j} is what we gave more
         self.entries = self.confirmed = self.false = 0  # brought as the first; of these, as in our own documents, or not
         self.earlier_s = 0.0  # before our own fetch, summed over those confirmed
         self.muted: dict[str, tuple[float, float]] = {}  # feeds: until when, and for how long the last time
@@ -39,11 +39,6 @@ class Neighbour:
     @property
     def address(self) -> str:
         return address_of(self.nid)
-
-    @property
-    def deficit(self) -> float:
-        """Of what it gave us against what we gave it (d_{i,j})."""
-        return self.given - self.brought
 
     def allow(self, now: float, per_min: float, cost: float = 1.0) -> bool:
         """Whether it may call once more; it has so many calls a minute."""

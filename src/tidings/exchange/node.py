@@ -180,7 +180,7 @@ class Node:
 
     def connect(self, sender: Nid, subset: Subset, now: float, key: bytes = b"") -> dict[str, int]:
         """Become neighbours: our subscription set, or nothing if we decline."""
-        if len(subset) > MOST_FEEDS or not subset:
+        if not 0 < len(subset) <= MOST_FEEDS:
             return {}
         if not self.members.is_welcome(sender, now, key):
             self.counts["refused"] += 1

@@ -46,11 +46,12 @@ class Exchange:
         client: Client,
         clock: Callable[[], float],
         *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         on_effect: Callable[[Effect], Awaitable[None]],
         archive: Archive,
         signer: Signer | None = None,
     ) -> None:
-        self.node, self.client, self._clock = node, client, clock
+        self.node, self.client, self._clock, self._sleep = node, client, clock, sleep
         self._on_effect, self._archive, self._signer = on_effect, archive, signer
         self._doorkeeper = Doorkeeper()
         self._lines: dict[Nid, asyncio.Queue[Call | tuple[Bundle, Nid]]] = {}
@@ -59,13 +60,14 @@ class Exchange:
         self._strangers: dict[str, tuple[float, int]] = {}
         self._others: set[asyncio.Task[None]] = set()
         self._ticking: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Exchange":
         self._ticking = asyncio.create_task(self._tick())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        tasks = [task for task in (self._ticking, *self._workers.values(), *self._others) if task is not None]
+        tasks = [task for task in (self._ticking, self._telling, *self._workers.values(), *self._others) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -73,9 +75,21 @@ class Exchange:
 
     async def _tick(self) -> None:
         while True:
-            self.node.tick(self._clock())
-            self.follow()
+            self._tick_now()
             await asyncio.sleep(TICK_S)
+
+    def _tick_now(self) -> None:
+        self.node.tick(self._clock())
+        self.follow()
+
+    def tell_soon(self) -> None:
+        """Tell neighbours in a moment of our clock, which may be faster than life, of what was looked at until then."""
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.create_task(self._tell())
+
+    async def _tell(self) -> None:
+        await self._sleep(TICK_S)
+        self._tick_now()
 
     @property
     def busy(self) -> bool:

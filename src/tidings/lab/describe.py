@@ -5,7 +5,7 @@ As a dictionary (`describe`), as text of 80 columns (`as_text`) and as a picture
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,6 @@ from tidings.model import DAY_S, MINUTE_S, Floats
 from tidings.policy.base import hour_of_week
 from tidings.policy.estimate import entry_lifetimes_s, fit_zipf
 from tidings.words import count, duration, figures
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 #: Posts this close to the one before are one burst: a batch of articles released together, an import, a bot.
 BURST_S = MINUTE_S
@@ -220,7 +216,7 @@ def _date(seconds: float) -> str:
 # --- picture ------------------------------------------------------------------------------------------------------------
 
 
-def picture(trace: Trace, found: dict[str, Any]) -> "Figure":
+def picture(trace: Trace, found: dict[str, Any]) -> plots.Figure:
     """Six small panels: rates, Zipf, daily pattern, week, bursts, lifetimes."""
     fig, axes = plots.panels(2, 3, 11.0, 6.2)
     heading = f"{found['trace']}: {found['feeds']:,} feeds, {found['posts']:,} posts, {found['days']:.0f} days"
@@ -236,11 +232,11 @@ def picture(trace: Trace, found: dict[str, Any]) -> "Figure":
     return fig
 
 
-def _title(ax: "Axes", text: str) -> None:
+def _title(ax: plots.Axes, text: str) -> None:
     ax.set_title(text, loc="left", fontsize=10.5)
 
 
-def _decades(ax: "Axes", axis: str, values: Floats) -> None:
+def _decades(ax: plots.Axes, axis: str, values: Floats) -> None:
     """Ticks at 0.1, 1, 10, ... as people write them."""
     powers = 10.0 ** np.arange(np.floor(np.log10(values.min())), np.ceil(np.log10(values.max())) + 1)
     low, high = ax.get_xlim() if axis == "x" else ax.get_ylim()
@@ -250,7 +246,7 @@ def _decades(ax: "Axes", axis: str, values: Floats) -> None:
     ax.set_xlim(low, high) if axis == "x" else ax.set_ylim(low, high)
 
 
-def _nothing(ax: "Axes", why: str) -> None:
+def _nothing(ax: plots.Axes, why: str) -> None:
     ax.set_xticks([])
     ax.set_yticks([])
     ax.text(0.5, 0.5, why, transform=ax.transAxes, ha="center", va="center", color="#7a7a7a")
@@ -263,7 +259,7 @@ def _steps(values: Floats, per_decade: int = 5) -> Floats:
     return edges
 
 
-def _draw_rates(ax: "Axes", rates: Floats) -> None:
+def _draw_rates(ax: plots.Axes, rates: Floats) -> None:
     _title(ax, "How often feeds post")
     if len(rates) == 0:
         return _nothing(ax, "no posts")
@@ -274,7 +270,7 @@ def _draw_rates(ax: "Axes", rates: Floats) -> None:
     return plots.grid(ax)
 
 
-def _draw_zipf(ax: "Axes", rates: Floats, zipf: dict[str, Any]) -> None:
+def _draw_zipf(ax: plots.Axes, rates: Floats, zipf: dict[str, Any]) -> None:
     _title(ax, "Rate by rank, with Zipf's law")
     if len(rates) == 0:
         return _nothing(ax, "no posts")
@@ -291,7 +287,7 @@ def _draw_zipf(ax: "Axes", rates: Floats, zipf: dict[str, Any]) -> None:
     return plots.grid(ax, "both")
 
 
-def _draw_hours(ax: "Axes", shares: Sequence[float]) -> None:
+def _draw_hours(ax: plots.Axes, shares: Sequence[float]) -> None:
     _title(ax, "Hour of the day (UTC)")
     ax.bar(np.arange(24) + 0.5, np.array(shares) * 100, color=plots.ACCENT, width=0.85)
     ax.axhline(100 / 24, color=plots.INK, linestyle=(0, (4, 2)), linewidth=0.9)
@@ -301,7 +297,7 @@ def _draw_hours(ax: "Axes", shares: Sequence[float]) -> None:
     ax.set_ylabel("% of posts")
 
 
-def _draw_week(ax: "Axes", shares: Floats) -> None:
+def _draw_week(ax: plots.Axes, shares: Floats) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
     shades = LinearSegmentedColormap.from_list("teal", ["#ffffff", "#7fb8b4", plots.ACCENT, "#06383a"])
@@ -313,7 +309,7 @@ def _draw_week(ax: "Axes", shares: Floats) -> None:
     ax.set_xlabel("hour (UTC)")
 
 
-def _draw_fano(ax: "Axes", factors: Floats) -> None:
+def _draw_fano(ax: plots.Axes, factors: Floats) -> None:
     _title(ax, "Variance over mean of daily counts")
     factors = factors[factors > 0]
     if len(factors) == 0:
@@ -327,7 +323,7 @@ def _draw_fano(ax: "Axes", factors: Floats) -> None:
     return plots.grid(ax)
 
 
-def _draw_lifetimes(ax: "Axes", spans: Floats) -> None:
+def _draw_lifetimes(ax: plots.Axes, spans: Floats) -> None:
     _title(ax, "How long entries stay in the document")
     spans = np.sort(spans[spans > 0])
     if len(spans) == 0:

@@ -16,8 +16,10 @@ from tidings.errors import MissingExtra, UsageError
 from tidings.words import TIME_TICKS
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # so that whoever draws can name them
+    Axes = Figure = Any
 
 ACCENT = "#0f6b6b"
 INK = "#222222"
@@ -86,7 +88,7 @@ def _matplotlib() -> Any:
 
 def figure(
     width: float, height: float, *, title: str = "", x: str = "", y: str = "", log: str = "", grids: str = ""
-) -> "tuple[Figure, Axes]":
+) -> tuple[Figure, Axes]:
     """An empty picture of one panel, sizes in inches, with the names of its axes; those in ``log`` are logarithmic."""
     fig, (ax,) = panels(1, 1, width, height)
     ax.set_title(title, loc="left", fontsize=10.5)
@@ -102,7 +104,7 @@ def figure(
 
 def panels(
     rows: int, columns: int, width: float = 7.0, height: float = 4.0, *, sharex: bool = False, sharey: bool = False
-) -> "tuple[Figure, list[Axes]]":
+) -> tuple[Figure, list[Axes]]:
     """An empty picture of several panels, row by row."""
     matplotlib = _matplotlib()
     with matplotlib.rc_context(_STYLE):
@@ -121,13 +123,13 @@ def color_of(policy: str, index: int = 0) -> str:
     return COLOURS.get(name, PALETTE[index % len(PALETTE)])
 
 
-def grid(ax: "Axes", axis: str = "y") -> None:
+def grid(ax: Axes, axis: str = "y") -> None:
     """Faint lines behind the data, for reading values off."""
     ax.grid(True, axis=axis, color=FAINT, linewidth=0.6)  # type: ignore[arg-type]  # "x" or "y"
     ax.set_axisbelow(True)
 
 
-def line_labels(ax: "Axes", labels: Iterable[tuple[float, float, str, str]], *, gap: float = 0.052, pad: float = 5.0) -> None:
+def line_labels(ax: Axes, labels: Iterable[tuple[float, float, str, str]], *, gap: float = 0.052, pad: float = 5.0) -> None:
     """Write words at the right end of lines: (x, y, text, colour) each; labels too close are moved apart.
 
     ``gap`` is the least vertical distance as a share of the axis, ``pad`` the horizontal distance in points. Call it when the
@@ -170,7 +172,7 @@ def _apart(heights: Sequence[float], gap: float) -> list[float]:
 
 
 def curves(
-    ax: "Axes",
+    ax: Axes,
     x: Sequence[float],
     lines: dict[str, Sequence[float]],
     *,
@@ -191,7 +193,7 @@ def curves(
     line_labels(ax, ends)
 
 
-def bars(ax: "Axes", names: Sequence[str], values: Sequence[float], *, form: str = "{:.3g}", accent: str | None = None) -> None:
+def bars(ax: Axes, names: Sequence[str], values: Sequence[float], *, form: str = "{:.3g}", accent: str | None = None) -> None:
     """Horizontal bars from zero, the value written at each end; the first name is on top, ``accent`` in teal."""
     place = np.arange(len(names))[::-1]
     colours = [ACCENT if name == accent else "#a9b4b4" for name in names]
@@ -204,7 +206,7 @@ def bars(ax: "Axes", names: Sequence[str], values: Sequence[float], *, form: str
     ax.set_xlim(0, max([*values, 1e-12]) * 1.14)
 
 
-def log_ticks(ax: "Axes", axis: str, values: Sequence[float], words: Sequence[str] | None = None) -> None:
+def log_ticks(ax: Axes, axis: str, values: Sequence[float], words: Sequence[str] | None = None) -> None:
     """Ticks at chosen values of a logarithmic axis, written in words that people use (``1 h``, ``1 d``)."""
     ruler = ax.xaxis if axis == "x" else ax.yaxis
     limits = ax.get_xlim(), ax.get_ylim()
@@ -215,7 +217,7 @@ def log_ticks(ax: "Axes", axis: str, values: Sequence[float], words: Sequence[st
     ax.set_ylim(limits[1], auto=None)
 
 
-def time_ticks(ax: "Axes", low: float, high: float) -> None:
+def time_ticks(ax: Axes, low: float, high: float) -> None:
     """On a logarithmic axis of seconds, upwards: the times that people use, no more than can be read."""
     inside = [(at, word) for at, word in TIME_TICKS if low / 1.3 <= at <= high * 1.3]
     if len(inside) > 8:
@@ -224,7 +226,7 @@ def time_ticks(ax: "Axes", low: float, high: float) -> None:
         log_ticks(ax, "y", [at for at, _ in inside], [word for _, word in inside])
 
 
-def save(fig: "Figure", path: str | Path) -> Path:
+def save(fig: Figure, path: str | Path) -> Path:
     """Write a picture as PNG, SVG or PDF, by the file's ending."""
     file = Path(path)
     if file.suffix.lower() not in SUFFIXES:
@@ -235,7 +237,7 @@ def save(fig: "Figure", path: str | Path) -> Path:
     return file
 
 
-def to_png(fig: "Figure") -> bytes:
+def to_png(fig: Figure) -> bytes:
     """The picture as bytes, to be embedded in a page."""
     out = BytesIO()
     with _matplotlib().rc_context(_STYLE):

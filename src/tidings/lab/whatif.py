@@ -7,7 +7,7 @@ same delays but for chance, and its polls are counted up to the whole.
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from tidings.lab.simulate import Manners, simulate
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, Rows
 from tidings.policy import make_policy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LADDER = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 24.0)
 TRAIN_DAYS = 28.0
@@ -123,7 +120,7 @@ def _point(budget: float, found: dict[str, Any], feeds: int) -> Point:
     )
 
 
-def picture(points: Sequence[Point], title: str) -> "Figure":
+def picture(points: Sequence[Point], title: str) -> plots.Figure:
     """Delay and missed share against the budget, one above the other."""
     points = sorted(points, key=lambda point: point.budget)
     x = [point.budget for point in points]

@@ -108,6 +108,8 @@ class Policy(ABC):
     tick_s: float = DAY_S
     #: Whether the last `tick` has changed what is remembered of every feed.
     renewed: bool = False
+    #: Looks that others have made and told of, so far; `observe` has heard of them like of our own.
+    others: int = 0
     #: Whether `observe` changes anything; if not, nobody need compute what polls return.
     learns: bool = True
 

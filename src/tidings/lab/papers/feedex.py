@@ -1,7 +1,6 @@
 """FeedEx (Jun & Ahamad 2006): Fig. 2, the statistics of publishing. Its network experiments belong to the exchange."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,9 +10,6 @@ from tidings.lab.papers.report import Experiment, Paper, Row
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.policy.estimate import entry_lifetimes_s, fit_zipf
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NAME = "FeedEx"
 CITATION = "S. Jun, M. Ahamad: FeedEx, a news feed exchange system, WWW 2006."
@@ -36,7 +32,7 @@ def figure_2a(trace: Trace) -> Experiment:
     fit = fit_zipf(rates, (30, 200) if trace.n_feeds >= 245 else None)
     ordered = np.sort(rates[rates > 0])[::-1]
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(5.8, 3.6, x="rank", y="entries per day")
         ranks = np.arange(1, len(ordered) + 1)
         ax.loglog(ranks, ordered, "o", color=plots.ACCENT, markersize=2.8)
@@ -74,7 +70,7 @@ def figure_2b(trace: Trace) -> Experiment:
     rates = _rates(trace)
     r_squared = float(np.corrcoef(rates, trace.window)[0, 1] ** 2)
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(6.0, 2.8, x="entries in a document", y="feeds", grids="y")
         counts = np.bincount(trace.window)
         ax.bar(np.arange(len(counts)), counts, width=0.9, color=plots.ACCENT)
@@ -121,7 +117,7 @@ def figure_2c(trace: Trace) -> Experiment:
     fool = series[2].reshape(7, 12)
     npr = series[3].reshape(7, 12)
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, axes = plots.panels(4, 1, 7.0, 5.2, sharex=True)
         for ax, feed, rate in zip(axes, feeds, series, strict=True):
             ax.step(np.arange(84) / 12, rate, where="post", color=plots.ACCENT, linewidth=1.1)
@@ -159,7 +155,7 @@ def figure_2d(trace: Trace) -> Experiment:
             found[trace.feed_names[feed]] = np.sort(life)
     medians = {name: float(np.median(life)) for name, life in found.items()}
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(6.6, 3.4, x="lifetime of an entry, days", y="entries gone, %")
         for index, (_, life) in enumerate(found.items()):
             share = 100 * np.arange(1, len(life) + 1) / len(life)

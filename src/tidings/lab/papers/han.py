@@ -6,7 +6,6 @@ it reports only fit the three weeks of the test, 0.05 to 0.95 polls per feed and
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +18,6 @@ from tidings.lab.traces import Trace
 from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.policy import make_policy
 from tidings.policy.allocation import allocate, missed
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NAME = "Han et al."
 CITATION = "Y. G. Han, S. H. Lee, J. H. Kim, Y. Kim: A new aggregation policy for RSS services, 2008 (minimum missing)."
@@ -61,7 +57,7 @@ def tables_1_to_3() -> Experiment:
         rows.append(Row(f"{WORDS[name]}: polls", printed[name][0], ", ".join(f"{x:.0f}" for x in m)))
         rows.append(Row(f"{WORDS[name]}: missed", str(printed[name][1]), f"{lost[name].sum():.0f}"))
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(6.0, 2.4, x="posts missed by eight polls, of 80 in a day")
         names = [WORDS[n] for n in polls]
         plots.bars(ax, names, [float(lost[n].sum()) for n in polls], form="{:.0f} missed", accent=WORDS["min-missing"])
@@ -93,7 +89,7 @@ def figure_10(trace: Trace) -> Experiment:
     counts, weekday = _daily(trace)
     weekend = weekday >= 5
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(6.6, 3.0, x="day (weekends grey)", y="posts of all feeds", grids="y")
         days = np.arange(len(counts)) + 1
         ax.bar(days, counts, width=0.8, color=np.where(weekend, "#a9b4b4", plots.ACCENT))
@@ -122,7 +118,7 @@ def figure_11(trace: Trace) -> Experiment:
     below = float((rates < 10).mean())
     fast_share = float(rates[rates >= 8].sum() / rates.sum())
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(6.0, 3.0, x="posts per day", y="feeds (log)", log="y", grids="y")
         ax.hist(rates, bins=np.arange(0, 20.5, 0.5).tolist(), color=plots.ACCENT)
         return fig
@@ -145,7 +141,7 @@ def figure_11(trace: Trace) -> Experiment:
 def figure_12(trace: Trace) -> Experiment:
     usual = float(((trace.window >= 10) & (trace.window <= 15)).mean())
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(6.0, 2.8, x="posts that a feed stores", y="feeds", grids="y")
         ax.bar(np.arange(61), np.bincount(trace.window, minlength=61)[:61], color=plots.ACCENT, width=0.8)
         return fig
@@ -202,7 +198,7 @@ def figure_14(sweep: Sweep) -> Experiment:
     printed = {"uniform": "37 %", "min-delay": "11 %", "min-missing": "8 %"}
     end = sweep.missed_share["min-missing"][-1]
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(6.6, 3.8, x="polls in three weeks, thousands", y="posts missed, %", grids="y")
         lines: dict[str, Sequence[float]] = {n: [100 * x for x in v] for n, v in sweep.missed_share.items()}
         ax.set_ylim(0, 100 * max(max(v) for v in sweep.missed_share.values()) * 1.05)
@@ -230,7 +226,7 @@ def figure_15(sweep: Sweep) -> Experiment:
         (m for i, m in enumerate(sweep.polls) if min(WORDS, key=lambda n: sweep.delay_s[n][i]) == "min-delay"), sweep.polls[-1]
     )
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(
             6.6, 3.8, x="polls in three weeks, thousands", y="mean delay of collected posts, hours", log="y", grids="y"
         )
@@ -272,7 +268,7 @@ def table_4(sweep: Sweep) -> Experiment:
         for (what, other), value in printed.items()
     ]
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(6.2, 2.7, x="minimum missing as a multiple of the other policy")
         place = np.arange(4)[::-1]
         ax.axvline(1, color=plots.INK, linewidth=0.7)

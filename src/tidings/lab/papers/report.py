@@ -5,12 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidings.lab import plots
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,7 @@ class Experiment:
     rows: list[Row]
     remark: str  #: where we differ and why, with evidence; or that we do not
     alt: str  #: the picture in words
-    picture: "Callable[[], Figure]"
+    picture: Callable[[], plots.Figure]
     figures: dict[str, Any] = field(default_factory=dict)  #: numbers as numbers, for tests and --json
 
     def as_json(self) -> dict[str, Any]:

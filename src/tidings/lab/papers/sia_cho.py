@@ -5,7 +5,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,9 +25,6 @@ from tidings.lab.simulate import simulate
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S
 from tidings.policy import make_policy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NAME = "Sia & Cho"
 #: Our copy carries neither title nor year; Han et al. cite the journal's version.
@@ -96,7 +92,7 @@ def figure_13(sweep: Sweep) -> Experiment:
     gains = {name: sweep.mean_gain(name) for name in STRATEGIES[1:]}
     printed = {"scheduling": 0.12, "min-delay": 0.33, "combined": 0.40}
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(6.8, 4.0, x="polls per feed and day", y="mean delay, minutes", log="xy", grids="y")
         lines: dict[str, Sequence[float]] = {name: [d / 60 for d in sweep.mean_s[name]] for name in STRATEGIES}
         plots.curves(ax, sweep.budgets, lines, labels=WORDS)
@@ -132,7 +128,7 @@ def table_1(trace: Trace, sweep: Sweep) -> Experiment:
             rows.append(Row(f"{WORDS[name]}: {word}", f"{TABLE_1[name][column]:,} min", minutes(sweep.at_one[name][column])))
     rows.append(Row("uniform, all feeds at midnight: mean", "645 min", minutes(clock_s)))
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(6.4, 2.9, x="mean delay at one poll per feed and day, minutes")
         place = np.arange(4)[::-1]
         for offset, colour, word, values in (
@@ -169,7 +165,7 @@ def table_2(trace: Trace, sweep: Sweep) -> Experiment:
     age = float(run(trace, "cgm-age", 1.0).delay_s.mean())
     freshness = float(run(trace, "cgm-freshness", 1.0).delay_s.mean())
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(6.4, 2.2, x="mean delay at one poll per feed and day, minutes", log="x", grids="x")
         names = ("combined", "CGM03, age", "CGM03, freshness")
         place = [2, 1, 0]
@@ -217,7 +213,7 @@ def section_4_6(trace: Trace) -> Experiment:
     shown = float(trace.window.mean())
     published = trace.n_posts / trace.n_feeds / trace.days
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(5.6, 2.9, x="transfer saved by sending only what is new, %")
         names = [f"{b:g} a day" for b in budgets]
         plots.bars(ax, names, [100 * s for s in saving], form="{:.0f} %", accent=names[0])

@@ -6,7 +6,6 @@ away.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,9 +17,6 @@ from tidings.lab.traces import UNLIMITED, Trace
 from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.policy import make_policy
 from tidings.policy.estimate import cluster_patterns
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TRAIN_DAYS = 14.0
 #: Figs. 8 and 11 compare windows of up to four weeks: their test begins when the longest is full.
@@ -45,7 +41,7 @@ def figure_8(trace: Trace, windows: Sequence[int], budget: float = 4.0) -> Exper
     at = dict(zip(windows, delay, strict=True))
     best = min(delay)
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(6.4, 3.4, x="estimation window, days", y="mean delay, minutes", grids="y")
         ax.plot(windows, [d / 60 for d in delay], color=plots.ACCENT, marker="o", markersize=4)
         ax.axvline(14, color=plots.GREY, linewidth=0.8, linestyle=(0, (3, 3)))
@@ -93,7 +89,7 @@ def figure_9(trace: Trace) -> Experiment:
         distance = np.abs(later - first) / np.sqrt(2)
         found[name] = (float(np.corrcoef(first, later)[0, 1]), float(np.percentile(distance, 90)))
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, axes = plots.panels(1, 2, 7.0, 3.6, sharey=True)
         top = float(np.percentile(np.maximum(first, last), 99.7))
         for ax, (name, later) in zip(axes, pairs, strict=True):
@@ -145,7 +141,7 @@ def figure_10(trace: Trace) -> Experiment:
     weekday = ((trace.times // DAY_S).astype(np.int64) + 3) % 7
     weekend = float((weekday >= 5).mean() / 2 / ((weekday < 5).mean() / 5))
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(6.4, 3.2, x="hour of the day", y="share of posts, %")
         ax.bar(np.arange(24) + 0.5, 100 * shares, width=0.92, color=plots.ACCENT)
         ax.axhline(100 / 24, color=plots.INK, linewidth=0.7, linestyle=(0, (3, 3)))
@@ -176,7 +172,7 @@ def figure_11(trace: Trace, budget: float = 4.0) -> Experiment:
     delay = [float(run(trace, f"scheduling:days={7 * k}", budget, LONG_TRAIN_DAYS).delay_s.mean()) for k in weeks]
     spread = max(delay) / min(delay) - 1
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(5.6, 3.0, x="learning period, weeks", y="mean delay, minutes", grids="y")
         ax.plot(weeks, [d / 60 for d in delay], color=plots.ACCENT, marker="o", markersize=4)
         ax.set_ylim(0, max(delay) / 60 * 1.15)
@@ -203,7 +199,7 @@ def figure_12(trace: Trace, seed: int) -> Experiment:
     peaks = [int(np.argmax(clusters.centroids[c])) for c in order]
     sharp = int(sum(np.sort(clusters.centroids[c])[-2:].sum() > 0.4 for c in order))
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, axes = plots.panels(2, 3, 7.0, 3.8, sharex=True, sharey=True)
         for ax, c in zip(axes, order[:6], strict=True):
             ax.bar(np.arange(24) + 0.5, 100 * clusters.centroids[c], width=0.95, color=plots.ACCENT)

@@ -5,7 +5,7 @@ Three weeks of test after a year of history, so that the windows of slow feeds a
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from tidings.lab.simulate import Polls, simulate
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, HOUR_S, MINUTE_S, Floats
 from tidings.policy import make_policy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NAME = "Urbansky et al."
 CITATION = (
@@ -88,7 +85,7 @@ def figure_2(runs: dict[str, Run]) -> Experiment:
     against = {name: 1 - size / full["Fix 1h"] for name, size in full.items()}
     words = {"Fix 1h": "most", "Fix Learned": "“a bit” less", "MAV": "90 % less", "Post Rate": "90 % less", "Fix 1d": "least"}
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(6.2, 2.8, x="transferred in three weeks, GB (whole documents)")
         plots.bars(ax, list(full), [size / 1e9 for size in full.values()], form="{:.2f} GB", accent="MAV")
         return fig
@@ -140,7 +137,7 @@ def figure_3(trace: Trace, runs: dict[str, Run]) -> Experiment:
     printed = {"Fix 1h": "30 min", "Fix Learned": "7 min", "MAV": "8 min", "Post Rate": "worse than MAV", "Fix 1d": "11 h"}
     level = {name: float(curve[25:].mean() if len(curve) > 25 else curve.mean()) for name, curve in many.items() if len(curve)}
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(6.6, 3.6, x="polls that found something new", y="mean delay, minutes", grids="y")
         ends = []
         for index, (name, curve) in enumerate(many.items()):
@@ -188,7 +185,7 @@ def figure_4(trace: Trace, runs: dict[str, Run]) -> Experiment:
     off = {name: float(np.std(np.log10(p / r))) for name, (r, p) in pairs.items()}
     floor = {name: float((p < 3 * MINUTE_S).mean()) for name, (_, p) in pairs.items()}
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, axes = plots.panels(1, 3, 7.4, 3.0, sharex=True, sharey=True)
         for ax, name in zip(axes, names, strict=True):
             real, predicted = pairs[name]
@@ -251,7 +248,7 @@ def table_1(runs: dict[str, Run]) -> Experiment:
         rows.append(Row(f"{name}, by polls: delay", TABLE_1[name][2], span(ours[2])))
         rows.append(Row(f"{name}, by polls: polls per item", TABLE_1[name][3], f"{ours[3]:.2f}"))
 
-    def picture() -> "Figure":
+    def picture() -> plots.Figure:
         fig, ax = plots.figure(
             6.4,
             3.8,
