@@ -98,7 +98,7 @@ def test_texts_are_read_the_same_alone_and_among_others():
 
 
 def test_marks_between_words_are_not_looked_at():
-    plain, typeset = "It's \"a\" tale - told... ", "It’s “a” tale — told…\u00a0"
+    plain, typeset = 'It\'s "a" tale - told... ', "It’s “a” tale — told…\u00a0"
     assert stories.words_of([plain * 5]) == stories.words_of([typeset * 5])
 
 

@@ -3,7 +3,7 @@
 Two texts are near when their simhashes are (Charikar 2002): 64 bits to which every pair of neighbouring words gives its vote,
 so that texts with most pairs in common differ in few bits. What to compare with is found by keys: the link, and of all runs of
 four words those with the lowest hashes (Broder 1997). Texts that share most of their runs share at least one of those.
-Hundreds of texts are read at once, in arrays of their bytes: one by one they would cost more than all else about an entry.
+Many texts are read at once, in arrays of their bytes: one by one they would cost as much as all else about an entry.
 """
 
 import re
@@ -34,6 +34,8 @@ _IN_WORD = np.array([byte >= 128 or chr(byte).isalnum() for byte in range(256)])
 _MARKS = (0xC2A0, 0xC2AB, 0xC2BB, 0xC2B7, 0xE280, 0xE380)
 #: Bytes that are looked at, and a factor for each place with its inverse (mod 2**64).
 _WIDTH = 640
+#: Texts that are read at once: so many fit into a processor's cache.
+_TOGETHER = 64
 _POWERS, _INVERSES = (
     np.cumprod(np.full(_WIDTH + 1, base, np.uint64)) for base in (0xD1342543DE82EF95, pow(0xD1342543DE82EF95, -1, 2**64))
 )
@@ -55,7 +57,9 @@ def canonical(url: str) -> str:
 def link_key(url: str) -> int | None:
     """By which another telling with the same link is found."""
     link = canonical(url)
-    return int.from_bytes(blake2b(link.encode("utf-8", "replace"), digest_size=8).digest(), "big", signed=True) if link else None
+    return (
+        int.from_bytes(blake2b(link.encode("utf-8", "replace"), digest_size=8).digest(), "big", signed=True) if link else None
+    )
 
 
 class Words(NamedTuple):
@@ -67,6 +71,10 @@ class Words(NamedTuple):
 
 def words_of(texts: Sequence[str]) -> list[Words | None]:
     """Of each text; None where it has too few words."""
+    return [words for i in range(0, len(texts), _TOGETHER) for words in _words_of(texts[i : i + _TOGETHER])]
+
+
+def _words_of(texts: Sequence[str]) -> list[Words | None]:
     words, counts = _first_words(texts)
     found: list[Words | None] = [None] * len(texts)
     told = np.flatnonzero(counts >= LEAST_WORDS)
