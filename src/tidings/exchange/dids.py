@@ -20,9 +20,9 @@ class Dids:
             del self.seen[next(iter(self.seen))]
 
     def is_expected(self, did: bytes, asker: Nid, now: float, *, believe: bool) -> bool:
-        """Whether it is here, or somebody else will bring it; if not, the asker will, if it is to be believed."""
+        """Whether somebody else will bring it; if not, the asker will, if it is to be believed."""
         until, who = self._promised.get(did, (now, ""))
-        if did in self.seen or (until > now and who != asker):
+        if until > now and who != asker:
             return True
         if believe:
             self._promised[did] = (now + PROMISE_S, asker)

@@ -92,8 +92,9 @@ class Node:
 
     def take(self) -> list[Effect]:
         """What is to be done, in order; each is told once."""
-        out = self._out.copy()
-        self._out.clear()
+        out = self._out[:]
+        if out:
+            self._out.clear()
         return out
 
     # --- the own side --------------------------------------------------------------------------------------------------
@@ -210,6 +211,8 @@ class Node:
         its word counts for nothing for a while.
         """
         neighbour = self._neighbour(sender, now, CHECK_COSTS)
+        if did in self._dids.seen:
+            return True
         return self._dids.is_expected(did, sender, now, believe=now - neighbour.broke_at > BROKEN_S)
 
     def put_entries(self, sender: Nid, bundle: Bundle, now: float) -> int:
