@@ -6,7 +6,7 @@ its traceback and becomes a failed poll of that one feed.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ class Reader:
         fetcher: Fetcher,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        room: Callable[[], Awaitable[object]] = partial(asyncio.sleep, 0),
+        room: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         """``room`` is waited for before a document is read."""
         self._store, self._fetcher, self._clock, self._sleep, self._room = store, fetcher, clock, sleep, room
@@ -69,7 +69,7 @@ class Reader:
         request = request_for(feed)
         try:
             result = result or await self._fetcher.fetch(request)
-            if result.body is not None:
+            if result.body is not None and self._room is not None:
                 await self._room()
             return await self._take_in(feed, request, result, why)
         except StoreError:

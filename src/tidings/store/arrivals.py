@@ -16,7 +16,7 @@ from tidings.store.wishes import matches, read_rule
 
 #: A story is told again within so long; entries that were published earlier are none, such as those of a feed's first document.
 STORY_S = 3 * 86400.0
-#: Entries that are known by one key: some runs of words stand in every second post, and a story that was told so often is found.
+#: Entries that are known by one key: some runs of words stand in every second post, and what was told so often is found.
 MOST_ALIKE = 8
 
 #: SQLite keeps to the order of a cross join: it must not look through all entries of all feeds for these.
@@ -127,7 +127,7 @@ def _fold(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, New
     rows = []
     for (outcome, i, _), link, words in zip(recent, links, told, strict=True):
         bits = words.simhash if words else 0
-        twins = set()
+        twins = set[tuple[int, int]]()
         for key in _keys(link, words):
             others = earlier.setdefault(key, [])
             twins.update(

@@ -36,9 +36,9 @@ _MARKS = (0xC2A0, 0xC2AB, 0xC2BB, 0xC2B7, 0xE280, 0xE380)
 _WIDTH = 640
 #: Texts that are read at once: so many fit into a processor's cache.
 _TOGETHER = 64
-_POWERS, _INVERSES = (
-    np.cumprod(np.full(_WIDTH + 1, base, np.uint64)) for base in (0xD1342543DE82EF95, pow(0xD1342543DE82EF95, -1, 2**64))
-)
+_BASE = 0xD1342543DE82EF95
+_POWERS: _Hashes = np.cumprod(np.full(_WIDTH + 1, _BASE, np.uint64), dtype=np.uint64)
+_INVERSES: _Hashes = np.cumprod(np.full(_WIDTH + 1, pow(_BASE, -1, 2**64), np.uint64), dtype=np.uint64)
 _NONE = np.uint64(2**64 - 1)
 
 
