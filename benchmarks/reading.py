@@ -1,14 +1,18 @@
 """How long a reader waits: pages and answers to apps, through HTTP, with many feeds and a million entries.
 
     python -m benchmarks.reading --feeds 5000 --entries 1000000 [--postgres ADDRESS] [--json]
+    python -m benchmarks.reading --miniflux BINARY
 
 The store is made anew in a folder that is gone afterwards (or in the empty database that ``--postgres`` names); then
 ``tidings serve`` runs over it, and is asked by one reader on one connection, packed as browsers and apps ask for it. Times are
-from the first byte of the request to the last of the answer.
+from the first byte of the request to the last of the answer. With ``--miniflux`` both programs have the same on one PostgreSQL
+server, and are asked in turn for what both can answer.
 """
 
 import argparse
 import asyncio
+import base64
+import gzip
 import http.client
 import json
 import random
@@ -17,15 +21,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from benchmarks.miniflux import Miniflux, execute
+from benchmarks.postgres import server
+
 from tidings.people import People, Reading
 from tidings.store import Store
 from tidings.store.connection import Connection
+from tidings.store.people_rows import Settings
 from tidings.store.rows import Wanted
 from tidings.store.search import vector
 
@@ -56,7 +64,14 @@ COLUMNS = (
     *("source", "delay_s", "url", "title", "author", "comments_url", "content", "summary", "tags", "enclosures"),
 )
 
-TITLE = COLUMNS.index("title")
+TITLE, CONTENT = COLUMNS.index("title"), COLUMNS.index("content")
+#: Each entry has one of so many words that are not in every one.
+RARE = 2000
+#: Of an entry, what Miniflux keeps.
+KEPT = ("id", "feed_id", "identity", "published_at", "first_seen_at", "url", "title", "content")
+#: Of a request that has taken so long already, so many turns are enough.
+LONG_MS, LEAST = 30_000.0, 12
+MARKUP = re.compile("<[^>]*>")
 
 
 def rows(feed_ids: list[int], numbers: range, every_s: float, dice: random.Random) -> list[tuple[Any, ...]]:
@@ -66,7 +81,7 @@ def rows(feed_ids: list[int], numbers: range, every_s: float, dice: random.Rando
         feed_id = feed_ids[int(len(feed_ids) * dice.random() ** 2)]
         seen = NOW - 365 * DAY_S + n * every_s
         published = seen - dice.expovariate(1 / 1800)
-        words = " ".join(dice.choices(WORDS, k=120))
+        words = " ".join((*dice.choices(WORDS, k=119), f"topic{dice.randrange(RARE)}"))
         times = (published, published, None, seen, None, "poll", seen - published)
         text = (f"https://x.example/{n}", words[:50], "", "", f"<p>{words}</p>", "", "[]", "[]")
         made.append((n, feed_id, f"id:{n}", b"1", *times, *text))
@@ -78,32 +93,46 @@ def put(db: Connection, made: list[tuple[Any, ...]], user_id: int, unread_from: 
         from tidings.store import partitions
 
         partitions.ensure(db, made[-1][0])
-        db.insert("entries", (*COLUMNS, "words"), [(*row, vector(row[TITLE], "")) for row in made])
+        db.insert("entries", (*COLUMNS, "words"), [(*row, vector(row[TITLE], MARKUP.sub("", row[CONTENT]))) for row in made])
     else:
         db.insert("entries", COLUMNS, made)
+        db.insert("search", ("rowid", "title", "body"), [(r[0], r[TITLE], MARKUP.sub("", r[CONTENT])) for r in made])
     columns = ("user_id", "entry_id", "feed_id", "published_at", "first_seen_at")
     new = [(user_id, r[0], r[1], r[4], r[7]) for r in made if r[0] >= unread_from]
     if new:
         db.insert("unread", columns, new)
 
 
-async def build(store: Store, feeds: int, entries: int, unread: int) -> str:
-    """A reader's token."""
+def feeds_of(count: int) -> list[tuple[str, str]]:
+    """Addresses and folders."""
+    return [(f"https://host{n}.example/feed", f"Folder {n % 50}") for n in range(count)]
+
+
+def batches(feed_ids: Sequence[int], entries: int) -> Iterator[list[tuple[Any, ...]]]:
+    """The same entries whenever they are made."""
     dice = random.Random(1)
-    people = People(store, lambda: NOW)
-    user = await people.add_user(USER, PASSWORD, admin=True, by=None)
-    far = NOW + 365 * DAY_S  # nobody polls meanwhile
-    wanted = [Wanted(f"https://host{n}.example/feed", far, folder=f"Folder {n % 50}") for n in range(feeds)]
-    feed_ids = [added.feed_id for added in await store.add(wanted, user.id)]
-    dice.shuffle(feed_ids)
+    shuffled = dice.sample(feed_ids, len(feed_ids))
     for start in range(1, entries + 1, BATCH):
         numbers = range(start, min(start + BATCH, entries + 1))
-        await store.write(put, rows(feed_ids, numbers, 365 * DAY_S / entries, dice), user.id, entries - unread + 1)
+        yield rows(shuffled, numbers, 365 * DAY_S / entries, dice)
         print(f"\r{numbers[-1]:,} entries", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    reading = Reading(user, store, lambda: NOW)
-    await reading.mark(dice.sample(range(1, entries + 1), min(5000, entries)), starred=True)
-    return (await people.add_token(user, "benchmark")).secret
+
+
+def starred_of(entries: int) -> list[int]:
+    return random.Random(3).sample(range(1, entries + 1), min(5000, entries))
+
+
+async def build(store: Store, feeds: int, entries: int, unread: int) -> None:
+    people = People(store, lambda: NOW)
+    user = await people.add_user(USER, PASSWORD, admin=True, by=None)
+    await people.save_settings(user, Settings(page_size=100))
+    far = NOW + 365 * DAY_S  # nobody polls meanwhile
+    wanted = [Wanted(url, far, folder=folder) for url, folder in feeds_of(feeds)]
+    feed_ids = [added.feed_id for added in await store.add(wanted, user.id)]
+    for batch in batches(feed_ids, entries):
+        await store.write(put, batch, user.id, entries - unread + 1)
+    await Reading(user, store, lambda: NOW).mark(starred_of(entries), starred=True)
 
 
 @contextmanager
@@ -122,89 +151,148 @@ def served(folder: Path, postgres: str | None) -> Iterator[int]:
 
 
 class Client:
-    """On one connection. ``token`` is for the REST API; pages need the cookie, Google Reader's API its own header."""
+    """On one connection, logged in everywhere: pages want a cookie, Google Reader's API and the REST API headers."""
 
-    def __init__(self, port: int, token: str = "") -> None:
+    def __init__(self, port: int, form: str = "/login") -> None:
+        """``form`` is the page with the form to log in."""
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-        self._headers = {"Accept-Encoding": "gzip", "X-Auth-Token": token}
+        known = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        self._headers = {"Authorization": f"Basic {known}"}
+        made = self.ask("POST", "/v1/api-keys", json.dumps({"description": "benchmark"}), "application/json")
+        del self._headers["Authorization"]
+        found = re.search(r'name="csrf" value="([^"]+)"', self.ask("GET", form).decode())
+        assert found is not None
+        self.ask("POST", "/login", {"csrf": found.group(1), "name": USER, "username": USER, "password": PASSWORD})
+        told = self.ask("POST", "/accounts/ClientLogin", {"Email": USER, "Passwd": PASSWORD}).decode()
+        self.auth = told.split("Auth=")[1].strip()
+        self._headers |= {"Authorization": f"GoogleLogin auth={self.auth}", "X-Auth-Token": json.loads(made)["token"]}
+        self._headers["Accept-Encoding"] = "gzip"
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/x-www-form-urlencoded") -> bytes:
-        sent = urlencode(body) if isinstance(body, dict) else body
+        sent = urlencode(body, doseq=True) if isinstance(body, dict) else body
         self._connection.request(method, path, sent, {**self._headers, **({"Content-Type": kind} if body else {})})
         answer = self._connection.getresponse()
         content = answer.read()
-        if answer.status >= 400:
+        if answer.status >= 400 or answer.getheader("Location", "").endswith(("/login", "/?redirect_url=")):
             raise SystemExit(f"{method} {path}: {answer.status} {content[:200]!r}")
         for cookie in answer.headers.get_all("Set-Cookie", []):
             self._headers["Cookie"] = cookie.partition(";")[0]
         return content
 
-    def log_in(self) -> None:
-        del self._headers["Accept-Encoding"]
-        form = self.ask("GET", "/login").decode()
-        found = re.search(r'name="csrf" value="([^"]+)"', form)
-        assert found is not None
-        self.ask("POST", "/login", {"csrf": found.group(1), "name": USER, "password": PASSWORD})
-        told = self.ask("POST", "/accounts/ClientLogin", {"Email": USER, "Passwd": PASSWORD}).decode()
-        self._headers |= {"Accept-Encoding": "gzip", "Authorization": f"GoogleLogin auth={told.split('Auth=')[1].strip()}"}
+
+#: Asks for something, the so-manieth time.
+Work = Callable[[Client, int], object]
 
 
-def measure(times: int, work: Callable[[], object]) -> tuple[float, float]:
-    """Median and 95th percentile in milliseconds; the first three do not count."""
-    spent = []
-    for _ in range(times + 3):
-        start = time.perf_counter()
-        work()
-        spent.append((time.perf_counter() - start) * 1000)
-    spent = sorted(spent[3:])
-    return spent[len(spent) // 2], spent[int(len(spent) * 0.95)]
+def measure(times: int, work: Work, clients: Sequence[Client]) -> list[tuple[float, float]]:
+    """Median and 95th percentile in milliseconds of each client, who ask in turn; the first three do not count.
+
+    What takes long is not asked so often.
+    """
+    spent: list[list[float]] = [[] for _ in clients]
+    for turn in range(times + 3):
+        if turn > LEAST and sum(map(sum, spent)) > LONG_MS:
+            break
+        for client, own in zip(clients, spent, strict=True):
+            start = time.perf_counter()
+            work(client, turn)
+            own.append((time.perf_counter() - start) * 1000)
+    return [(own[len(own) // 2], own[int(len(own) * 0.95)]) for own in (sorted(own[3:]) for own in spent)]
 
 
-def requests(feeds: int, entries: int) -> dict[str, Callable[[Client], object]]:
-    """What readers and apps ask for."""
-    dice = random.Random(2)
-    google, unread = "/reader/api/0/stream", "xt=user/-/state/com.google/read"
+def get(path: str, among: int = 1) -> Work:
+    """In place of ``{}`` stands one of the numbers up to ``among``, every time another."""
+    return lambda client, turn: client.ask("GET", path.format(random.Random(turn).randint(1, among)))
 
-    def get(path: Callable[[], str] | str) -> Callable[[Client], object]:
-        return lambda client: client.ask("GET", path() if callable(path) else path)
 
-    def mark(client: Client) -> None:
-        number = dice.randrange(entries - 1000, entries)
-        for status in ("read", "unread"):
-            client.ask("PUT", "/v1/entries", json.dumps({"entry_ids": [number], "status": status}), "application/json")
+def put_json(client: Client, path: str, **told: Any) -> None:
+    client.ask("PUT", path, json.dumps(told), "application/json")
+
+
+def of_both(feeds: int, entries: int) -> dict[str, Work]:
+    """What Miniflux can be asked for in the same words. For a word that is in all entries it finds no answer in time."""
+    google = "/reader/api/0/stream/items"
+    newest = "s=user/-/state/com.google/reading-list&xt=user/-/state/com.google/read&output=json"
+    ids: dict[Client, list[str]] = {}
+
+    def contents(client: Client, turn: int) -> None:
+        if client not in ids:
+            told = json.loads(unpacked(client.ask("GET", f"{google}/ids?{newest}&n=100")))
+            ids[client] = [item["id"] for item in told["itemRefs"]]
+        client.ask("POST", f"{google}/contents", {"i": ids[client], "T": client.auth, "output": "json"})
+
+    def mark(many: int) -> Work:
+        def work(client: Client, turn: int) -> None:
+            first = entries - 1000 + random.Random(turn).randrange(1000 - many)
+            for status in ("read", "unread"):
+                put_json(client, "/v1/entries", entry_ids=list(range(first, first + many)), status=status)
+
+        return work
 
     return {
         "unread page": get("/unread"),
-        "unread page, the list alone": get("/unread?part=list"),
-        "unread page of a folder": get(lambda: f"/folder/{dice.randint(1, 50)}"),
-        "unread page of a feed": get(lambda: f"/feed/{dice.randint(1, feeds)}"),
-        "page of all": get("/all"),
         "page of starred": get("/starred"),
-        "an article's page": get(lambda: f"/entry/{dice.randint(1, entries)}"),
-        "stream/contents: reading list, 20": get(f"{google}/contents/user/-/state/com.google/reading-list?n=20"),
-        "stream/contents: reading list, 100": get(f"{google}/contents/user/-/state/com.google/reading-list?n=100"),
-        "stream/contents: unread, 100": get(f"{google}/contents/user/-/state/com.google/reading-list?n=100&{unread}"),
-        "stream/contents: a folder, 100": get(
-            lambda: f"{google}/contents/user/-/label/Folder%20{dice.randrange(50)}?n=100&{unread}"
-        ),
-        "stream/contents: a feed, 20": get(lambda: f"{google}/contents/feed/{dice.randint(1, feeds)}?n=20"),
-        "stream/contents: nothing newer": get(f"{google}/contents/user/-/state/com.google/reading-list?n=100&ot={NOW + 1:.0f}"),
-        "stream/items/ids: unread, 1,000": get(f"{google}/items/ids?s=user/-/state/com.google/reading-list&n=1000&{unread}"),
-        "stream/items/ids: unread, 10,000": get(f"{google}/items/ids?s=user/-/state/com.google/reading-list&n=10000&{unread}"),
-        "stream/items/ids: starred, 1,000": get(f"{google}/items/ids?s=user/-/state/com.google/starred&n=1000"),
-        "subscription/list": get("/reader/api/0/subscription/list?output=json"),
+        "page of a search: a rare word": get("/search?q=topic{}", RARE - 1),
         "v1/entries: unread, 100": get("/v1/entries?status=unread&order=published_at&direction=desc&limit=100"),
-        "v1/entries: of a feed, 100": get(
-            lambda: f"/v1/feeds/{dice.randint(1, feeds)}/entries?order=published_at&direction=desc"
-        ),
+        "v1/entries: of a feed, 100": get("/v1/feeds/{}/entries?order=published_at&direction=desc&limit=100", feeds),
+        "v1/entries: a rare word": get("/v1/entries?search=topic{}&limit=100", RARE - 1),
         "v1/feeds": get("/v1/feeds"),
-        "mark one read and unread again": mark,
+        "v1/feeds/counters": get("/v1/feeds/counters"),
+        "subscription/list": get("/reader/api/0/subscription/list?output=json"),
+        **{f"stream/items/ids: unread, {n:,}": get(f"{google}/ids?{newest}&n={n}") for n in (100, 1000, 10_000)},
+        "stream/items/ids: starred, 1,000": get(f"{google}/ids?s=user/-/state/com.google/starred&output=json&n=1000"),
+        "stream/items/contents: unread, 100": contents,
+        "mark one read and unread again": mark(1),
+        "mark 100 read and unread again": mark(100),
+        "mark all of a feed read": lambda client, turn: put_json(client, f"/v1/feeds/{turn % feeds + 1}/mark-all-as-read"),
     }
 
 
-async def make(options: argparse.Namespace, place: Path | str) -> str:
+def of_ours(feeds: int, entries: int) -> dict[str, Work]:
+    """What else readers and apps ask us for."""
+    google, unread = "/reader/api/0/stream/contents", "xt=user/-/state/com.google/read"
+    return {
+        "unread page, the list alone": get("/unread?part=list"),
+        "unread page of a folder": get("/folder/{}", 50),
+        "unread page of a feed": get("/feed/{}", feeds),
+        "page of all": get("/all"),
+        "page of a search: a word in all": get("/search?q=river"),
+        "an article's page": get("/entry/{}", entries),
+        "stream/contents: reading list, 20": get(f"{google}/user/-/state/com.google/reading-list?n=20"),
+        "stream/contents: reading list, 100": get(f"{google}/user/-/state/com.google/reading-list?n=100"),
+        "stream/contents: unread, 100": get(f"{google}/user/-/state/com.google/reading-list?n=100&{unread}"),
+        "stream/contents: a folder, 100": get(f"{google}/user/-/label/Folder%20{{}}?n=100&{unread}", 49),
+        "stream/contents: a feed, 20": get(f"{google}/feed/{{}}?n=20", feeds),
+        "stream/contents: nothing newer": get(f"{google}/user/-/state/com.google/reading-list?n=100&ot={NOW + 1:.0f}"),
+    }
+
+
+def unpacked(body: bytes) -> bytes:
+    return gzip.decompress(body) if body.startswith(b"\x1f\x8b") else body
+
+
+async def make(options: argparse.Namespace, place: Path | str, peer: Miniflux | None) -> None:
     async with Store.open(place, clock=lambda: NOW) as store:
-        return await build(store, options.feeds, options.entries, options.unread)
+        await build(store, options.feeds, options.entries, options.unread)
+    if isinstance(place, str):
+        await execute(place, "VACUUM ANALYZE")
+    if peer is not None:
+        wanted = [COLUMNS.index(name) for name in KEPT]
+        all_of_them = batches(range(1, options.feeds + 1), options.entries)
+        posts = ([tuple(row[i] for i in wanted) for row in batch] for batch in all_of_them)
+        await peer.make(feeds_of(options.feeds), posts, options.entries - options.unread + 1, starred_of(options.entries))
+
+
+def show(found: Iterable[tuple[str, list[tuple[float, float]]]], beside: str) -> None:
+    """Milliseconds; and how many times as long the other program takes."""
+    heads, line = ["ms", "p50", "p95"], ["---"] * 3
+    if beside:
+        heads, line = [*heads, f"{beside}: p50", "p95", "x p50", "x p95"], ["---"] * 7
+    print("", *heads, "", sep=" | ")
+    print("", *line, "", sep="|")
+    for name, times in found:
+        ratios = [f"{theirs / ours:.2f}" for ours, theirs in zip(*times, strict=True)] if beside else []
+        print("", name, *(f"{ms:,.1f}" for pair in times for ms in pair), *ratios, "", sep=" | ", flush=True)
 
 
 def main() -> None:
@@ -214,21 +302,28 @@ def main() -> None:
     parser.add_argument("--unread", type=int, default=100_000, help="so many of the newest entries are unread")
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--postgres", metavar="ADDRESS", help="an empty database; else SQLite")
+    parser.add_argument("--miniflux", metavar="BINARY", type=Path, help="beside this one, on a PostgreSQL server made for it")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        token = asyncio.run(make(options, options.postgres or Path(folder) / "tidings.db"))
-        with served(Path(folder), options.postgres) as port:
-            client = Client(port, token)
-            client.log_in()
-            asked = requests(options.feeds, options.entries).items()
-            found = {name: measure(options.times, lambda work=work: work(client)) for name, work in asked}  # type: ignore[misc]
-    if options.json:
-        print(json.dumps(found))
-        return
-    print(f"{'milliseconds':40} {'p50':>8} {'p95':>8}")
-    for name, (median, late) in found.items():
-        print(f"{name:40} {median:8.1f} {late:8.1f}")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        postgres, peer = options.postgres, None
+        if options.miniflux:
+            postgres = postgres or stack.enter_context(server(folder))
+            peer = Miniflux(options.miniflux, postgres, USER, PASSWORD)
+            stack.callback(lambda: asyncio.run(peer.remove()))
+        asyncio.run(make(options, postgres or folder / "tidings.db", peer))
+        clients = [Client(stack.enter_context(served(folder, postgres)))]
+        asked = of_both(options.feeds, options.entries)
+        if peer is not None:
+            clients.append(Client(stack.enter_context(peer.served()), form="/"))
+        else:
+            asked = of_ours(options.feeds, options.entries) | asked
+        found = ((name, measure(options.times, work, clients)) for name, work in asked.items())
+        if options.json:
+            print(json.dumps(dict(found)))
+        else:
+            show(found, f"Miniflux {peer.version}" if peer else "")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import os
 import subprocess
 from contextlib import contextmanager
 
+TRIES = 50
+
 
 @contextmanager
 def screen(folder):
@@ -33,7 +35,12 @@ def program(command, env, folder):
 
 
 def press_key(env, window, key):
-    """As a person would. There is no window manager, so the window of this name is given the keys first."""
-    command = ["xdotool", "search", "--onlyvisible", "--name", window, "windowfocus", "--sync", "key", key]
-    while subprocess.run(command, env=env, check=False, stderr=subprocess.DEVNULL).returncode:
-        pass  # some other window was closed while it was looked at
+    """As a person would. There is no window manager, so the window of this name is given the keys first.
+
+    The screen does one thing after another: nothing has to wait for the focus, which a window that closes never gets.
+    """
+    command = ["xdotool", "search", "--onlyvisible", "--name", window, "windowfocus", "key", key]
+    for _ in range(TRIES):  # some other window may be closed while it is looked at
+        if subprocess.run(command, env=env, check=False, stderr=subprocess.DEVNULL, timeout=30).returncode == 0:
+            return
+    raise AssertionError(f"no window {window} takes {key}")

@@ -78,8 +78,8 @@ def titles(db: Connection, user_id: int, feed_ids: Iterable[int]) -> dict[int, s
 def held(db: Connection, user_id: int) -> dict[int, int]:
     """How many entries there are of each subscription, read or not."""
     rows = db.execute(
-        "SELECT s.feed_id, count(e.id) FROM subscriptions AS s LEFT JOIN entries AS e ON e.feed_id = s.feed_id "
-        "WHERE s.user_id = ? GROUP BY s.feed_id",
+        "SELECT s.feed_id, (SELECT count(*) FROM entries AS e WHERE e.feed_id = s.feed_id) FROM subscriptions AS s "
+        "WHERE s.user_id = ?",
         (user_id,),
     )
     return dict(rows.fetchall())

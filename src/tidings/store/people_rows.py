@@ -71,7 +71,7 @@ class Folder(Struct, frozen=True):
     unread: int
 
 
-class Subscription(Struct, frozen=True):
+class Subscription(Struct, frozen=True, gc=False):
     """A feed as its subscriber sees it; what polls have taught (errors, site, next poll) is in ``feed.state``."""
 
     feed: Feed
@@ -121,7 +121,7 @@ class Stream(Struct, frozen=True, kw_only=True):
     oldest_first: bool = False
 
 
-class Item(Struct, frozen=True):
+class Item(Struct, frozen=True, gc=False):
     """An entry with one user's marks."""
 
     entry: Entry  #: ``content`` is the full text where that was wanted and could be had

@@ -78,18 +78,19 @@ def selection(
         source, entry, feed, table = "entries AS e", "e.id", "e.feed_id", "e"
     published, seen = f"{table}.published_at", f"{table}.first_seen_at"
 
-    gathered = single = False
+    gathered, single = source.startswith(("marks", "labels")), False  # what people mark by hand is never so much
     if stream.feeds or stream.folders or stream.not_feeds or stream.not_folders:
         feeds = _sources(db, user_id, stream)
         if not feeds:
             return None
-        gathered, single = 1 < len(feeds) <= FEW_FEEDS, len(feeds) == 1
-        if unread and not db.postgres and (gathered or single):
+        few, single = 1 < len(feeds) <= FEW_FEEDS, len(feeds) == 1
+        gathered = gathered or few
+        if unread and not db.postgres and (few or single):
             source += " INDEXED BY unread_feed"  # SQLite would rather walk the user's whole order
         if single:
             where.add(f"{feed} = ?", feeds[0])
         else:
-            where.add(f"{feed} {IN_MANY}" if gathered else f"{feed} + 0 {IN_MANY}", Many(feeds))
+            where.add(f"{feed} {IN_MANY}" if few else f"{feed} + 0 {IN_MANY}", Many(feeds))
     elif source == "entries AS e":
         gathered = ordered and _few_of_all(db, user_id)
         walked = " + 0" if ordered and not gathered else ""
@@ -157,7 +158,8 @@ def _few_of_all(db: Connection, user_id: int) -> bool:
 
 def _sources(db: Connection, user_id: int, stream: Stream) -> list[int]:
     """The subscriptions that a stream names."""
-    rows = db.execute("SELECT feed_id, coalesce(folder_id, 0) FROM subscriptions WHERE user_id = ?", (user_id,))
+    some, values = (f" AND feed_id {IN_MANY}", (Many(stream.feeds),)) if stream.feeds and not stream.folders else ("", ())
+    rows = db.execute(f"SELECT feed_id, coalesce(folder_id, 0) FROM subscriptions WHERE user_id = ?{some}", (user_id, *values))
     feeds, folders, all_of_them = set(stream.feeds), set(stream.folders), not (stream.feeds or stream.folders)
     not_feeds, not_folders = set(stream.not_feeds), set(stream.not_folders)
     return [

@@ -125,7 +125,7 @@ class Integrations(Struct):
 # --- categories and feeds ----------------------------------------------------------------------------------------------
 
 
-class Category(Struct, kw_only=True):
+class Category(Struct, kw_only=True, gc=False):
     id: int
     title: str
     user_id: int
@@ -144,7 +144,7 @@ class CategoryChange(Struct):
     hide_globally: bool | None = None
 
 
-class FeedIcon(Struct):
+class FeedIcon(Struct, gc=False):
     feed_id: int
     icon_id: int  #: 0: none
     external_icon_id: str = ""
@@ -181,7 +181,7 @@ class FeedOptions(Struct, kw_only=True):
     proxy_url: Text = ""
 
 
-class Feed(FeedOptions, kw_only=True):
+class Feed(FeedOptions, kw_only=True, gc=False):
     id: int
     user_id: int
     feed_url: str
@@ -270,7 +270,7 @@ class Progress(Struct):
     media_progression: Count
 
 
-class Entry(Struct, kw_only=True):
+class Entry(Struct, kw_only=True, gc=False):
     id: int
     user_id: int
     feed_id: int
