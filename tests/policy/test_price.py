@@ -217,6 +217,28 @@ def test_the_controller_meets_the_budget_when_its_curve_is_wrong():
     assert np.abs(weekly - 1).max() < 0.01
 
 
+def test_who_is_one_of_twenty_finds_their_price_in_three_days_and_holds_the_budget():
+    """All look together as often as the price says, and a twentieth of that is ours: the price is four hundred times lower."""
+    prices = np.geomspace(1e-6, 1e3, 100)
+    control = Controller(30.0, 1.0, 0.0, prices, 30 / np.sqrt(prices), 1.0, np.full(SLOTS, 30.0))
+    rng, spent, days = np.random.default_rng(1), 0, []
+    for slot in range(1, 20 * PER_DAY + 1):
+        looks = rng.poisson(30 / np.sqrt(control.price) / PER_DAY)
+        own = rng.binomial(looks, 1 / 20)
+        spent += own
+        control.tick(slot * SLOT_S, spent, looks - own)
+        days.append(looks * PER_DAY)
+    assert np.mean(days[3 * PER_DAY : 6 * PER_DAY]) == pytest.approx(600, rel=0.25)
+    assert spent - sum(days[: 3 * PER_DAY]) / PER_DAY / 20 == pytest.approx(17 * 30, rel=0.1)
+    assert control.turns == pytest.approx(3 / 20, rel=0.5)
+    for slot in range(20 * PER_DAY + 1, 24 * PER_DAY + 1):  # the others are gone
+        own = rng.poisson(30 / np.sqrt(control.price) / PER_DAY)
+        spent += own
+        control.tick(slot * SLOT_S, spent)
+    assert control.turns == 1.0
+    assert own * PER_DAY < 90
+
+
 def test_it_holds_the_budget_online_over_any_seven_days():
     trace = poisson_trace(np.random.default_rng(2).lognormal(0, 1.0, 200), 63, seed=9)
     start = trace.cut(28)

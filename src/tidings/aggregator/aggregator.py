@@ -24,6 +24,7 @@ from tidings.fetch import Fetcher, FetchResult
 from tidings.fetch.wishes import hour_of_week
 from tidings.logs import Log
 from tidings.model import DAY_S
+from tidings.policy.together import longer_s
 from tidings.store import Store, StoreError
 from tidings.store.rows import Feed, Schedule
 from tidings.words import duration
@@ -39,8 +40,6 @@ SPENT = "the budget is spent for now; "
 MOST_PATIENCE_S = 30.0
 #: So long a worker waits that found nothing although something is due: another holds the hosts of it.
 BETWEEN_CLAIMS_S = 0.5
-#: After another's look we wait a random moment longer: up to this share of the time between looks, and no longer than that.
-TOGETHER, MOST_LATER_S = 0.1, 600.0
 #: On this channel other processes say that there are feeds to be asked.
 FEEDS = "feeds"
 #: Old entries are forgotten so often.
@@ -319,8 +318,8 @@ class Aggregator:
             return
         now, planned = self._clock(), feed.state.next_poll_at
         (decision,) = await self.polls.recorder.decide([self.reader.others_look(feed, at)])
-        later_s = random.random() * min(TOGETHER * (decision.at - at), MOST_LATER_S)
-        then = min(max(decision.at, now) + later_s, _latest(feed, bound_s, now))
+        longer = longer_s(decision.at - at, self.brain.policy.turns, random.random)
+        then = min(max(decision.at, now) + longer, _latest(feed, bound_s, now))
         if decision.estimate is not None:
             await self.store.save_estimates({feed_id: decision.estimate})
         await self._reschedule([Schedule(feed_id, then, f"a neighbour has looked; {decision.reason}", was=planned)])

@@ -20,15 +20,13 @@ from tidings.lab.simulate import simulate
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, Documents, Floats
 from tidings.policy import Feeds, Policy, make_policy
+from tidings.policy.together import longer_s
 
 LEARN_DAYS = 14.0
-#: The network forms, and the price settles: nobody knows at first how much others will look. With 20 nodes it still falls after
-#: three days, and looks that grow denser all the time are worth less than as many at an even pace.
-SETTLE_DAYS = 10.0
+#: The network forms, and the price settles: nobody knows at first how much others will look.
+SETTLE_DAYS = 2.0
 #: Notices are sent so often.
 FLUSH_S = 2.0
-#: A moment longer: up to this share of the time between looks, and no longer than that.
-SHARE, MOST_S = 0.1, 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,7 @@ class Friends:
     feeds: int = 50
     per_feed_day: float = 12.0  #: polls that all nodes together may make of a feed in a day
     days: float = 3.0
+    settle_days: float = SETTLE_DAYS
     call_s: float = 0.5
     seed: int = 0
 
@@ -89,13 +88,14 @@ class _Reader:
         self.polls.append((feed, now))
         new = self._world.poll(self._place, feed)
         self._world.at(now + FLUSH_S, self._world.tick, self._place)
-        self.looked(feed, now, [entry.published or now for entry in new])
+        self.looked(feed, now, [entry.published or now for entry in new], own=True)
         self._world.at(self._due[feed], self._come, feed)
 
-    def looked(self, feed: int, at: float, times: Sequence[float]) -> None:
+    def looked(self, feed: int, at: float, times: Sequence[float], *, own: bool = False) -> None:
         """Somebody has looked, perhaps we, and this was new."""
         if at <= self._last[feed] and not times:
             return
+        self._policy.others += not own
         at = max(at, self._last[feed])
         zero = np.zeros(1, dtype=np.int64)
         seen = Documents(np.sort(np.array(times, dtype=np.float64)), zero, zero, zero + len(times), zero.astype(np.bool_))
@@ -106,14 +106,14 @@ class _Reader:
     def _decide(self, feed: int) -> None:
         now = self._world.now
         at = float(self._policy.decide(np.array([feed]), np.array([self._last[feed]])).times[0])
-        self._due[feed] = max(at, now + 1.0) + self._random.random() * min(SHARE * (at - self._last[feed]), MOST_S)
+        self._due[feed] = max(at, now + 1.0) + longer_s(at - self._last[feed], self._policy.turns, self._random.random)
 
 
 def run(setup: Friends, progress: Callable[[float], None] | None = None) -> Shared:
     """The friends together, and the same alone."""
-    trace = generate("sia-cho", setup.feeds, LEARN_DAYS + SETTLE_DAYS + setup.days + 0.5, setup.seed)
+    trace = generate("sia-cho", setup.feeds, LEARN_DAYS + setup.settle_days + setup.days + 0.5, setup.seed)
     start = trace.start + LEARN_DAYS * DAY_S
-    begin = start + SETTLE_DAYS * DAY_S
+    begin = start + setup.settle_days * DAY_S
     end = begin + setup.days * DAY_S
     few = Rules(notices=True, calls_per_min=1e9, deficit=float("inf"))
     everything = [list(range(setup.feeds))] * setup.nodes

@@ -110,6 +110,8 @@ class Policy(ABC):
     renewed: bool = False
     #: Looks that others have made and told of, so far; `observe` has heard of them like of our own.
     others: int = 0
+    #: The share of looks for which we stand in line where others look as well; for the rest we wait longer, and let them.
+    turns: float = 1.0
     #: Whether `observe` changes anything; if not, nobody need compute what polls return.
     learns: bool = True
 

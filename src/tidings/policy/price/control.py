@@ -4,6 +4,9 @@ It knows a demand curve (polls a day at each price, foretold from what is known 
 days was from it, and a timetable: how the spending spreads over the week. Polls are rightly more frequent by day than by night,
 so what was spent is held against the timetable, not against the clock; then even small differences can be made up for at once,
 and any seven days come out alike.
+
+Where neighbours look as well and tell of it, the curve foretells the looks of all of them together. The price is then that at
+which all look so often that our part of it is our budget.
 """
 
 from dataclasses import dataclass, field
@@ -22,6 +25,17 @@ PER_DAY = 6
 SLOTS = 7 * PER_DAY
 #: The price moves by no more than this factor in a slot.
 STEP = 1.25
+#: Among others it may have to go far, and soon: ten friends look ten times as often as one can pay for, at a hundredth of its
+#: price.
+STEP_AMONG_OTHERS = 2.0
+#: How often others look is told by so many slots, what part of all looks is ours by so many.
+LATELY, PART = 2, 2 * PER_DAY
+#: All together are wanted to look no more often than others do now and we could beside them, times this.
+GROWTH = 1.25
+#: So many stand in line for a look, on average: whose price is lowest by a hair does not look for all.
+IN_LINE = 3.0
+#: What was not spent because others looked is made up for up to so much.
+LET_BE_DAYS = 0.25
 #: A rehearsal is sharper than life: so much of evenness is mixed into its timetable.
 EVEN = 0.2
 #: How much of a slot of the timetable is told anew by the last week.
@@ -52,8 +66,10 @@ class Controller:
     last_tick: float = 0.0
     ticks: int = 0
     polls: list[int] = field(default_factory=list)  #: spent in each of the last slots
+    looks: list[int] = field(default_factory=list)  #: these, and those of others that we were told of
     foretold: list[float] = field(default_factory=list)  #: what the curve said of them
     timetable: Floats = field(init=False)  #: share of a week's polls in each slot
+    turns: float = 1.0  #: share of looks for which we stand in line, where others look as well
     bias: float = field(init=False)  #: polls that the rehearsal made for each that the curve foretold
 
     def __post_init__(self) -> None:
@@ -78,37 +94,65 @@ class Controller:
         due = weeks + float(np.interp(within * SLOTS, ends, shares)) - float((shares - ends / SLOTS).mean())
         return due * 7 * self.budget_per_day - self.forgiven - spent
 
-    def tick(self, now: float, spent: int) -> None:
-        """Take in what was spent until ``now`` and move the price. To be called once a slot."""
+    def tick(self, now: float, spent: int, others: int = 0) -> None:
+        """Take in what was spent until ``now``, and what ``others`` looked in this slot, and move the price. Once a slot."""
         away_s = now - self.last_tick - SLOT_S
         if away_s > SLOT_S / 2:  # nobody was there
             self.forgiven += self.budget_per_day * away_s / DAY_S
         self.last_tick = now
         self.polls.append(spent - self.spent)
+        self.looks.append(spent - self.spent + others)
         self.foretold.append(self._curve() / PER_DAY)
-        del self.polls[:-SLOTS], self.foretold[:-SLOTS]
+        del self.polls[:-SLOTS], self.looks[:-SLOTS], self.foretold[:-SLOTS]
         self.spent = spent
         self.ticks += 1
+        if self.among_others:
+            self.forgiven += max(self.owed(now, spent) - LET_BE_DAYS * self.budget_per_day, 0.0)
         self._write_timetable()
         slots = len(self.polls) // PER_DAY * PER_DAY
         # In the first week a share of the rehearsal's word is mixed in: the first days say little.
         own_word = self.budget_per_day * (1 - slots / SLOTS)
-        correction = (sum(self.polls[-slots:] if slots else []) + own_word * self.bias) / max(
+        # Where others look more often than we would at our price, that says nothing about our curve.
+        slot_by_slot = zip(self.polls, self.looks, self.foretold, strict=True)
+        counted = [max(own, min(looks, self.bias * foretold)) for own, looks, foretold in slot_by_slot]
+        correction = (sum(counted[-slots:] if slots else []) + own_word * self.bias) / max(
             sum(self.foretold[-slots:] if slots else []) + own_word, 1e-9
         )
         catch_up = self.mean_gap_days + CATCH_UP_DAYS + (FIRST_WEEK_DAYS if slots < SLOTS else 0.0)
         wanted = self.budget_per_day + self.owed(now, spent) / catch_up
         wanted = min(max(wanted, 0.5 * self.budget_per_day), 2.0 * self.budget_per_day)
-        price = price_of(wanted / max(correction, 1e-3), self.prices, self.demand)
-        self.price = float(np.clip(price, self.price / STEP, self.price * STEP))
+        price = price_of(self._of_all(wanted) / max(correction, 1e-3), self.prices, self.demand)
+        step = STEP_AMONG_OTHERS if self.among_others else STEP
+        self.price = float(np.clip(price, self.price / step, self.price * step))
+
+    @property
+    def among_others(self) -> bool:
+        """Whether others have looked in the last day."""
+        return sum(self.looks[-PER_DAY:]) > sum(self.polls[-PER_DAY:])
+
+    def _of_all(self, wanted: float) -> float:
+        """Looks a day of all together, of which ``wanted`` would be ours.
+
+        Our part of the looks of the last day says how many. It is a rough guess where we made few, and none where others have
+        far more to spend: hence no fewer than what they look anyway, and no more than a few shares of ours beyond it.
+        """
+        if not self.among_others:
+            self.turns = 1.0
+            return wanted
+        lately = [(self.ticks - 1 - k) % SLOTS for k in range(min(LATELY, len(self.polls)))]
+        others = (sum(self.looks[-LATELY:]) - sum(self.polls[-LATELY:])) / (7 * float(self.timetable[lately].sum()))
+        guess = wanted * sum(self.looks[-PART:]) / max(sum(self.polls[-PART:]), 1)
+        of_all = min(guess, GROWTH * (others + wanted))
+        self.turns = min(IN_LINE * wanted / of_all, 1.0)
+        return of_all
 
     def _write_timetable(self) -> None:
         """Learn from each whole day when polls would be made at one price: from what was spent, and how the price moved."""
         if self.ticks % PER_DAY:
             return
         usual = sum(self.foretold) / len(self.foretold)
-        day = np.array(self.polls[-PER_DAY:]) * usual / np.maximum(self.foretold[-PER_DAY:], 1e-9)
-        mean = sum(self.polls) / len(self.polls) * SLOTS
+        day = np.array(self.looks[-PER_DAY:]) * usual / np.maximum(self.foretold[-PER_DAY:], 1e-9)
+        mean = sum(self.looks) / len(self.looks) * SLOTS
         if day.sum() == 0 or mean == 0:
             return
         table = self.timetable.reshape(7, PER_DAY)

@@ -69,6 +69,8 @@ DAILY_S = 28 * DAY_S
 VALUE_STEPS = 255
 VALUED_TOGETHER = 1000
 LEAST_RATIO = 1e-5
+#: Where others look as well the price may move far in a day: values are solved anew when it has by so much (in log).
+VALUED_WITHIN = np.log(3.0)
 #: A habit is told where this share of posts falls into so many hours of the day; weekends hold 2/7 of an even week.
 HABIT_SHARE = 0.4
 WEEKEND_RARE, WEEKEND_OFTEN = 0.1, 0.6
@@ -108,6 +110,8 @@ class Price(Policy):
         self.control: Controller
         self._feeds_in_market = 0
         self._told_spent, self._spent_before = 0, 0  # by the last tick; what the controller counts beyond that
+        self._told_others = 0
+        self._valued_at = 0.0  # the price of the values of time
 
     @property
     def row_dtype(self) -> np.dtype[np.void]:
@@ -163,7 +167,7 @@ class Price(Policy):
             rehearsed = self._rehearse(price, now)
             self.control = Controller(budget, len(self.feeds) / budget, now, *self._demand(price), price, rehearsed)
             price *= float(np.clip(rehearsed.mean() / budget, 0.25, 4.0)) ** 1.5
-        self._value(np.arange(len(self.feeds)), self.control.price)
+        self._value_all()
         self._feeds_in_market = len(self.feeds)
         self._spent_before = -self._told_spent
 
@@ -279,6 +283,10 @@ class Price(Policy):
         self.shared = fit_preferred(evidence, fit_shapes(evidence.hours, seed=self.seed))
         self._hold(np.arange(len(self.feeds)))
 
+    def _value_all(self) -> None:
+        self._valued_at = self.control.price
+        self._value(np.arange(len(self.feeds)), self._valued_at)
+
     def _value(self, rows: Rows, price: float) -> None:
         """The value of time of these feeds at a price."""
         for begin in range(0, len(rows), VALUED_TOGETHER):
@@ -321,7 +329,7 @@ class Price(Policy):
         self.feeds = feeds
         self.state = np.frombuffer(b"".join(rows), dtype=self.row_dtype).copy()
         self.control, self.shared, self.level.prior, self._feeds_in_market = load_shared(shared)
-        self._spent_before = self.control.spent
+        self._spent_before, self._valued_at = self.control.spent, self.control.price
         self.budget_per_day = self.control.budget_per_day * self.scale
         if budget_per_day is None:
             return
@@ -333,15 +341,19 @@ class Price(Policy):
 
     def tick(self, now: float, spent: int) -> Rows | None:
         slot = round((now - self.control.started) / SLOT_S)
-        if slot % PER_DAY == 0:
+        if slot % PER_DAY == 0 or self.control.among_others:
             self.control.prices, self.control.demand = self._demand(self.control.price)
         self.renewed = slot % (PER_DAY * SHARE_DAYS) == 0
         if self.renewed:
             self.level.fit_prior(self.state)
             self._share()
-            self._value(np.arange(len(self.feeds)), self.control.price)
+            self._value_all()
         self._told_spent = spent
-        self.control.tick(now, self._spent_before + spent)
+        self.control.tick(now, self._spent_before + spent, self.others - self._told_others)
+        self._told_others, self.turns = self.others, self.control.turns
+        if self.control.among_others and abs(np.log(self.control.price / self._valued_at)) > VALUED_WITHIN:
+            self._value_all()
+            self.renewed = True
         was, price = self.state["price"], self.control.price
         soon = self.state["next"] < now + 1.5 * SLOT_S
         return np.flatnonzero((was > REPLAN * price) | (soon & (np.abs(np.log(was / price)) > REPLAN_SOON)))

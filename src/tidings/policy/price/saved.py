@@ -37,7 +37,7 @@ def load_shared(saved: bytes) -> Shared:
             control = Controller(*(arrays[f"control_{each.name}"] for each in fields(Controller) if each.init))
             for each in fields(Controller):
                 value = arrays[f"control_{each.name}"]
-                plain = value.tolist() if value.ndim == 0 or each.name in ("polls", "foretold") else value
+                plain = value.tolist() if value.ndim == 0 or each.name in ("polls", "looks", "foretold") else value
                 setattr(control, each.name, plain)
             prior = arrays["prior"]
             return control, shapes, (prior[0], prior[1]), int(arrays["feeds"])
