@@ -8,7 +8,7 @@ Text is plain text except `content` and `summary`, which are HTML as published. 
 from msgspec import Struct
 
 
-class Enclosure(Struct, frozen=True):
+class Enclosure(Struct, frozen=True, gc=False):
     """A file that belongs to an entry: a podcast's sound, a picture."""
 
     url: str
@@ -16,7 +16,7 @@ class Enclosure(Struct, frozen=True):
     length: int | None = None
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """One item of a document."""
 
     identity: str  #: stable under edits: the id or guid, else made from title and link (FeedEx sect. 3.1)

@@ -6,6 +6,14 @@ class TidingsError(Exception):
 
     exit_code = 1
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """From process to process as it is: `__init__` would be given the finished message."""
+        return _again, (type(self), self.args), self.__dict__
+
+
+def _again(kind: type[TidingsError], args: tuple[object, ...]) -> TidingsError:
+    return kind.__new__(kind, *args)
+
 
 class UsageError(TidingsError):
     """The request itself is wrong: an unknown policy, a negative budget, rates that are not numbers."""

@@ -4,6 +4,7 @@ import pytest
 
 from tests.live.village import story
 from tidings.aggregator.importer import import_feeds
+from tidings.aggregator.recorder import BATCH_ENTRIES
 from tidings.config import Budget
 from tidings.model import DAY_S
 
@@ -53,3 +54,28 @@ async def test_posts_are_found_by_the_clock(village):
     entry = (await village.store.entries(limit=1))[0]
     assert entry.delay_s == pytest.approx(entry.first_seen_at - entry.published_at)
     assert entry.delay_s < 2 * DAY_S
+
+
+@story()
+async def test_no_more_documents_are_read_than_can_soon_be_recorded(village):
+    size, feeds = 100, 60
+    read, waiting = [], []
+    parse, record = village.aggregator.reader.parse, village.store.record
+
+    async def counted_parse(*args):
+        read.append(1)
+        return await parse(*args)
+
+    async def counted_record(outcomes):
+        waiting.append(sum(read))
+        brought = await record(outcomes)
+        read[:] = read[len(outcomes) :]
+        return brought
+
+    village.aggregator.reader.parse, village.store.record = counted_parse, counted_record
+    paths = [f"/feed/{i}" for i in range(feeds)]
+    for path in paths:
+        village.feed(path, posts=size, window=size)
+    await village.subscribe(*paths)
+    assert (await village.poll()).new == size * feeds
+    assert max(waiting) <= 2 * BATCH_ENTRIES / size + 1

@@ -80,14 +80,26 @@ def test_links_are_the_same_without_what_follows_their_readers():
 
 
 def bits(text):
-    return stories.words_of(text).simhash
+    return stories.words_of([text])[0].simhash
 
 
 def test_near_same_words_are_near_and_others_are_far():
     one, other = bits(TALE), bits(OTHER)
     assert stories.near(one, bits(TALE.replace("old bridge", "bridge").replace("two", "three")))
     assert not stories.near(one, other)
-    assert stories.words_of("Continue reading") is None
+    assert stories.words_of([]) == []
+    assert stories.words_of(["Continue reading", "", "\ud800"]) == [None, None, None]
+
+
+def test_texts_are_read_the_same_alone_and_among_others():
+    texts = [TALE, "Continue reading", OTHER, "Строк " * 100, TALE + OTHER * 20, "“Quoted” — «so» or… so. " * 9]
+    assert stories.words_of(texts) == [stories.words_of([text])[0] for text in texts]
+    assert len({words.simhash for words in stories.words_of(texts) if words}) == len(texts) - 1
+
+
+def test_marks_between_words_are_not_looked_at():
+    plain, typeset = 'It\'s "a" tale - told... ', "It’s “a” tale — told…\u00a0"
+    assert stories.words_of([plain * 5]) == stories.words_of([typeset * 5])
 
 
 # --- statistics --------------------------------------------------------------------------------------------------------

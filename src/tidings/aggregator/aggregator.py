@@ -83,8 +83,8 @@ class Aggregator:
     ) -> None:
         """``worker`` is the name of one of several processes that share the store; the only one needs none."""
         self.store, self.fetcher, self.brain = store, fetcher, brain
-        self.reader = Reader(store, fetcher, clock, sleep)
         self.polls = Polls(store, fetcher, brain, clock, sleep=sleep, worker=worker, wake=self.wake)
+        self.reader = Reader(store, fetcher, clock, sleep, self.polls.recorder.room)
         self._clock, self._sleep, self._worker = clock, sleep, worker
         self._retain_days, self._retain_entries = retain_days, retain_entries
         self._most = WAITING * fetcher.settings.concurrency

@@ -20,7 +20,7 @@ LATE_S = DAY_S
 ALIKE = 3
 
 
-class Dated(Struct, frozen=True):
+class Dated(Struct, frozen=True, gc=False):
     """The times of a new entry."""
 
     published_at: float

@@ -59,14 +59,19 @@ class Reader:
         fetcher: Fetcher,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        room: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        self._store, self._fetcher, self._clock, self._sleep = store, fetcher, clock, sleep
+        """``room`` is waited for before a document is read."""
+        self._store, self._fetcher, self._clock, self._sleep, self._room = store, fetcher, clock, sleep, room
 
     async def look(self, feed: Feed, why: str, result: FetchResult | None = None) -> Seen:
         """Poll it, unless there is a result already. Never raises for what one feed can do."""
         request = request_for(feed)
         try:
-            return await self._take_in(feed, request, result or await self._fetcher.fetch(request), why)
+            result = result or await self._fetcher.fetch(request)
+            if result.body is not None and self._room is not None:
+                await self._room()
+            return await self._take_in(feed, request, result, why)
         except StoreError:
             raise  # no fault of the feed; it is due again when its lease runs out
         except Exception as error:  # an error of ours in one document is that feed's failure, with backoff, not everybody's

@@ -34,6 +34,8 @@ class Recorder:
         self.looking = 0  #: polls that are asking or reading, and will finish
         self.thinking = asyncio.Lock()  #: the brain's slow work is done in a thread; nobody may ask it meanwhile
         self._finished: list[tuple[Seen, Finished]] = []
+        self._entries = 0  # new ones of those
+        self._room = asyncio.Event()
         self._enough = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
 
@@ -46,19 +48,29 @@ class Recorder:
         async with self.thinking:
             return await self.brain.decide(looks)
 
+    async def room(self) -> None:
+        """Wait until little waits to be recorded: what has been read takes many times the memory of the answer."""
+        while self._entries >= BATCH_ENTRIES:
+            self._room.clear()
+            await self._room.wait()
+
     async def record(self, seen: Seen) -> tuple[PollOutcome, Recorded]:
         """Give the feed its next poll and store all of it; returns what was stored, and what of that was new."""
         finished: Finished = asyncio.get_running_loop().create_future()
         self._finished.append((seen, finished))
+        self._entries += len(seen.outcome.new)
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._record_all())
-        if not self.looking or len(self._finished) >= BATCH:
+        if self._is_enough():
             self._enough.set()
         return await finished
 
+    def _is_enough(self) -> bool:
+        return not self.looking or len(self._finished) >= BATCH or self._entries >= BATCH_ENTRIES
+
     async def _record_all(self) -> None:
         while self._finished:
-            if self.looking and len(self._finished) < BATCH:
+            if not self._is_enough():
                 self._enough.clear()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._enough.wait(), TOGETHER_S)
@@ -86,6 +98,8 @@ class Recorder:
             entries += len(self._finished[size][0].outcome.new)
             size += 1
         batch, self._finished = self._finished[:size], self._finished[size:]
+        self._entries -= entries
+        self._room.set()
         return batch
 
 

@@ -11,13 +11,13 @@ import msgspec
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.people_rows import PRIORITY_WEIGHT, NoticeKind, Rule, Settings
 from tidings.store.rows import EntryText, PollOutcome
-from tidings.store.stories import keys, near, words_of
+from tidings.store.stories import Words, link_key, near, words_of
 from tidings.store.wishes import matches, read_rule
 
 #: A story is told again within so long; entries that were published earlier are none, such as those of a feed's first document.
 STORY_S = 3 * 86400.0
-#: Entries that are compared for each key, on average: some runs of words stand in every second post.
-MOST_ALIKE = 20
+#: Entries that are known by one key: some runs of words stand in every second post, and what was told so often is found.
+MOST_ALIKE = 8
 
 #: SQLite keeps to the order of a cross join: it must not look through all entries of all feeds for these.
 FAN_OUT = f"""
@@ -113,35 +113,39 @@ def _fold(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, New
         for i, e in new[outcome.feed_id].items()
         if e.published_at > outcome.at - STORY_S
     ]
-    told = [(outcome, i, e, words_of(f"{e.title} {e.text}")) for outcome, i, e in recent]
-    own_keys = {i: keys(e.url, words) for _, i, e, words in told}
-    wanted = Many({key for some in own_keys.values() for key in some})
+    told = words_of([f"{e.title} {e.text}" for _, _, e in recent])
+    links = [link_key(e.url) for _, _, e in recent]
+    wanted = Many({key for link, words in zip(links, told, strict=True) for key in _keys(link, words)})
     if not wanted:
         return
     earlier: dict[int, list[tuple[int, int, int]]] = {}
     since = min(outcome.at for outcome in outcomes) - 2 * STORY_S
-    for key, *story in db.execute(
-        f"SELECT key, entry_id, feed_id, simhash FROM stories WHERE key {IN_MANY} AND at > ? ORDER BY at DESC LIMIT ?",
-        (wanted, since, len(wanted) * MOST_ALIKE),
+    for key, entry_id, feed_id, simhash in db.execute(
+        f"SELECT key, entry_id, feed_id, simhash FROM stories WHERE key {IN_MANY} AND at > ?", (wanted, since)
     ):
-        earlier.setdefault(key, []).append((story[0], story[1], story[2]))
-    for outcome, i, e, words in told:
-        link, bits = keys(e.url, None), words.simhash if words else 0
-        twins = {
-            (entry_id, feed_id)
-            for key in own_keys[i]
-            for entry_id, feed_id, other in earlier.get(key, ())
-            if feed_id != outcome.feed_id and (key in link or near(other, bits))
-        }
+        earlier.setdefault(key, []).append((entry_id, feed_id, simhash))
+    rows = []
+    for (outcome, i, _), link, words in zip(recent, links, told, strict=True):
+        bits = words.simhash if words else 0
+        twins = set[tuple[int, int]]()
+        for key in _keys(link, words):
+            others = earlier.setdefault(key, [])
+            twins.update(
+                (entry_id, feed_id)
+                for entry_id, feed_id, simhash in others
+                if feed_id != outcome.feed_id and (key == link or near(simhash, bits))
+            )
+            if len(others) < MOST_ALIKE:
+                others.append((i, outcome.feed_id, bits))
+                rows.append((key, i, outcome.feed_id, outcome.at, bits))
         if twins:
             _fold_one(db, i, outcome.feed_id, sorted(twins))
-        for key in own_keys[i]:
-            earlier.setdefault(key, []).append((i, outcome.feed_id, bits))
-    db.insert(
-        "stories",
-        ("key", "entry_id", "feed_id", "at", "simhash"),
-        [(key, i, o.feed_id, o.at, words.simhash if words else 0) for o, i, _, words in told for key in own_keys[i]],
-    )
+    db.insert("stories", ("key", "entry_id", "feed_id", "at", "simhash"), rows)
+
+
+def _keys(link: int | None, words: Words | None) -> list[int]:
+    """By which a story is found again."""
+    return [*(() if link is None else (link,)), *(words.runs if words else ())]
 
 
 def _fold_one(db: Connection, entry_id: int, feed_id: int, twins: Sequence[tuple[int, int]]) -> None:

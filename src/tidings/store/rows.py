@@ -100,7 +100,7 @@ class Added(Struct, frozen=True):
     subscription_new: bool
 
 
-class EntryText(Struct, frozen=True):
+class EntryText(Struct, frozen=True, gc=False):
     """An entry as it shall be kept: dates judged, HTML made safe."""
 
     identity: str

@@ -44,11 +44,11 @@ LOSS_DAYS = 1.0
 #: How far ahead to look, in steady gaps, and the horizons offered (hours); feeds of one horizon are decided together.
 REACH = 4.0
 HORIZONS_H = (48, 120, 336)
-CHUNK = 1000
+CHUNK = 250
 #: Feeds from which the demand curve is foretold, and its prices around the present one.
 SAMPLE = 1000
 #: Feeds from which the shared shapes are learned, at most.
-SHARING = 20_000
+SHARING = 5000
 #: A budget that is off by less is not worth finding the price anew when all is restored.
 BUDGET_OFF = 0.05
 #: When the feeds are so many times as many as they were, the price is found anew.
@@ -67,7 +67,7 @@ SHARE_DAYS = 7
 DAILY_S = 28 * DAY_S
 #: Values are kept in so many steps; and solved for so many feeds at a time, none of them slower than a post in years.
 VALUE_STEPS = 255
-VALUED_TOGETHER = 10_000
+VALUED_TOGETHER = 1000
 LEAST_RATIO = 1e-5
 #: Where others look as well the price may move far in a day: values are solved anew when it has by so much (in log).
 VALUED_WITHIN = np.log(3.0)

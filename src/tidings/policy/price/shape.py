@@ -33,6 +33,8 @@ OFFERED = (
 LAYERS = len(OFFERED)
 #: The kernel around the clock, as a matrix: (24, 24).
 AROUND: Floats = np.sum([weight * np.roll(np.eye(24), k - 2, axis=1) for k, weight in enumerate(KERNEL)], axis=0)
+#: Feeds that are looked at together: temporary arrays have the weeks of so many, several times.
+TOGETHER = 250
 #: The population's word on strengths is worth this many feeds that think nothing.
 EVEN_FEEDS = 5.0
 
@@ -64,10 +66,11 @@ def fit_shapes(hours: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 25
     k = min(k, len(rich))
     if k < 2:
         return Shapes(population[None, :], np.ones(1))
-    counts = hours[rich]
-    sizes = totals[rich]
-    tempered = counts * np.minimum(1.0, 200 / sizes)[:, None]  # no feed speaks louder than 200 posts
-    profile = (smooth(tempered) + 5 * population) / (tempered.sum(axis=1, keepdims=True) + 5)
+    tempered = hours[rich]
+    tempered *= np.minimum(1.0, 200 / totals[rich])[:, None]  # no feed speaks louder than 200 posts
+    profile = smooth(tempered)
+    profile += 5 * population
+    profile /= tempered.sum(axis=1, keepdims=True) + 5
     centres = _seeds(profile, k, rng)
     shares = np.full(k, 1 / k)
     for _ in range(rounds):
@@ -81,18 +84,26 @@ def fit_shapes(hours: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 25
 def _seeds(profile: Floats, k: int, rng: np.random.Generator) -> Floats:
     """Far-apart profiles to start from (k-means++ on square roots, the Hellinger distance)."""
     roots = np.sqrt(profile)
+
+    def distance_to(row: int) -> Floats:
+        apart: Floats = np.maximum(2 - 2 * (roots @ roots[row]), 0.0)  # each row's squares sum to 1
+        return apart
+
     chosen = [int(rng.integers(len(roots)))]
-    distance = ((roots - roots[chosen[0]]) ** 2).sum(axis=1)
+    distance = distance_to(chosen[0])
     while len(chosen) < k:
         total = distance.sum()
         chosen.append(int(rng.choice(len(roots), p=distance / total if total > 0 else None)))
-        distance = np.minimum(distance, ((roots - roots[chosen[-1]]) ** 2).sum(axis=1))
+        distance = np.minimum(distance, distance_to(chosen[-1]))
     return profile[chosen]
 
 
 def smooth(counts: Floats) -> Floats:
     """Neighbouring hours lend a quarter each (the week is a circle)."""
-    lent: Floats = counts / 2 + (np.roll(counts, 1, axis=-1) + np.roll(counts, -1, axis=-1)) / 4
+    quarter = counts / 4
+    lent: Floats = counts / 2
+    lent += np.roll(quarter, 1, axis=-1)
+    lent += np.roll(quarter, -1, axis=-1)
     return lent
 
 
@@ -205,11 +216,12 @@ def own_strengths(e: Evidence, z: Floats, shared: Shapes) -> tuple[Floats, tuple
 def fit_preferred(e: Evidence, shared: Shapes, rounds: int = 4, most: int = 2_000) -> Shapes:
     """Let the feeds with much to say tell how many prefer which strength (EM)."""
     rows = np.flatnonzero(e.hours.sum(axis=1) >= 20)[:most]
-    e = e.take(rows)
-    z = responsibilities(e.hours, shared)
+    parts = [e.take(rows[begin : begin + TOGETHER]) for begin in range(0, len(rows), TOGETHER)]
+    of_parts = [(part, responsibilities(part.hours, shared)) for part in parts]
     for _ in range(rounds if len(rows) else 0):
-        _, likely = own_strengths(e, z, shared)
-        preferred = tuple((each.sum(axis=0) + EVEN_FEEDS / each.shape[1]) / (len(rows) + EVEN_FEEDS) for each in likely)
+        likely = [own_strengths(part, z, shared)[1] for part, z in of_parts]
+        votes = (np.sum([each.sum(axis=0) for each in layer], axis=0) for layer in zip(*likely, strict=True))
+        preferred = tuple((each + EVEN_FEEDS / len(each)) / (len(rows) + EVEN_FEEDS) for each in votes)
         shared = Shapes(shared.centres, shared.shares, preferred)
     return shared
 

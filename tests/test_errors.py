@@ -1,0 +1,21 @@
+"""Errors go from process to process: the laboratory works in several."""
+
+import pickle
+
+import pytest
+
+from tidings.errors import MissingExtra, TraceError, UsageError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UsageError("no such policy"),
+        TraceError("posts.csv", "is not sorted", row=3, column="time"),
+        MissingExtra("matplotlib", "lab", "plotting"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_of_another_process_says_what_it_said_there(error):
+    told = pickle.loads(pickle.dumps(error))
+    assert (type(told), str(told), vars(told)) == (type(error), str(error), vars(error))
