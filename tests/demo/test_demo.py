@@ -105,8 +105,9 @@ def test_what_cannot_be_is_refused(wrong):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("factor", [2.0, 0.5])
-def test_the_slider_keeps_its_promise(factor, capsys):
+def test_the_slider_keeps_its_promise(factor, seed, capsys):
     """A week under one budget; then what the page promises for another, and a week under that."""
 
     async def story(demo):
@@ -133,13 +134,14 @@ def test_the_slider_keeps_its_promise(factor, capsys):
         assert admin.post("/timing/budget", per_day=str(round(point["per_day"]))).goes_to == "/timing"
         return point
 
-    plan = Plan(publishers=300, days=14.0, speed=float("inf"), policies=("price",), friends=0)
+    plan = Plan(publishers=300, days=14.0, speed=float("inf"), policies=("price",), friends=0, seed=seed)
     before, promised, after = in_a_demo(plan, story, 3600)
     with capsys.disabled():
         print(
             json.dumps(
                 {
                     "factor": factor,
+                    "seed": seed,
                     "mean before, min": before / 60,
                     "promised, min": promised["mean_s"] / 60,
                     "came true, min": after["mean_delay_s"] / 60,
