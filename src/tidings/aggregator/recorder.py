@@ -19,7 +19,7 @@ from tidings.store.rows import PollOutcome, Recorded
 
 #: Finished polls, and the new entries of those, that are recorded in one transaction.
 BATCH = 100
-BATCH_ENTRIES = 500
+BATCH_ENTRIES = 250
 #: So long a finished poll waits for others to be recorded with: a batch costs the policy what forty feeds in it do.
 TOGETHER_S = 0.2
 

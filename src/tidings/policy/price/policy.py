@@ -257,10 +257,9 @@ class Price(Policy):
         state["newest"][rows[final]] = np.maximum(state["newest"][rows[final]], times[final])
 
     def _evidence(self, rows: Rows) -> Evidence:
-        state = self.state[rows]
-        hours = state["hours"].astype(np.float64)
-        events = state["events"] if self.bursts else hours.sum(axis=1)
-        return Evidence.of(hours, events, state["post_days"])
+        hours = self.state["hours"][rows].astype(np.float64)
+        events = self.state["events"][rows] if self.bursts else hours.sum(axis=1)
+        return Evidence.of(hours, events, self.state["post_days"][rows])
 
     def _hold(self, rows: Rows) -> None:
         """How strongly the layers of these feeds' patterns hold, after new posts."""

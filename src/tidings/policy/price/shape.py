@@ -68,10 +68,7 @@ def fit_shapes(hours: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 25
         return Shapes(population[None, :], np.ones(1))
     tempered = hours[rich]
     tempered *= np.minimum(1.0, 200 / totals[rich])[:, None]  # no feed speaks louder than 200 posts
-    profile = smooth(tempered)
-    profile += 5 * population
-    profile /= tempered.sum(axis=1, keepdims=True) + 5
-    centres = _seeds(profile, k, rng)
+    centres = _seeds(tempered, population, k, rng)
     shares = np.full(k, 1 / k)
     for _ in range(rounds):
         z = responsibilities(tempered, Shapes(centres, shares))
@@ -81,9 +78,12 @@ def fit_shapes(hours: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 25
     return Shapes(np.vstack([centres, population]), np.append(shares * 0.9, 0.1))
 
 
-def _seeds(profile: Floats, k: int, rng: np.random.Generator) -> Floats:
+def _seeds(counts: Floats, population: Floats, k: int, rng: np.random.Generator) -> Floats:
     """Far-apart profiles to start from (k-means++ on square roots, the Hellinger distance)."""
-    roots = np.sqrt(profile)
+    roots = smooth(counts)
+    roots += 5 * population
+    roots /= counts.sum(axis=1, keepdims=True) + 5
+    np.sqrt(roots, out=roots)
 
     def distance_to(row: int) -> Floats:
         apart: Floats = np.maximum(2 - 2 * (roots @ roots[row]), 0.0)  # each row's squares sum to 1
@@ -95,7 +95,7 @@ def _seeds(profile: Floats, k: int, rng: np.random.Generator) -> Floats:
         total = distance.sum()
         chosen.append(int(rng.choice(len(roots), p=distance / total if total > 0 else None)))
         distance = np.minimum(distance, distance_to(chosen[-1]))
-    return profile[chosen]
+    return roots[chosen] ** 2
 
 
 def smooth(counts: Floats) -> Floats:
@@ -146,12 +146,11 @@ class Evidence:
 
     @classmethod
     def of(cls, hours: Floats, events: Floats, days: Floats) -> "Evidence":
-        """From raw counts, and how many bursts and different days they came in."""
+        """From raw counts, which become tempered ones, and how many bursts and different days they came in."""
         total = np.maximum(hours.sum(axis=1), 1.0)
-        return cls(
-            hours * np.clip(events / total, 0.05, 1.0)[:, None],
-            hours * np.clip(days / total, 0.02, 1.0)[:, None],
-        )
+        weekly = hours * np.clip(days / total, 0.02, 1.0)[:, None]
+        hours *= np.clip(events / total, 0.05, 1.0)[:, None]
+        return cls(hours, weekly)
 
     @property
     def days(self) -> Floats:
@@ -216,10 +215,10 @@ def own_strengths(e: Evidence, z: Floats, shared: Shapes) -> tuple[Floats, tuple
 def fit_preferred(e: Evidence, shared: Shapes, rounds: int = 4, most: int = 2_000) -> Shapes:
     """Let the feeds with much to say tell how many prefer which strength (EM)."""
     rows = np.flatnonzero(e.hours.sum(axis=1) >= 20)[:most]
-    parts = [e.take(rows[begin : begin + TOGETHER]) for begin in range(0, len(rows), TOGETHER)]
-    of_parts = [(part, responsibilities(part.hours, shared)) for part in parts]
+    parts = [rows[begin : begin + TOGETHER] for begin in range(0, len(rows), TOGETHER)]
+    clusters = [responsibilities(e.hours[part], shared) for part in parts]
     for _ in range(rounds if len(rows) else 0):
-        likely = [own_strengths(part, z, shared)[1] for part, z in of_parts]
+        likely = [own_strengths(e.take(part), z, shared)[1] for part, z in zip(parts, clusters, strict=True)]
         votes = (np.sum([each.sum(axis=0) for each in layer], axis=0) for layer in zip(*likely, strict=True))
         preferred = tuple((each + EVEN_FEEDS / len(each)) / (len(rows) + EVEN_FEEDS) for each in votes)
         shared = Shapes(shared.centres, shared.shares, preferred)
