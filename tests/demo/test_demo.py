@@ -48,7 +48,7 @@ def test_what_is_live_is_what_was_foretold():
 def test_friends_tell_each_other():
     async def story(demo):
         await demo.until_the_end()
-        return await demo.figures(), [demo.aggregators[member.name].neighbours for member in demo.plan.members]
+        return await demo.figures(), [demo.aggregators[member.name].polls.neighbours for member in demo.plan.members]
 
     plan = Plan(publishers=16, days=0.75, speed=float("inf"), policies=())
 
