@@ -31,6 +31,10 @@ class Blogs:
         """Time passes for the blogs."""
         self._ahead_s += seconds
 
+    def until_news(self, number):
+        """Time passes until a blog has posted for certain: once in every gap, at any moment of it."""
+        self.move_on(2 * self._server.blogs[number - 1].gap_s)
+
     def list(self, file):
         """Written as OPML."""
         file.write_text(opml(self._server.blogs, self.address))

@@ -136,6 +136,7 @@ async def _in_a_process(*question: Any) -> Forecast:
     finally:
         if process.returncode is None:
             process.kill()
+            await process.wait()  # what is not waited for is still open when the loop is closed
     answer = msgspec.json.decode(told, type=Forecast | str) if told else _("the replay was ended by somebody")
     if isinstance(answer, str):
         raise UsageError(answer)
