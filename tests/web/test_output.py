@@ -128,7 +128,7 @@ def test_opml_has_what_version_2_demands(ada):
 # --- only what is new since -----------------------------------------------------------------------------------------------
 
 
-def news(person, blogs, number, feed):
+def news(person, blogs, feed, number=1):
     """A blog has posted, and its feed is fetched; returns the ids that came."""
     before = set(person.get(f"/feed/{feed}?show=all").entries)
     blogs.until_news(number)
@@ -157,7 +157,7 @@ def test_who_has_it_already_gets_nothing(ada):
 def test_who_can_read_it_gets_only_what_is_new(house, ada, blogs):
     path = addresses(ada, "atom")["Birds & bees"]
     first = ada.get(path)
-    came = news(ada, blogs, 2, house.two)
+    came = news(ada, blogs, house.two, 2)
     assert came
     delta = ada.get(path, If_None_Match=first.headers["ETag"], A_IM="vcdiff, feed")
     assert (delta.status, delta.headers["IM"]) == (226, "feed")
