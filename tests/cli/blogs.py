@@ -32,8 +32,8 @@ class Blogs:
         self._ahead_s += seconds
 
     def until_news(self, number):
-        """Time passes until a blog has posted for certain: once in every gap, at any moment of it."""
-        self.move_on(2 * self._server.blogs[number - 1].gap_s)
+        """Time passes until a blog has posted for certain, and more than once: it does in every gap, at any moment of it."""
+        self.move_on(6 * self._server.blogs[number - 1].gap_s)
 
     def list(self, file):
         """Written as OPML."""
