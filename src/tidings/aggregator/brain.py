@@ -152,6 +152,7 @@ class Brain:
         """Start the policy with all that the store knows."""
         history, since = await history_of(store, members, now)
         self._planner.number(members["feed_id"].tolist())
+        self.bucket.set_budget(self.budget_per_day, now)  # before the policy has its price, which others may see at once
         await self._planner.start(members, forbidden, history, since, self._useful_budget(len(members)), now)
         self._unlearned, self._spent, self._told, self.next_tick = False, 0, 0, now + self.policy.tick_s
 
