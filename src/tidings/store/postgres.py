@@ -7,6 +7,7 @@ again; only a commit whose answer is lost is an error, for nobody knows what bec
 """
 
 import asyncio
+import math
 import os
 import re
 import socket
@@ -41,6 +42,8 @@ CONNECTIONS = 6
 PATIENCE_S = 30.0
 #: Longer than any statement of ours but a few that say so; then the network is cut, and nobody will ever answer.
 STATEMENT_S = 60.0
+#: A transaction that nobody goes on with: its process was cut off, and the server must not hold its locks.
+ABANDONED_S = 30.0
 #: How often a call is done again after two stood in each other's way.
 COLLISIONS = 10
 STATEMENTS = 256
@@ -56,6 +59,8 @@ LOST = (
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
+    asyncpg.IdleInTransactionSessionTimeoutError,  # we were away for so long, not the server
+    asyncpg.IdleSessionTimeoutError,
     asyncpg.InternalClientError,  # it was cut in the middle of a statement, and asyncpg has not understood that yet
 )
 COLLIDED = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError)
@@ -169,10 +174,19 @@ def _number(text: str) -> float:
     return float(text) if "." in text else int(text)
 
 
-async def connect(url: str) -> Any:
-    """A connection as we want it: it says whose it is; JIT is for long queries, ours are short."""
-    settings = {"application_name": f"tidings {socket.gethostname()[:40]}:{os.getpid()}", "jit": "off"}
-    db = await asyncpg.connect(url, timeout=PATIENCE_S / 3, statement_cache_size=STATEMENTS, server_settings=settings)
+async def connect(url: str, answer_s: float | None = None) -> Any:
+    """A connection as we want it: it says whose it is; JIT is for long queries, ours are short.
+
+    Commands on it that say nothing else wait ``answer_s`` for an answer.
+    """
+    settings = {
+        "application_name": f"tidings {socket.gethostname()[:40]}:{os.getpid()}",
+        "jit": "off",
+        "idle_in_transaction_session_timeout": f"{ABANDONED_S:.0f}s",
+        "tcp_keepalives_idle": f"{PATIENCE_S:.0f}",  # a session that nobody will end otherwise
+    }
+    options = {"statement_cache_size": STATEMENTS, "server_settings": settings, "command_timeout": answer_s}
+    db = await asyncpg.connect(url, timeout=PATIENCE_S / 3, **options)
     # Made by `search.vector`; and sums of integers are numbers of another type here, which Python shall not see.
     await db.set_type_codec("tsvector", schema="pg_catalog", encoder=bytes, decoder=bytes, format="binary")
     await db.set_type_codec("numeric", schema="pg_catalog", encoder=str, decoder=_number, format="text")
@@ -189,7 +203,7 @@ class PostgresDatabase:
         self._local = threading.local()
         self._connections: set[PostgresConnection] = set()
         self._threads = ThreadPoolExecutor(CONNECTIONS, "store")
-        self.signals = PostgresSignals(lambda: connect(url), LOST)
+        self.signals = PostgresSignals(lambda: connect(url, PATIENCE_S / 3), LOST)
         try:
             self._threads.submit(self._transact, "BEGIN", lambda db: migrate(db, self.name), patience_s=0.0).result()
         except BaseException:
@@ -232,8 +246,8 @@ class PostgresDatabase:
     async def _in_thread(self, begin: str, work: Callable[[PostgresConnection], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._transact, begin, work)
 
-    def _transact(self, begin: str, work: Callable[[PostgresConnection], T], patience_s: float = PATIENCE_S) -> T:
-        collisions, pause_s, committing = 0, 0.05, False
+    def _transact(self, begin: str, work: Callable[[PostgresConnection], T], patience_s: float | None = None) -> T:
+        collisions, pause_s, committing, give_up_at = 0, 0.05, False, math.inf
         while True:
             db = None
             try:
@@ -243,6 +257,8 @@ class PostgresDatabase:
                     result = work(db)
                     committing = True
                     db.command("COMMIT")
+                except LOST:  # there is nobody whom to ask to roll back: that would be waited for without end
+                    raise
                 except BaseException:
                     db.roll_back()
                     raise
@@ -258,14 +274,14 @@ class PostgresDatabase:
                 self._drop()
                 if committing:
                     raise StoreError(f"{self.name}: the connection broke during a commit; look whether it was made") from error
-                if patience_s <= 0:
+                give_up_at = min(give_up_at, time.monotonic() + (PATIENCE_S if patience_s is None else patience_s))
+                if time.monotonic() + pause_s > give_up_at:
                     raise self._complaint(error) from error
             except asyncpg.PostgresError as error:
                 if isinstance(error, asyncpg.IntegrityConstraintViolationError | asyncpg.DataError) or _ours(error):
                     raise  # a fault of ours
                 raise self._complaint(error) from error
             time.sleep(pause_s)  # in a thread of our own
-            patience_s -= pause_s
             pause_s = min(2 * pause_s, 1.0)
 
     def _connection(self) -> PostgresConnection:

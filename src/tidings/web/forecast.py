@@ -21,6 +21,7 @@ from tidings.aggregator.history import own_history
 from tidings.errors import TidingsError, UsageError
 from tidings.model import DAY_S, HOUR_S
 from tidings.store import Store
+from tidings.web.processes import end
 from tidings.web.texts import _
 from tidings.web.visit import Site
 
@@ -134,9 +135,7 @@ async def _in_a_process(*question: Any) -> Forecast:
     try:
         told, _said = await process.communicate(pickle.dumps(question))
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()  # what is not waited for is still open when the loop is closed
+        await end(process, 0.0)
     answer = msgspec.json.decode(told, type=Forecast | str) if told else _("the replay was ended by somebody")
     if isinstance(answer, str):
         raise UsageError(answer)

@@ -9,10 +9,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from tidings.people import Forbidden
+from tidings.web.processes import end
 from tidings.web.texts import _
 from tidings.web.visit import Site, Visit, page, peer
 
 COMMAND = ("-m", "tidings", "demo", "--port", "0", "--until-closed")
+#: How long a world may take to end.
+PATIENCE_S = 10.0
 #: How a process says where its screen is.
 PLACE = re.compile(rb"http://\S+/demo")
 
@@ -47,9 +50,9 @@ class Tryout:
             async for line in process.stdout:
                 if found := PLACE.search(line):
                     self.place = found[0].decode()
-            await process.wait()
         finally:
             self.stop()
+            await end(process, PATIENCE_S)
 
 
 def routes(site: Site) -> list[BaseRoute]:
