@@ -54,7 +54,7 @@ def test_postgresql_is_killed_and_comes_back(newsroom, complete):
     newsroom.wait_for(newsroom.leader, "leader")
 
 
-@pytest.mark.parametrize("silent", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("silent", [False, True])
 def test_the_line_between_a_worker_and_the_database_is_cut(newsroom, complete, silent):
     """Silently: nothing says so, and only patience ends it."""
     (far,) = newsroom.hire(1, newsroom.line.url.format("postgres"))
