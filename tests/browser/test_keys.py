@@ -47,6 +47,25 @@ def test_open_close_and_the_original_in_another_tab(reader, stand):
     expect(opened(page)).to_have_count(0)
 
 
+def test_the_last_wish_holds_however_slow_the_answer_to_the_first(reader):
+    page, first, held = reader.page, reader.names[0], []
+
+    def hold(route):
+        held.append(route) if route.request.method == "POST" and not held else route.continue_()
+
+    page.route("**/entry/*", hold)
+    with page.expect_request(lambda request: request.method == "POST"):  # it is read
+        reader.keys("j")
+    reader.keys("m")  # and shall not be
+    row = page.locator(".entry", has_text=first)
+    expect(row).to_have_class("entry unread")
+    with page.expect_response(lambda answer: "read=0" in (answer.request.post_data or "")):
+        held[0].continue_()
+    expect(row).to_have_class("entry unread")
+    page.goto(page.url.partition("?")[0])
+    expect(row).to_have_class("entry unread")
+
+
 def test_read_star_and_tag(reader):
     page, first = reader.page, reader.names[0]
     row = page.locator(".entry", has_text=first)

@@ -124,11 +124,21 @@ function show(marks) {
   }
 }
 
-// At once on the page, then in the store; what the store says in the end is shown.
+// At once on the page, then in the store, one wish after the other; what the store says to the last is shown.
+const underWay = new Map();
 export async function mark(row, name, value) {
   if (name === "read") row.classList.toggle("unread", value === "0");
   if (name === "star") row.classList.toggle("starred", value === "1");
-  show(await post(`/entry/${row.dataset.id}`, { [name]: value }));
+  const id = row.dataset.id;
+  const before = Promise.resolve(underWay.get(id)).catch(() => {});
+  const mine = before.then(() => post(`/entry/${id}`, { [name]: value }));
+  underWay.set(id, mine);
+  try {
+    const marks = await mine;
+    if (underWay.get(id) === mine) show(marks);
+  } finally {
+    if (underWay.get(id) === mine) underWay.delete(id);
+  }
   counts();
 }
 
