@@ -138,8 +138,8 @@ def test_alike_feeds_are_held_strongly_and_different_ones_hardly():
     apart = np.array([rng.multinomial(200, rng.dirichlet(np.full(168, 0.05))) for _ in range(300)], dtype=float)
 
     def mean_strength(hours):
-        evidence = Evidence(hours, hours)
-        return (fit_preferred(evidence, fit_shapes(hours)).preferred[1] * OFFERED[1]).sum()
+        everybody = np.arange(len(hours))
+        return (fit_preferred(Evidence(hours, hours).take, everybody, fit_shapes(hours)).preferred[1] * OFFERED[1]).sum()
 
     assert mean_strength(alike) > 5 * mean_strength(apart)
 

@@ -17,6 +17,7 @@ from tidings.aggregator.looks import Decision, Look, history_of
 from tidings.aggregator.monitor import window_sizes
 from tidings.aggregator.planner import LEAST_GAP_S, Newcomer, Planner
 from tidings.config import Budget
+from tidings.memory import give_back
 from tidings.model import DAY_S, HOUR_S, WEEK_S
 from tidings.policy import Policy
 from tidings.store import Store
@@ -286,6 +287,7 @@ class Brain:
     async def settle(self, store: Store, now: float) -> list[Schedule]:
         """Take in the newcomers, when there is time; returns feeds whose time has changed."""
         newcomers, self._newcomers = list(self._newcomers.values()), {}
+        give_back()  # what polls have left: learning takes large pieces
         if self.started and self.policy.extends:
             rows = await self._planner.extend(newcomers, now)
             asked = np.array([newcomer.look.at for newcomer in newcomers])

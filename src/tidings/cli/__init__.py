@@ -30,14 +30,12 @@ from tidings.cli.serve import serve, worker
 from tidings.cli.telling import explain, status
 from tidings.cli.timing import timing
 from tidings.errors import TidingsError, UsageError
+from tidings.memory import be_frugal
 
 # numpy's matrices are small here: threads that wait for each other would cost several times the work. Before numpy is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# What is large and was freed goes back to the system. Without this, glibc keeps it from the second time on (mallopt(3)).
-with suppress(OSError, AttributeError):  # of Linux alone
-    ctypes.CDLL(None).mallopt(-3, 1024 * 1024)  # M_MMAP_THRESHOLD
-gc.set_threshold(10_000, 20, 20)  # what we make by the thousand is in no circles
+be_frugal()
 
 #: What a shell expects of a program that was stopped with Ctrl-C: 128 + SIGINT.
 INTERRUPTED = 130

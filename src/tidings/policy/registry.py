@@ -6,7 +6,6 @@ for when a name is asked for that is not one of ours.
 
 import inspect
 from functools import cache
-from importlib.metadata import entry_points
 
 from tidings.errors import TidingsError, UsageError
 from tidings.policy import adaptive, planned
@@ -41,6 +40,8 @@ PLUG_INS = "tidings.policies"
 @cache
 def load_plug_ins() -> None:
     """Add the policies of other packages to `POLICIES`; ours keep their names."""
+    from importlib.metadata import entry_points  # two megabytes that nobody needs who has none
+
     for point in entry_points(group=PLUG_INS):
         try:
             found = point.load()

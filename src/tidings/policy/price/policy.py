@@ -26,6 +26,7 @@ from tidings.policy.price.shape import (
     fit_shapes,
     habits,
     hours_between,
+    in_parts,
     mass_between,
     minute_factor,
     own_strengths,
@@ -44,7 +45,6 @@ LOSS_DAYS = 1.0
 #: How far ahead to look, in steady gaps, and the horizons offered (hours); feeds of one horizon are decided together.
 REACH = 4.0
 HORIZONS_H = (48, 120, 336)
-CHUNK = 250
 #: Feeds from which the demand curve is foretold, and its prices around the present one.
 SAMPLE = 1000
 #: Feeds from which the shared shapes are learned, at most.
@@ -206,7 +206,7 @@ class Price(Policy):
         for k, at in enumerate(looks.tolist()):
             posts = np.bincount(rows[order[edges[k] : edges[k + 1]]], minlength=n).astype(np.float64)
             born = who[self.state["last"][who] < at]
-            for part in (born[i : i + CHUNK] for i in range(0, len(born), CHUNK)):
+            for part in in_parts(born):
                 since = self.state["last"][part]
                 self._take_in(part, np.full(len(part), at), posts[part], since, since)
 
@@ -263,8 +263,7 @@ class Price(Policy):
 
     def _hold(self, rows: Rows) -> None:
         """How strongly the layers of these feeds' patterns hold, after new posts."""
-        for begin in range(0, len(rows), CHUNK):
-            part = rows[begin : begin + CHUNK]
+        for part in in_parts(rows):
             evidence = self._evidence(part)
             z = responsibilities(evidence.hours, self.shared)
             self.state["strengths"][part] = own_strengths(evidence, z, self.shared)[0] if self.shrink else 1.0
@@ -278,8 +277,9 @@ class Price(Policy):
 
     def _share(self) -> None:
         """What feeds learn from each other: cluster shapes, and how strongly they hold."""
-        evidence = self._evidence(self._sample(SHARING))
-        self.shared = fit_preferred(evidence, fit_shapes(evidence.hours, seed=self.seed))
+        some = self._sample(SHARING)
+        shapes = fit_shapes(self._evidence(some).hours, seed=self.seed)
+        self.shared = fit_preferred(self._evidence, some, shapes)
         self._hold(np.arange(len(self.feeds)))
 
     def _value_all(self) -> None:
@@ -399,8 +399,7 @@ class Price(Policy):
         horizon = np.searchsorted(HORIZONS_H[:-1], np.minimum(REACH * gap * 24, HORIZONS_H[-1]))
         for h, hours in enumerate(HORIZONS_H):
             group = np.flatnonzero(horizon == h)
-            for begin in range(0, len(group), CHUNK):
-                part = group[begin : begin + CHUNK]
+            for part in in_parts(group):
                 outlook = self._outlook(rows[part], now[part], level[part], scale[part], cost[part])
                 times[part], expected[part] = look_ahead(outlook, hours, self.loss_days)
                 habit[part] = habits(outlook.shape)

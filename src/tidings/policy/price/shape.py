@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from tidings.model import HOUR_S, Floats
+from tidings.model import HOUR_S, Floats, Rows
 from tidings.policy.base import EPOCH_HOUR
 from tidings.policy.price.value import HOURS
 
@@ -35,8 +34,15 @@ LAYERS = len(OFFERED)
 AROUND: Floats = np.sum([weight * np.roll(np.eye(24), k - 2, axis=1) for k, weight in enumerate(KERNEL)], axis=0)
 #: Feeds that are looked at together: temporary arrays have the weeks of so many, several times.
 TOGETHER = 250
+#: How many feeds are asked, at most, which strength they prefer.
+MOST_ASKED = 2_000
 #: The population's word on strengths is worth this many feeds that think nothing.
 EVEN_FEEDS = 5.0
+
+
+def in_parts(rows: Rows) -> list[Rows]:
+    """A few rows at a time: all at once would take the memory of their weeks several times."""
+    return [rows[begin : begin + TOGETHER] for begin in range(0, len(rows), TOGETHER)]
 
 
 def _even() -> tuple[Floats, ...]:
@@ -80,10 +86,9 @@ def fit_shapes(hours: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 25
 
 def _seeds(counts: Floats, population: Floats, k: int, rng: np.random.Generator) -> Floats:
     """Far-apart profiles to start from (k-means++ on square roots, the Hellinger distance)."""
-    roots = smooth(counts)
-    roots += 5 * population
-    roots /= counts.sum(axis=1, keepdims=True) + 5
-    np.sqrt(roots, out=roots)
+    roots = np.empty_like(counts)
+    for part in in_parts(np.arange(len(counts))):
+        roots[part] = np.sqrt((smooth(counts[part]) + 5 * population) / (counts[part].sum(axis=1, keepdims=True) + 5))
 
     def distance_to(row: int) -> Floats:
         apart: Floats = np.maximum(2 - 2 * (roots @ roots[row]), 0.0)  # each row's squares sum to 1
@@ -158,7 +163,7 @@ class Evidence:
         days: Floats = self.weekly.reshape(len(self.weekly), 7, 24).sum(axis=2)
         return days
 
-    def take(self, rows: npt.NDArray[np.intp]) -> "Evidence":
+    def take(self, rows: Rows) -> "Evidence":
         return Evidence(self.hours[rows], self.weekly[rows])
 
 
@@ -212,13 +217,13 @@ def own_strengths(e: Evidence, z: Floats, shared: Shapes) -> tuple[Floats, tuple
     return chosen, tuple(likely)
 
 
-def fit_preferred(e: Evidence, shared: Shapes, rounds: int = 4, most: int = 2_000) -> Shapes:
-    """Let the feeds with much to say tell how many prefer which strength (EM)."""
-    rows = np.flatnonzero(e.hours.sum(axis=1) >= 20)[:most]
-    parts = [rows[begin : begin + TOGETHER] for begin in range(0, len(rows), TOGETHER)]
-    clusters = [responsibilities(e.hours[part], shared) for part in parts]
+def fit_preferred(evidence: Callable[[Rows], Evidence], rows: Rows, shared: Shapes, rounds: int = 4) -> Shapes:
+    """Let the feeds with much to say tell how many prefer which strength (EM); ``evidence`` tells that of some ``rows``."""
+    told = [evidence(part).hours.sum(axis=1) for part in in_parts(rows)]
+    rows = rows[np.concatenate([np.zeros(0), *told]) >= 20][:MOST_ASKED]
+    clusters = [responsibilities(evidence(part).hours, shared) for part in in_parts(rows)]
     for _ in range(rounds if len(rows) else 0):
-        likely = [own_strengths(e.take(part), z, shared)[1] for part, z in zip(parts, clusters, strict=True)]
+        likely = [own_strengths(evidence(part), z, shared)[1] for part, z in zip(in_parts(rows), clusters, strict=True)]
         votes = (np.sum([each.sum(axis=0) for each in layer], axis=0) for layer in zip(*likely, strict=True))
         preferred = tuple((each + EVEN_FEEDS / len(each)) / (len(rows) + EVEN_FEEDS) for each in votes)
         shared = Shapes(shared.centres, shared.shares, preferred)
