@@ -6,11 +6,8 @@ options, calls one function of a room below, and prints what came back (`output`
 runs, so that `tidings --help` answers at once.
 """
 
-import ctypes
 import errno
-import gc
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 

@@ -179,14 +179,14 @@ async def connect(url: str, answer_s: float | None = None) -> Any:
 
     Commands on it that say nothing else wait ``answer_s`` for an answer.
     """
-    settings = {
-        "application_name": f"tidings {socket.gethostname()[:40]}:{os.getpid()}",
-        "jit": "off",
-        "idle_in_transaction_session_timeout": f"{ABANDONED_S:.0f}s",
-        "tcp_keepalives_idle": f"{PATIENCE_S:.0f}",  # a session that nobody will end otherwise
-    }
+    settings = {"application_name": f"tidings {socket.gethostname()[:40]}:{os.getpid()}"}
     options = {"statement_cache_size": STATEMENTS, "server_settings": settings, "command_timeout": answer_s}
     db = await asyncpg.connect(url, timeout=PATIENCE_S / 3, **options)
+    # By statements: a pooler would refuse to begin with them. The last ends a session that nobody will end otherwise.
+    await db.execute(
+        f"SET jit = off; SET idle_in_transaction_session_timeout = '{ABANDONED_S:.0f}s';"
+        f"SET tcp_keepalives_idle = {PATIENCE_S:.0f}"
+    )
     # Made by `search.vector`; and sums of integers are numbers of another type here, which Python shall not see.
     await db.set_type_codec("tsvector", schema="pg_catalog", encoder=bytes, decoder=bytes, format="binary")
     await db.set_type_codec("numeric", schema="pg_catalog", encoder=str, decoder=_number, format="text")
