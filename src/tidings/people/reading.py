@@ -128,9 +128,9 @@ class Reading:
         await self.unsubscribe(feed_id)
         return added.feed_id
 
-    async def held(self) -> dict[int, int]:
-        """How many entries there are of each subscription, read or not."""
-        return await self.store.read(folders.held, self.user.id)
+    async def counters(self) -> list[tuple[int, int, int]]:
+        """Of each subscription: feed, entries that are unread, and all that there are."""
+        return await self.store.read(folders.counters, self.user.id)
 
     async def unsubscribe(self, feed_id: int) -> None:
         """What was starred or tagged stays. A feed that nobody is subscribed to any more is not polled any more."""

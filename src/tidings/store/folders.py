@@ -75,14 +75,14 @@ def titles(db: Connection, user_id: int, feed_ids: Iterable[int]) -> dict[int, s
     return dict(rows.fetchall())
 
 
-def held(db: Connection, user_id: int) -> dict[int, int]:
-    """How many entries there are of each subscription, read or not."""
+def counters(db: Connection, user_id: int) -> list[tuple[int, int, int]]:
+    """Of each subscription: feed, entries that are unread, and all that there are."""
     rows = db.execute(
-        "SELECT s.feed_id, (SELECT count(*) FROM entries AS e WHERE e.feed_id = s.feed_id) FROM subscriptions AS s "
+        "SELECT s.feed_id, s.unread, (SELECT count(*) FROM entries AS e WHERE e.feed_id = s.feed_id) FROM subscriptions AS s "
         "WHERE s.user_id = ?",
         (user_id,),
     )
-    return dict(rows.fetchall())
+    return [tuple(row) for row in rows]
 
 
 def change(db: Connection, user_id: int, feed_id: int, changes: Mapping[str, Any]) -> bool:

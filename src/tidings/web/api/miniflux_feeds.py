@@ -170,9 +170,8 @@ async def read_feed(call: Call) -> None:
 
 
 async def get_counters(call: Call) -> values.Counters:
-    unread = {str(s.feed.id): s.unread for s in await call.reading.subscriptions()}
-    held = {str(i): n for i, n in (await call.reading.held()).items()}
-    return values.Counters({i: held[i] - n for i, n in unread.items() if i in held}, unread)
+    found = await call.reading.counters()
+    return values.Counters({str(i): of - unread for i, unread, of in found}, {str(i): unread for i, unread, _ in found})
 
 
 async def get_icon(call: Call) -> values.Icon:
