@@ -134,6 +134,18 @@ def test_search_within_a_stream(town):
     assert town.bob.titles(search="river") == []
 
 
+def test_common_words_and_rare_ones_are_found_alike(town):
+    town.ann.follows("a")
+    town.posted("a", *range(1, 13), text="the river")
+    town.posted("a", 13, text="the heron")
+    for by in "publication", "arrival":
+        everything = town.ann.unread(by=by)
+        assert town.ann.unread(search="the", by=by) == everything
+        assert town.ann.unread(search="river", by=by) == [title for title in everything if title != "Post 13"]
+        assert town.ann.unread(search="the -river", by=by) == ["Post 13"]
+        assert town.ann.unread(search="heron", by=by) == ["Post 13"]
+
+
 def test_counts_agree_with_lists(town):
     town.ann.follows("a", "b")
     ids = [*town.posted("a", 1, 2, 3), *town.posted("b", 4)]

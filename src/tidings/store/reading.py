@@ -22,6 +22,8 @@ from tidings.store.search import terms
 
 #: Of so many feeds all entries are gathered and sorted; of more, the newest are found sooner by walking the order.
 FEW_FEEDS = 300
+#: What one entry in so many has is common.
+COMMON = 3
 #: So long a page is, roughly.
 PAGE = 100
 #: Entries do not arrive exactly in the order of their ids: polls that were under way together are recorded as they finish.
@@ -130,10 +132,8 @@ def selection(
     where.bound(entry, "<", stream.below_id)
     if stream.by == "arrival" and not _bound_ids(db, where, entry, stream.seen_from, stream.seen_until):
         return None
-    if stream.search:
-        source, found = _search(db, where, source, entry, stream.search)
-        if not found:
-            return None
+    if stream.search and not _search(db, where, entry, stream.search, walked=ordered and not gathered):
+        return None
     return Selection(f"FROM {source} WHERE {' AND '.join(where.parts)}", tuple(where.values), entry, published, gathered)
 
 
@@ -184,19 +184,28 @@ def _bound_ids(db: Connection, where: _Conditions, entry: str, since: float | No
     return True
 
 
-def _search(db: Connection, where: _Conditions, source: str, entry: str, query: str) -> tuple[str, bool]:
-    """Narrow to what people typed; returns where to look, and whether anything can be found."""
+def _search(db: Connection, where: _Conditions, entry: str, query: str, *, walked: bool) -> bool:
+    """Narrow to what people typed; returns whether anything can be found."""
     sought = terms(query, postgres=db.postgres)
     if db.postgres:
         for expression, condition in (sought.wanted, "w.words @@ ?::tsquery"), (sought.unwanted, "NOT w.words @@ ?::tsquery"):
             if expression:
                 where.add(f"EXISTS (SELECT 1 FROM entries AS w WHERE w.id = {entry} AND {condition})", expression)
-        return source, not sought.nothing
-    if sought.wanted:
+        return not sought.nothing
+    if sought.wanted and walked and _is_common(db, sought.wanted):
+        where.add(f"EXISTS (SELECT 1 FROM search WHERE search MATCH ? AND rowid = {entry})", sought.wanted)
+    elif sought.wanted:
         where.add(f"{entry} IN (SELECT rowid FROM search WHERE search MATCH ?)", sought.wanted)
     if sought.unwanted:
         where.add(f"{entry} NOT IN (SELECT rowid FROM search WHERE search MATCH ?)", sought.unwanted)
-    return source, not sought.nothing
+    return not sought.nothing
+
+
+def _is_common(db: Connection, expression: str) -> bool:
+    """Whether so many entries have it that a page is full sooner by trying one after the other than by gathering all."""
+    enough = int(db.execute("SELECT coalesce(max(id), 0) FROM entries").fetchone()[0]) // COMMON
+    found = db.execute("SELECT count(*) FROM (SELECT 1 FROM search WHERE search MATCH ? LIMIT ?)", (expression, enough))
+    return 0 < enough == int(found.fetchone()[0])
 
 
 # --- pages -------------------------------------------------------------------------------------------------------------
