@@ -179,6 +179,13 @@ def test_what_was_spent_is_remembered_over_a_kill(head):
     assert head.brain.bucket.tokens == pytest.approx(tokens - 5, abs=0.1)
 
 
+def test_feeds_that_were_added_meanwhile_bring_their_budget_along(head):
+    head.reborn()
+    head.wait(head.brain.save(head.store, head.now))  # nobody follows anything yet
+    head.wait(head.store.add([Wanted(f"https://{i}.example/", head.now) for i in range(8)]))
+    assert head.reborn().brain.bucket.available(head.now) == 48
+
+
 def test_a_tick_decides_anew_where_the_price_has_fallen(head):
     head.follow(6)
     ticked = []

@@ -38,6 +38,7 @@ class Saved(Struct, frozen=True):
     feeds: int = 0  #: that are followed
     learned: int = 0  #: of these, known to the policy
     untold: int = 0  #: polls since the policy's last tick
+    per_day: float = 0.0  #: the budget that the tokens are of
 
 
 class Brain:
@@ -115,8 +116,10 @@ class Brain:
         spent_since = now - DAY_S if own is None else own.saved_at
         spent = await store.polls_since(spent_since)
         self._followed = len(timings)
-        self.bucket = Bucket(self.budget.per_day(len(timings)), 0.0, spent_since)
-        self.bucket.tokens = self.bucket.per_day if own is None else own.tokens
+        per_day = self.budget.per_day(len(timings))
+        full = Bucket.full(per_day, spent_since)
+        self.bucket = full if own is None else Bucket(own.per_day, own.tokens, spent_since)
+        self.bucket.set_budget(per_day, spent_since)  # feeds may have been added since
         self.bucket.take(spent, now)
         if not len(members):
             return
@@ -143,7 +146,9 @@ class Brain:
 
     async def save(self, store: Store, now: float) -> None:
         """Put away what belongs to no single feed."""
-        own = Saved(self.next_tick, now, self.bucket.tokens, self._followed, len(self._planner.row), self._spent - self._told)
+        untold = self._spent - self._told
+        bucket, learned = self.bucket, len(self._planner.row)
+        own = Saved(self.next_tick, now, bucket.tokens, self._followed, learned, untold, bucket.per_day)
         values = {"brain": msgspec.json.encode(own)}
         if self.started and self.policy.extends:
             values["policy"] = self.policy.save_shared()
