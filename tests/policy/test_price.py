@@ -322,6 +322,21 @@ def test_weight_brings_a_feed_forward_and_cost_holds_it_back():
     assert times[1] > free[1]
 
 
+def test_time_has_another_value_as_soon_as_a_feed_keeps_the_clock():
+    """A value from when its posts came at any hour would have it asked at hours in which it never posts."""
+    policy, _, _, now = begun()
+    one, changes = np.array([0]), 0
+    for day in range(40):
+        at, held = now[0] + (day + 1) * DAY_S, policy.state["strengths"][0].copy()
+        policy.observe(one, np.array([at]), document(at - 6 * HOUR_S))
+        if (policy.state["strengths"][0] != held).any():
+            changes += 1
+            told = policy.state["value"][0].copy()
+            policy._value(one, policy.control.price)
+            assert np.array_equal(policy.state["value"][0], told)
+    assert changes
+
+
 def test_what_is_pushed_need_not_be_polled():
     policy, feeds, rows, now = begun()
     free = policy.decide(rows, now).times

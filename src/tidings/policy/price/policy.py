@@ -219,7 +219,14 @@ class Price(Policy):
         self._take_in(rows, now, seen.new.astype(np.float64), begin, np.where(seen.gap, seen.oldest(), begin))
         index, times = seen.new_entries()
         self._count(rows[index], times)
-        self._hold(rows[seen.new > 0])
+        self._reshape(rows[seen.new > 0])
+
+    def _reshape(self, rows: Rows) -> None:
+        """After new posts. Where a layer holds otherwise than before, the week looks different, and time has another value."""
+        before = self.state["strengths"][rows]
+        self._hold(rows)
+        changed = rows[(self.state["strengths"][rows] != before).any(axis=1)]
+        self._value(changed, self.control.price)
 
     def _take_in(self, rows: Rows, now: Floats, posts: Floats, begin: Floats, known_from: Floats) -> None:
         """``posts`` were seen at ``now``. Where they are a full window they sample the time since ``known_from`` only."""
