@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import threading
 from contextlib import suppress
 
@@ -69,6 +70,9 @@ def test_the_screen_changes_the_speed_and_nothing_is_left_behind(tmp_path, monke
         nobody = Person(port)
         page = nobody.get("/demo")
         assert (page.status, "uniform" in page.text, nobody.get("/").goes_to) == (200, True, "/demo")
+        for part in re.findall(r'(?:href|src)="(/[^"]+)"', page.text):
+            assert nobody.get(part).status == 200  # a browser asks for all of them, and complains aloud
+        assert 'rel="icon"' in page.text
         assert nobody.ask("POST", "/demo/speed", "speed=20").status == 303
         assert nobody.get("/demo.json").json["speed"] == 20
         for wrong in ("speed=0", "speed=1e9", "", "speed=many"):

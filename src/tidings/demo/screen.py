@@ -20,13 +20,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from tidings import web
 from tidings.demo.demo import PASSWORD, POLICIES, READER, SPEEDS, Demo
 from tidings.words import count, duration, figures, percent
 
 STATIC = Path(__file__).with_name("static")
+ICONS = Path(web.__file__).with_name("static")
 SECURITY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'"
+    "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {"content-security-policy": SECURITY, "x-content-type-options": "nosniff", "referrer-policy": "same-origin"}
 CHOICES = (1, 20, 100, 500, 1000)
@@ -69,6 +71,7 @@ def make_app(demo: Demo) -> Starlette:
             Route("/demo/speed", speed, methods=["POST"]),
             Route("/demo.css", _file("demo.css", "text/css")),
             Route("/demo.js", _file("demo.js", "text/javascript")),
+            Route("/icon.svg", _file("icon.svg", "image/svg+xml", ICONS)),
         ]
     )
 
@@ -77,8 +80,8 @@ def _answer(text: str, kind: str) -> Response:
     return Response(text, headers={**HEADERS, "cache-control": "no-store"}, media_type=kind)
 
 
-def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
-    text = (STATIC / name).read_text("utf-8")
+def _file(name: str, kind: str, folder: Path = STATIC) -> Callable[[Request], Awaitable[Response]]:
+    text = (folder / name).read_text("utf-8")
 
     async def answer(request: Request) -> Response:
         return Response(text, headers=HEADERS, media_type=kind)
@@ -98,6 +101,7 @@ def _page(demo: Demo, told: Mapping[str, Any]) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>The demo world – tidings</title>
+<link rel="icon" href="/icon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="/demo.css">
 <noscript><meta http-equiv="refresh" content="5"></noscript>
 <script src="/demo.js" defer></script>

@@ -36,7 +36,7 @@ class Friends:
     nodes: int = 20
     feeds: int = 50
     per_feed_day: float = 12.0  #: polls that all nodes together may make of a feed in a day
-    days: float = 3.0
+    days: float = 7.0  #: in fewer, single feeds have too few looks to be compared
     settle_days: float = SETTLE_DAYS
     call_s: float = 0.5
     seed: int = 0
