@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from tidings.errors import UsageError
 from tidings.model import DAY_S, HOUR_S, WEEK_S, Documents, Floats, Rows
-from tidings.policy.base import Decisions, Feeds, Policy, hour_of_week, reason
+from tidings.policy.base import Decisions, Feeds, Policy, reason
 from tidings.policy.price.control import PER_DAY, SLOT_S, SLOTS, Controller, price_of
+from tidings.policy.price.counts import count, fade
 from tidings.policy.price.level import FIELDS, NEVER_D, Level
-from tidings.policy.price.lookahead import BIN_S, BINS, Outlook, look_ahead, steady
+from tidings.policy.price.lookahead import BINS, Outlook, look_ahead, steady
 from tidings.policy.price.saved import load_shared, save_shared
 from tidings.policy.price.shape import (
     HABIT_HOURS,
@@ -35,11 +36,6 @@ from tidings.policy.price.shape import (
 )
 from tidings.policy.price.value import HOURS, fall_of_value
 
-#: Patterns are forgotten slowly.
-SHAPE_HALF_LIFE_D = 90.0
-#: Posts closer than this came at once; and those closer than that are one piece of evidence about the pattern.
-BATCH_S = 60.0
-EVENT_S = 1800.0
 #: What a lost post is charged beyond its wait, in days.
 LOSS_DAYS = 1.0
 #: How far ahead to look, in steady gaps, and the horizons offered (hours); feeds of one horizon are decided together.
@@ -153,7 +149,7 @@ class Price(Policy):
         self.level.begin(begun)
         self.state[rows] = begun
         index, times = history.new_entries()
-        self._count(rows[index], times)
+        count(self.state, rows[index], times)
         return rows[index], times
 
     def _open_market(self, now: float) -> None:
@@ -213,12 +209,10 @@ class Price(Policy):
     def observe(self, rows: Rows, now: Floats, seen: Documents) -> None:
         state = self.state
         begin = state["last"][rows]
-        kept = 0.5 ** ((now - begin) / DAY_S / SHAPE_HALF_LIFE_D)
-        for counts in ("hours", "minutes", "batches", "events", "post_days"):
-            state[counts][rows] = (state[counts][rows].T * kept).T
+        fade(state, rows, now - begin)
         self._take_in(rows, now, seen.new.astype(np.float64), begin, np.where(seen.gap, seen.oldest(), begin))
         index, times = seen.new_entries()
-        self._count(rows[index], times)
+        count(self.state, rows[index], times)
         self._reshape(rows[seen.new > 0])
 
     def _reshape(self, rows: Rows) -> None:
@@ -245,23 +239,6 @@ class Price(Policy):
             self.state["batches"][rows[gap]] += rate * unseen / batch
         self.level.take_in(self.state, rows, posts, days, now - self.state["last"][rows])
         self.state["last"][rows] = now
-
-    def _count(self, rows: Rows, times: Floats) -> None:
-        """Count posts, sorted by feed and time, into the patterns of their feeds."""
-        if len(rows) == 0:
-            return
-        state = self.state
-        np.add.at(state["hours"], (rows, hour_of_week(times)), 1)
-        np.add.at(state["minutes"], (rows, ((times % HOUR_S) // BIN_S).astype(np.int64)), 1)
-        begins = np.ones(len(rows), dtype=np.bool_)
-        begins[1:] = rows[1:] != rows[:-1]
-        before = np.append(0.0, times[:-1])
-        before[begins] = state["newest"][rows[begins]]
-        np.add.at(state["batches"], rows[times - before > BATCH_S], 1)
-        np.add.at(state["events"], rows[times - before > EVENT_S], 1)
-        np.add.at(state["post_days"], rows[np.floor(times / DAY_S) != np.floor(before / DAY_S)], 1)
-        final = np.append(begins[1:], True)
-        state["newest"][rows[final]] = np.maximum(state["newest"][rows[final]], times[final])
 
     def _evidence(self, rows: Rows) -> Evidence:
         hours = self.state["hours"][rows].astype(np.float64)
