@@ -6,6 +6,8 @@ from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
+from tests import PATIENCE_S
+
 
 class Request(NamedTuple):
     method: str
@@ -37,7 +39,7 @@ class Site:
     def __exit__(self, *_):
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=PATIENCE_S)
 
     def answer(self, request):
         """Status, type and body."""

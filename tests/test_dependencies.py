@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import PATIENCE_S
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PAGE = (ROOT / "docs" / "design" / "dependencies.md").read_text()
@@ -75,5 +77,5 @@ def test_service_and_demo_need_no_extra() -> None:
     missing = [module for module, owners in packages_distributions().items() if {plain(owner) for owner in owners} <= extra]
     hidden = f"import sys; sys.modules.update(dict.fromkeys({missing!r}))\n"
     code = hidden + "import tidings.service, tidings.web.app, tidings.demo.run"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert ended.stderr == ""

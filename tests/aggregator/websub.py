@@ -18,6 +18,7 @@ import aiohttp
 from aiohttp import web
 from msgspec.structs import replace
 
+from tests import PATIENCE_S
 from tests.certificates import self_signed
 from tests.fetch.origin import Clock
 from tidings.aggregator.push import Subscriber
@@ -219,7 +220,7 @@ def story(allow_private: bool = True, **options: Any) -> Callable[[Callable[[Wor
                 fetcher = await stack.enter_async_context(Fetcher(settings, clock, sleep=clock.sleep))
                 fetcher.connections.tls = ssl._create_unverified_context()  # any certificate will do
                 w = await stack.enter_async_context(World(store, fetcher, clock, Hub(), **options).running())
-                await asyncio.wait_for(test(w), 15)
+                await asyncio.wait_for(test(w), PATIENCE_S)
 
         @functools.wraps(test)
         def run(tmp_path: Path) -> None:

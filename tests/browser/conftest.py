@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from tests import PATIENCE_S
 from tests.browser.house import Walker, house, resident
 from tests.browser.newsstand import Newsstand
 from tests.browser.stories import MAGAZINES
@@ -27,7 +28,7 @@ def browser():
             made = playwright.chromium.launch(executable_path=path)
         except Error as error:
             _missing(f"needs a browser; apt install chromium, or .venv/bin/playwright install chromium ({error})")
-        expect.set_options(timeout=15_000)
+        expect.set_options(timeout=1000 * PATIENCE_S)
         yield made
         made.close()
 

@@ -5,6 +5,7 @@ import subprocess
 from contextlib import contextmanager
 from itertools import count
 
+from tests import PATIENCE_S
 from tests.cli.conftest import TIDINGS
 from tests.web.people import PASSWORD, Person
 
@@ -23,7 +24,7 @@ def house(folder):
             yield int(re.search(r"http://127.0.0.1:(\d+)", process.stdout.readline()).group(1))
         finally:
             process.terminate()
-            process.wait(timeout=30)
+            process.wait(timeout=PATIENCE_S)
 
 
 class Walker:
@@ -36,7 +37,7 @@ class Walker:
         if person is not None:
             self.context.add_cookies([{"name": "tidings", "value": person.cookie, "url": self.base}])
         self.page = self.context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(1000 * PATIENCE_S)
         self.page.on("console", self._said)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("requestfailed", self._failed)

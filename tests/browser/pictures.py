@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from playwright.sync_api import expect, sync_playwright
 
+from tests import PATIENCE_S
 from tests.browser.house import PHONE, Person, Walker, feed_id, house
 from tests.browser.newsstand import Newsstand
 from tests.browser.stories import MAGAZINES, RIVER
@@ -46,7 +47,7 @@ def settle(ada, stand):
     for entry in entries[5:9]:
         ada.post(f"/entry/{entry}", read="1")
     ada.post(f"/entry/{entries[2]}", star="1")
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + PATIENCE_S
     while "letter" in ada.get("/feeds").text and time.monotonic() < deadline:
         time.sleep(0.5)  # icons are looked for now and then
     ada.get("/feeds")  # what there is to note is told there, and not in the picture

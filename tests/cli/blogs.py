@@ -8,6 +8,8 @@ import time
 from aiohttp import web
 from benchmarks.feedserver import Server, opml
 
+from tests import PATIENCE_S
+
 
 class Blogs:
     """``with Blogs(3) as blogs``: ``blogs.url(1)`` is a feed, ``blogs.site(1)`` its page, ``blogs.asked`` what was asked."""
@@ -55,11 +57,11 @@ class Blogs:
             return runner
 
         self._thread.start()
-        self._runner = asyncio.run_coroutine_threadsafe(start(), self._loop).result(timeout=30)
+        self._runner = asyncio.run_coroutine_threadsafe(start(), self._loop).result(timeout=PATIENCE_S)
         return self
 
     def __exit__(self, *_):
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(timeout=30)
+        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(timeout=PATIENCE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=PATIENCE_S)
         self._loop.close()

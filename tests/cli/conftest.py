@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tests import PATIENCE_S
 from tests.cli.blogs import Blogs
 from tests.worlds import poisson_trace
 from tidings.cli import root
@@ -71,7 +72,7 @@ def installed():
 
     def run(*arguments, **options):
         command = [TIDINGS, *(str(a) for a in arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, **options)
 
     return run
 

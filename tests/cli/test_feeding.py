@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from tests import PATIENCE_S
 from tests.cli.conftest import TIDINGS
 
 
@@ -100,7 +101,7 @@ def test_ctrl_c_ends_a_poll_at_once_and_quietly(home, tmp_path):
             silent.settimeout(60)
             connection, _ = silent.accept()  # it asks, and would wait for half a minute
             process.send_signal(signal.SIGINT)
-            assert process.communicate(timeout=20) == ("", "")
+            assert process.communicate(timeout=PATIENCE_S) == ("", "")
             connection.close()
     assert process.returncode == 130
 

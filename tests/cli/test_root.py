@@ -7,6 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests import PATIENCE_S
 from tidings import __version__
 from tidings.cli import root
 
@@ -93,4 +94,4 @@ def test_a_reader_that_left_is_no_error_of_ours(sample):
     writer.stdout.close()
     assert writer.stderr.read() == b""
     writer.stderr.close()
-    writer.wait(timeout=60)
+    writer.wait(timeout=PATIENCE_S)

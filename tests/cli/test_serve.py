@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests import PATIENCE_S
 from tests.cli.conftest import TIDINGS
 
 
@@ -25,7 +26,7 @@ def served(folder, *options):
 
 
 def get(address, target):
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=60)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S)
     connection.request("GET", target)
     response = connection.getresponse()
     return response.status, response.read().decode()
@@ -36,7 +37,7 @@ def test_serves_until_told_to_stop(tmp_path, ending):
     with served(tmp_path / "data") as (process, address):
         assert get(address, "/")[0] == 200
         process.send_signal(ending)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (0, "stopped\n")
     events = [line.split(" ", 2)[1:] for line in err.splitlines()]
     assert [(level, event.split()[0]) for level, event in events] == [("info", "serving"), ("info", "stopping")]
@@ -53,7 +54,7 @@ def test_what_is_imported_beside_it_is_polled_and_a_second_service_is_refused(tm
         assert second.returncode == 1
         assert "is in use by another `tidings serve`" in second.stderr
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert len(home.json("entries", "--limit", 0)) == 80
 
@@ -68,7 +69,7 @@ def test_what_a_command_learned_beside_it_is_taken_up(tmp_path, home, blogs):
         assert float(figures["tidings_price"]) > 0
         assert 40 <= float(figures["tidings_requests_available"]) <= 48  # 24 a day for each feed, less what was asked
         process.terminate()
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
 
 
 def test_a_port_in_use_says_what_to_do(installed, tmp_path):

@@ -7,6 +7,7 @@ from itertools import count
 
 import pytest
 
+from tests import PATIENCE_S
 from tests.clients.house import Press, Service
 
 _numbers = count(1)
@@ -42,7 +43,7 @@ def marks(app):
     return {e["title"] for e in entries if e["status"] == "read"}, {e["title"] for e in entries if e["starred"]}
 
 
-def until(condition, what, seconds=60, every=0.05):
+def until(condition, what, seconds=PATIENCE_S, every=0.05):
     """What it gives, as soon as that is something."""
     end = time.monotonic() + seconds
     while not (found := condition()):

@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 
+from tests import PATIENCE_S
 from tests.cli.conftest import TIDINGS
 from tests.sites import Site, rss
 from tidings import service
@@ -95,7 +96,7 @@ class Door:
         return f"http://127.0.0.1:{self.port}"
 
     def call(self, method, target, body=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         connection.request(method, target, body, headers or {})
         answer = Answer(connection.getresponse())
         connection.close()
@@ -178,19 +179,19 @@ class House(Door):
             self._began.set_exception(error)
 
     def wait(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=60)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=PATIENCE_S)
 
     def reader(self, name, *, admin=False):
         return Reader(self, name, admin)
 
     def __enter__(self):
         self._thread.start()
-        self._began.result(timeout=60)
+        self._began.result(timeout=PATIENCE_S)
         return self
 
     def __exit__(self, *_):
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(timeout=60)
+        self._thread.join(timeout=PATIENCE_S)
         assert not self._thread.is_alive()
         self._listening.close()
 
@@ -211,7 +212,7 @@ class Service(Door):
 
     def __exit__(self, *_):
         self._process.terminate()
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=PATIENCE_S)
         assert self._process.returncode == 0
 
     def _basic(self, name, method, path, body):

@@ -4,6 +4,8 @@ import os
 import subprocess
 from contextlib import contextmanager
 
+from tests import PATIENCE_S
+
 TRIES = 50
 
 
@@ -41,6 +43,6 @@ def press_key(env, window, key):
     """
     command = ["xdotool", "search", "--onlyvisible", "--name", window, "windowfocus", "key", key]
     for _ in range(TRIES):  # some other window may be closed while it is looked at
-        if subprocess.run(command, env=env, check=False, stderr=subprocess.DEVNULL, timeout=30).returncode == 0:
+        if subprocess.run(command, env=env, check=False, stderr=subprocess.DEVNULL, timeout=PATIENCE_S).returncode == 0:
             return
     raise AssertionError(f"no window {window} takes {key}")

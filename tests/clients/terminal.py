@@ -10,6 +10,8 @@ import subprocess
 import termios
 import time
 
+from tests import PATIENCE_S
+
 #: What moves the cursor and sets colours.
 CONTROL = re.compile(rb"\x1b(\[[0-9;?]*[ -/]*[@-~]|[()].|[=>78]|\][^\x07]*\x07)")
 #: Lines and columns: wide enough for every title to be drawn in one piece.
@@ -31,7 +33,7 @@ class Terminal:
         os.close(slave)
         return self
 
-    def sees(self, text, seconds=60):
+    def sees(self, text, seconds=PATIENCE_S):
         """Waits until this was drawn; what was drawn before it is forgotten."""
         end = time.monotonic() + seconds
         while (at := (plain := CONTROL.sub(b"", self._seen)).find(text.encode())) < 0:

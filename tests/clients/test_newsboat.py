@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from tests import PATIENCE_S
 from tests.clients.conftest import marks, needs, until
 from tests.clients.house import PASSWORD
 from tests.clients.terminal import Terminal
@@ -41,7 +42,9 @@ def newsboat(source, service, app, tmp_path):
 
 def reload(newsboat, tmp_path):
     """Titles, with whether they are unread there."""
-    subprocess.run([*newsboat, "-x", "reload"], env={"HOME": str(tmp_path)}, check=True, timeout=120, capture_output=True)
+    subprocess.run(
+        [*newsboat, "-x", "reload"], env={"HOME": str(tmp_path)}, check=True, timeout=PATIENCE_S, capture_output=True
+    )
     with sqlite3.connect(tmp_path / "cache.db") as cache:
         return dict(cache.execute("SELECT title, unread FROM rss_item"))
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+from tests import PATIENCE_S
 from tidings.demo import clock as clocks
 from tidings.demo.clock import Clock
 
@@ -12,7 +13,7 @@ def with_clock(story, speed=float("inf")):
         clock = Clock(1000.0, speed)
         running = asyncio.create_task(clock.run())
         try:
-            return await asyncio.wait_for(story(clock), 20)
+            return await asyncio.wait_for(story(clock), PATIENCE_S)
         finally:
             running.cancel()
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests import PATIENCE_S
 from tests.web.people import Person
 from tidings.demo.demo import PASSWORD, READER, Plan
 from tidings.demo.run import run_demo
@@ -19,7 +20,7 @@ from tidings.model import DAY_S
 from tidings.service import address, listen
 
 
-def in_a_demo(plan, story, patience_s=120):
+def in_a_demo(plan, story, patience_s=PATIENCE_S):
     async def tell():
         async with open_demo(plan) as demo:
             return await asyncio.wait_for(story(demo), patience_s)
@@ -91,7 +92,7 @@ def test_the_screen_changes_the_speed_and_nothing_is_left_behind(tmp_path, monke
             assert len(os.listdir(tmp_path)) == 1
             pages = await asyncio.to_thread(visit, listening.getsockname()[1])
             stop.set()
-            found = await asyncio.wait_for(running, 60)
+            found = await asyncio.wait_for(running, PATIENCE_S)
         return pages, found
 
     pages, found = asyncio.run(story())

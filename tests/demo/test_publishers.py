@@ -8,6 +8,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tests import PATIENCE_S
 from tidings.demo.clock import Clock
 from tidings.demo.publishers import Publishers, Visitor
 from tidings.demo.world import AHEAD_S, HUB, LIAR, LIMIT_S, LIMITER, NEWS, World
@@ -35,7 +36,7 @@ class Street:
 
         def send():
             parts = urlsplit(url)
-            connection = http.client.HTTPConnection(parts.netloc, timeout=20)
+            connection = http.client.HTTPConnection(parts.netloc, timeout=PATIENCE_S)
             connection.request(method, parts.path, body, headers or {})
             answer = connection.getresponse()
             content = answer.read()
@@ -54,7 +55,7 @@ def story(test):
             world = World(40, 2, 1)
             visitors = [Visitor(name, 40) for name in ("one", "other")]
             async with Publishers(world, Clock(world.start, float("inf")), visitors).open() as publishers:
-                await asyncio.wait_for(test(Street(publishers)), 20)
+                await asyncio.wait_for(test(Street(publishers)), PATIENCE_S)
 
         asyncio.run(tell())
 

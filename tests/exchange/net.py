@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, nullcontext
 import uvicorn
 from starlette.applications import Starlette
 
+from tests import PATIENCE_S
 from tidings.exchange import messages
 from tidings.exchange.client import Client
 from tidings.exchange.keys import is_signed
@@ -92,7 +93,7 @@ async def peer(number, feeds=(FEED,), rules=CLOSED, signer=None, client_tls=None
             yield here
 
 
-async def until(condition, seconds=10.0):
+async def until(condition, seconds=PATIENCE_S):
     """Until it is so; fails if it is not within a bounded time."""
     async with asyncio.timeout(seconds):
         while not condition():
@@ -104,6 +105,6 @@ def live(test):
 
     @functools.wraps(test)
     def run(*args, **options):
-        asyncio.run(asyncio.wait_for(test(*args, **options), 20))
+        asyncio.run(asyncio.wait_for(test(*args, **options), PATIENCE_S))
 
     return run

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests import PATIENCE_S
 from tidings import loops
 from tidings.fetch import Fetcher, FetchRequest, FetchResult, FetchSettings
 from tidings.fetch.validators import NO_VALIDATORS, Validators
@@ -213,7 +214,7 @@ def story(**settings: Any) -> Callable[[Callable[[World], Coroutine[Any, Any, No
     def wrap(test: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], None]:
         async def tell() -> None:
             async with world(**settings) as w:
-                await asyncio.wait_for(test(w), 15)
+                await asyncio.wait_for(test(w), PATIENCE_S)
 
         @functools.wraps(test)
         def run() -> None:

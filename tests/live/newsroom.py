@@ -18,6 +18,7 @@ from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from tests import PATIENCE_S
 from tests.postgres import own_server, sql
 from tests.sites import Site, rss
 from tests.worlds import MONDAY
@@ -33,7 +34,6 @@ from tidings.store.rows import Wanted
 SPEED = 120.0
 #: A publisher takes its time, so that workers are always in the middle of something.
 ANSWER_S = 0.05
-PATIENCE_S = 120.0
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.live.newsroom"])
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import PATIENCE_S
 from tests.live.village import village
 from tidings.errors import TidingsError
 from tidings.model import DAY_S, HOUR_S
@@ -61,7 +62,7 @@ def tidings(installed, *words):
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -87,7 +88,7 @@ def test_live(here, tmp_path):
             await there.live(hours=24)
             assert len(there.asked("/a")) > 2
 
-    asyncio.run(asyncio.wait_for(day(), 30))
+    asyncio.run(asyncio.wait_for(day(), PATIENCE_S))
 
 
 def test_parameters_are_checked_like_ours(here):

@@ -11,6 +11,7 @@ from email.utils import formatdate
 
 from aiohttp import web
 
+from tests import PATIENCE_S
 from tests.worlds import MONDAY
 from tidings.aggregator import Aggregator, Brain
 from tidings.config import Budget
@@ -177,7 +178,7 @@ async def village(path, **options):
         await runner.cleanup()
 
 
-def story(limit_s=30, **options):
+def story(limit_s=PATIENCE_S, **options):
     """A test that gets a village."""
 
     def wrap(test):

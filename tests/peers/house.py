@@ -5,6 +5,7 @@ import functools
 import time
 from contextlib import asynccontextmanager
 
+from tests import PATIENCE_S
 from tests.peers.town import Publisher
 from tidings import service
 from tidings.config import read
@@ -48,7 +49,7 @@ class Clock:
 
 
 async def until(condition):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not await condition():
             await asyncio.sleep(0.02)
 
@@ -64,7 +65,7 @@ async def house(folder, publisher, address="127.0.0.2", clock=None, **options):
         async with service.open_polling(settings, folder / "tidings.db", serving=True, clock=clock) as aggregator:
             await aggregator.store.add([Wanted(publisher.url, clock() + 1e6)])
             tending = asyncio.create_task(service.tend(aggregator, settings, listening, stop, polling=False, clock=clock))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_S):
                 while aggregator.polls.neighbours is None and not tending.done():
                     await asyncio.sleep(0.01)
             own = settings["exchange.port"].value
@@ -86,7 +87,7 @@ def story(**options):
                     publisher.posts.append((day + 1, time.time() - 86400 * (10 - day)))
                 async with house(tmp_path, publisher, **options) as here:
                     await here.poll()
-                    await asyncio.wait_for(test(here), 60)
+                    await asyncio.wait_for(test(here), PATIENCE_S)
 
             with Publisher() as publisher:
                 asyncio.run(tell(publisher))

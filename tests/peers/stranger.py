@@ -9,6 +9,8 @@ from hashlib import blake2b, sha1
 from xmlrpc.client import Binary, ServerProxy, Transport
 from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
+from tests import PATIENCE_S
+
 
 def entry(identity, title, url="", content="", published=0.0, **more):
     """An entry as it travels."""
@@ -40,7 +42,7 @@ class _From(Transport):
         self._address = address
 
     def make_connection(self, host):
-        return http.client.HTTPConnection(host, timeout=30, source_address=(self._address, 0))
+        return http.client.HTTPConnection(host, timeout=PATIENCE_S, source_address=(self._address, 0))
 
 
 class _Handler(SimpleXMLRPCRequestHandler):

@@ -7,6 +7,7 @@ from xmlrpc.client import Fault, ProtocolError
 
 import pytest
 
+from tests import PATIENCE_S
 from tests.peers.house import house as open_house
 from tests.peers.house import story, until
 from tests.peers.stranger import Stranger, bundle, entry
@@ -128,7 +129,7 @@ async def test_strangers_are_cut_off_sooner(house):
 
 def raw(nid, body):
     host, _, port = nid.partition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=30, source_address=(LIAR, 0))
+    connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE_S, source_address=(LIAR, 0))
     try:
         connection.request("POST", "/RPC2", body)
         answer = connection.getresponse()

@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+from tests import PATIENCE_S
 from tests.certificates import make_certificate
 from tests.peers.house import house, story, until
 from tests.peers.stranger import Stranger, bundle, entry
@@ -173,7 +174,7 @@ def test_a_port_of_its_own_encrypted_and_neighbours_remembered(tmp_path):
                 await again.has(Post_2="confirmed")  # who told it is not forgotten over the night
 
     with Publisher() as publisher:
-        asyncio.run(asyncio.wait_for(tell(publisher), 90))
+        asyncio.run(asyncio.wait_for(tell(publisher), PATIENCE_S))
 
 
 async def _met(*houses):

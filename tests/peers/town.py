@@ -14,6 +14,7 @@ import time
 from contextlib import closing
 from email.utils import formatdate
 
+from tests import PATIENCE_S
 from tests.cli.conftest import TIDINGS
 from tests.postgres import sql
 from tests.sites import Site, rss
@@ -21,8 +22,6 @@ from tidings.store import Store
 from tidings.store.rows import Wanted
 
 WINDOW = 5
-#: Longer than anything takes on a machine that has much else to do.
-PATIENCE_S = 90.0
 ADDRESS = re.compile(r"at http://([\d.]+):(\d+)/")
 
 
@@ -138,12 +137,16 @@ class Node:
     def rows(self, query):
         if isinstance(self._store, str):
             return sql(self._store, query)
-        with closing(sqlite3.connect(self._store, timeout=30)) as db, db:
+        with closing(sqlite3.connect(self._store, timeout=PATIENCE_S)) as db, db:
             return db.execute(query).fetchall()
 
     def entries(self):
         """Number of the post -> how it came."""
         return {int(number): source for number, source in self.rows("SELECT identity, source FROM entries")}
+
+    def told(self):
+        """What it has logged."""
+        return (self._folder / "log").read_text()
 
     def run(self, *command):
         done = subprocess.run([TIDINGS, *map(str, self._before), *command], capture_output=True, text=True, check=False)

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from tests import PATIENCE_S
 from tests.people.conftest import need
 from tests.sites import Site
 from tidings.aggregator.aggregator import Aggregator
@@ -133,7 +134,7 @@ def test_the_work_goes_on_for_as_long_as_it_is_let(desk, town):
 
     async def until_there(aggregator):
         running = asyncio.create_task(Articles(aggregator, town.clock).run())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while "heron" not in (await town.ann.reading.item(one)).entry.content:
                 await asyncio.sleep(0.01)
         running.cancel()

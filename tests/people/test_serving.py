@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 
+from tests import PATIENCE_S
 from tests.cli.blogs import Blogs
 from tests.cli.conftest import Tidings
 from tests.people.conftest import need
@@ -32,7 +33,7 @@ def test_what_arrives_while_it_runs_is_posted_to_a_webhook(tmp_path):
             token = command("user", "token", "ann", "--label", "test").strip()
             refreshed, _ = serving.get("/v1/feeds/1/refresh", "PUT", headers={"X-Auth-Token": token})
             assert refreshed.status == 204
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE_S
             while not there.posted and time.monotonic() < deadline:
                 time.sleep(0.05)
     told = json.loads(there.posted[0].body)

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 import pytest
 from argon2 import PasswordHasher
 
+from tests import PATIENCE_S
 from tests.cli.blogs import Blogs
 from tests.web.people import Person
 from tests.worlds import poisson_trace
@@ -59,22 +60,22 @@ class Serving:
 
     def ended(self):
         """The error that ends the service by itself."""
-        return self._failed.result(timeout=30)
+        return self._failed.result(timeout=PATIENCE_S)
 
     def __enter__(self):
         self._thread.start()
-        self._began.result(timeout=30)
+        self._began.result(timeout=PATIENCE_S)
         return self
 
     def __exit__(self, *_):
         if not self._failed.done():
             self._stop()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=PATIENCE_S)
         assert not self._thread.is_alive()
         self._listening.close()
 
     def get(self, target, method="GET", body=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         connection.request(method, target, body, headers or {})
         response = connection.getresponse()
         text = response.read().decode()

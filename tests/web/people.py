@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from tests import PATIENCE_S
+
 PASSWORD = "correct horse"
 
 
@@ -48,7 +50,7 @@ class Person:
         self._csrf = ""
 
     def ask(self, method, path, body=None, **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         if self.cookie:
             headers["Cookie"] = f"tidings={self.cookie}"

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from tests import PATIENCE_S
 from tests.sites import Site
 from tests.web.conftest import Serving
 from tests.web.test_output import addresses, news
@@ -35,10 +36,10 @@ class Follower(Site):
         return 200, "text/plain", said.encode()
 
     def next_push(self):
-        return self.got.get(timeout=30)[1:]  # path, headers, body
+        return self.got.get(timeout=PATIENCE_S)[1:]  # path, headers, body
 
     def next_question(self):
-        return self.questions.get(timeout=30)[1]
+        return self.questions.get(timeout=PATIENCE_S)[1]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -82,7 +83,7 @@ def settled(publisher, number):
     """The hub has that many followers; it keeps them in the store, where we look."""
     import sqlite3
 
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         with sqlite3.connect(f"file:{publisher.store_path}?mode=ro", uri=True) as db:
             row = db.execute("SELECT value FROM shared WHERE key = 'hub'").fetchone()

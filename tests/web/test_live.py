@@ -7,12 +7,14 @@ from queue import Queue
 
 import pytest
 
+from tests import PATIENCE_S
+
 
 class Listener:
     """An open page: ``listener.next()`` is the next event and what it says."""
 
     def __init__(self, person):
-        self._connection = http.client.HTTPConnection("127.0.0.1", person.port, timeout=30)
+        self._connection = http.client.HTTPConnection("127.0.0.1", person.port, timeout=PATIENCE_S)
         self._connection.request("GET", "/events", headers={"Cookie": f"tidings={person.cookie}"})
         self._response = self._connection.getresponse()
         assert self._response.status == 200
@@ -33,7 +35,7 @@ class Listener:
         return " "  # an empty line ends an event, not the stream
 
     def next(self):
-        return self._events.get(timeout=30)
+        return self._events.get(timeout=PATIENCE_S)
 
 
 @pytest.fixture

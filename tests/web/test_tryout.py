@@ -4,11 +4,12 @@ import http.client
 import re
 import time
 
+from tests import PATIENCE_S
 from tests.web.conftest import Serving
 from tidings.web import tryout
 
 
-def until(told, seconds=60):
+def until(told, seconds=PATIENCE_S):
     end = time.monotonic() + seconds
     while not (found := told()):
         assert time.monotonic() < end
@@ -18,7 +19,7 @@ def until(told, seconds=60):
 
 def answers(place):
     host = re.match("http://([^/]+)/", place)[1]
-    connection = http.client.HTTPConnection(host, timeout=20)
+    connection = http.client.HTTPConnection(host, timeout=PATIENCE_S)
     try:
         connection.request("GET", "/demo")
         return connection.getresponse().status

@@ -10,6 +10,7 @@ from flask_websub.hub import Hub, SQLite3HubStorage
 from flask_websub.subscriber import SQLite3SubscriberStorage, SQLite3TempSubscriberStorage, Subscriber, discover
 from werkzeug.serving import make_server
 
+from tests import PATIENCE_S
 from tests.aggregator.websub import atom
 from tests.web.conftest import Serving
 from tests.web.test_output import addresses, news
@@ -27,7 +28,7 @@ def running(app):
         yield f"http://127.0.0.1:{server.port}"
     finally:
         server.shutdown()
-        thread.join(timeout=30)
+        thread.join(timeout=PATIENCE_S)
 
 
 class Tasks:
@@ -55,15 +56,15 @@ def test_an_independent_subscriber_at_our_hub(house, ada, blogs, tmp_path):
         found = discover(topic)
         assert found == {"topic_url": topic, "hub_url": f"http://127.0.0.1:{house.port}/hub"}
         number = subscriber.subscribe(**found)
-        assert agreed.get(timeout=30) == (topic, "subscribe")
+        assert agreed.get(timeout=PATIENCE_S) == (topic, "subscribe")
         (came, *_) = news(ada, blogs, feed)
-        sent_topic, body = got.get(timeout=30)
+        sent_topic, body = got.get(timeout=PATIENCE_S)
         assert sent_topic == topic
         assert f"/entry/{came}<" in body.decode()
         subscriber.renew(number)
-        assert agreed.get(timeout=30) == (topic, "subscribe")
+        assert agreed.get(timeout=PATIENCE_S) == (topic, "subscribe")
         subscriber.unsubscribe(number)
-        assert agreed.get(timeout=30) == (topic, "unsubscribe")
+        assert agreed.get(timeout=PATIENCE_S) == (topic, "unsubscribe")
 
 
 def test_an_independent_hub_pushes_to_us(tmp_path, monkeypatch):
@@ -97,7 +98,7 @@ def test_an_independent_hub_pushes_to_us(tmp_path, monkeypatch):
 
 
 def until(condition):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
