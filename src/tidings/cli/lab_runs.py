@@ -24,7 +24,6 @@ from tidings.errors import UsageError
 from tidings.words import count, duration, figures
 
 if TYPE_CHECKING:
-    from tidings.lab.compare import Comparison, Result
     from tidings.lab.simulate import Polls
     from tidings.lab.traces import Trace
 
@@ -136,7 +135,7 @@ def compare(
                 judged = {result.policy: result.judged for result in comparison.results}
             if against is not None:
                 bar.say("resampling feeds")
-            found.append(_figures(comparison, against, seed))  # figures only: the posts of many runs would fill the memory
+            found.append(comparison.figures(against, seed))  # figures only: the posts of many runs would fill the memory
     if plot is not None:
         if len(budgets) == 1:
             draw_delays(plot, judged)
@@ -166,34 +165,6 @@ def _steps(bar: Progress) -> Callable[[str], None]:
         bar.say(text)
 
     return step
-
-
-def _figures(comparison: "Comparison", against: str | None, seed: int) -> dict[str, Any]:
-    reference = next((result for result in comparison.results if result.policy == against), None)
-    results = []
-    for result in comparison.results:
-        figures_ = result.figures()
-        if reference is not None and result is not reference:
-            figures_["against"] = {"policy": reference.policy, **_ratios(result, reference, seed)}
-        results.append(figures_)
-    return {
-        "trace": comparison.trace,
-        "budget": comparison.budget_per_feed_day,
-        "train_days": comparison.train_days,
-        "limit_delay_s": comparison.limit_delay_s,
-        "limit_charged_s": comparison.limit_charged_s,
-        "results": results,
-    }
-
-
-def _ratios(ours: "Result", theirs: "Result", seed: int) -> dict[str, Any]:
-    from tidings.lab.compare import paired_bootstrap
-
-    found = {}
-    for key, figure in (("charged_delay", "charged"), ("delay", "delay")):
-        ratio = paired_bootstrap(ours.judged, theirs.judged, figure, seed=seed)
-        found[key] = {"ratio": ratio.ratio, "low": ratio.low, "high": ratio.high}
-    return found
 
 
 def _save_polls(folder: Path, trace: "Trace", policy: str, polls: "Polls") -> None:

@@ -5,7 +5,7 @@ factor that brings it to the common number of polls.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -42,11 +42,23 @@ class Comparison:
     """All runs at one budget, and the limits for the same polls."""
 
     trace: str
-    budget_per_feed_day: float
+    budget: float  #: polls per feed and day
     train_days: float
     results: list[Result]
     limit_delay_s: float
     limit_charged_s: float
+
+    def figures(self, against: str | None = None, seed: int = 0) -> dict[str, Any]:
+        """As JSON has them; with the ratios of all policies to one of them, if that is named."""
+        told = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "results"}
+        results = [result.figures() for result in self.results]
+        reference = next((result for result in self.results if result.policy == against), None)
+        for result, figures in zip(self.results, results, strict=True):
+            if reference is not None and result is not reference:
+                figures["against"] = {"policy": against}
+                for key, kind in (("charged_delay", "charged"), ("delay", "delay")):
+                    figures["against"][key] = asdict(paired_bootstrap(result.judged, reference.judged, kind, seed=seed))
+        return {**told, "results": results}
 
 
 Progress = Callable[[str], None]
@@ -76,7 +88,7 @@ def compare(
     without, within = limits(trace, budget_polls(trace, budget_per_feed_day, start), start)
     return Comparison(
         trace=trace.name,
-        budget_per_feed_day=budget_per_feed_day,
+        budget=budget_per_feed_day,
         train_days=train_days,
         results=results,
         limit_delay_s=without.mean_s,

@@ -8,15 +8,15 @@ policy against itself with parts switched off. Cells share nothing, so they may 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from tidings.errors import UsageError
-from tidings.lab.compare import Comparison, Result, compare, paired_bootstrap
+from tidings.lab.compare import compare, paired_bootstrap
 from tidings.lab.simulate import budget_polls
 from tidings.lab.traces import read_trace
 from tidings.policy import make_policy, policy_class
@@ -81,25 +81,53 @@ def evaluate(
     for spec in (*others, ours):
         make_policy(spec)  # an unknown name is refused before a long run
     tasks = [Task(str(trace), b, train_days, others, ours, seed, resamples) for trace in traces for b in budgets]
-    cells = _run(_cell, tasks, jobs, steps=len(others) + 1, tell=tell)
+    cells = _run(tasks, jobs, steps=len(others) + 1, tell=tell)
     return {"ours": ours, "train_days": train_days, "seed": seed, "cells": cells, "overall": _overall(cells)}
 
 
 def _cell(task: Task, tell: Tell | None = None) -> Figures:
-    compared, wanted = _compare(task, (*task.policies, task.ours), tell)
-    results = {result.policy: result for result in compared.results}
-    ours = results[task.ours]
-    best = min((results[spec] for spec in task.policies), key=_charged)
-    against = {spec: _ratio(ours, results[spec], task) for spec in task.policies}
-    least = results.get(LEAST_LOSSES)
-    return {
-        **_heading(compared, wanted, ours),
-        "results": [_row(result, wanted) for result in compared.results],
-        "best": best.policy,
-        "ratio": against[best.policy],
-        "against": against,
-        "missed_points": None if least is None else 100 * (_share(ours) - _share(least)),
+    trace = read_trace(task.trace)
+    place = f"{trace.name} at {task.budget:g}"
+    begun = False
+
+    def step(spec: str) -> None:
+        nonlocal begun
+        if tell is not None:
+            tell(f"{place}: {spec}", int(begun))
+        begun = True
+
+    specs = (*task.policies, task.ours)
+    compared = compare(trace, specs, task.budget, task.train_days, seed=task.seed, native=False, progress=step)
+    if tell is not None:
+        tell(f"{place}: resampling feeds", 1)
+    judged = {result.policy: result.judged for result in compared.results}
+    against = {
+        spec: asdict(paired_bootstrap(judged[task.ours], judged[spec], "charged", task.resamples, task.seed))
+        for spec in task.policies
     }
+    wanted = budget_polls(trace, task.budget, trace.cut(task.train_days))
+    told = compared.figures()
+    rows = {row["policy"]: {**row, "off_budget": row["polls"] / wanted - 1} for row in told["results"]}
+    ours, least = rows[task.ours], rows.get(LEAST_LOSSES)
+    best = min(task.policies, key=lambda spec: _or(rows[spec]["charged_delay_s"], np.inf))
+    return {
+        **told,
+        "results": list(rows.values()),
+        "feeds": trace.n_feeds,
+        "posts": ours["posts"],
+        "budget_polls": wanted,
+        "off_budget": ours["off_budget"],
+        "scale": ours["scale"],  # 1 where the policy held the budget by itself
+        "best": best,
+        "ratio": against[best],
+        "against": against,
+        "missed_points": least and 100 * (_or(ours["missed_share"], 0.0) - _or(least["missed_share"], 0.0)),
+    }
+
+
+def _or(figure: float | None, otherwise: float) -> float:
+    """Without posts there is nothing to say."""
+    return otherwise if figure is None else figure
 
 
 def _overall(cells: Sequence[Figures]) -> Figures:
@@ -145,9 +173,13 @@ def ablate(
         raise UsageError(
             f"policy {policy!r} has no part {', '.join(unknown)}; {has}" if unknown else f"policy {policy!r}: {has}"
         )
-    without = tuple(f"{policy}:{part}=false" for part in chosen)
-    tasks = [Task(str(trace), b, train_days, without, policy, seed, resamples) for trace in traces for b in budgets]
-    cells = _run(_without, tasks, jobs, steps=len(without) + 1, tell=tell)
+    without = {part: f"{policy}:{part}=false" for part in chosen}
+    found = evaluate(
+        traces, budgets, train_days, list(without.values()), policy, seed=seed, jobs=jobs, resamples=resamples, tell=tell
+    )
+    cells = found["cells"]
+    for cell in cells:
+        cell["worth"] = {part: _worth(cell, spec, policy) for part, spec in without.items()}
     names = list(dict.fromkeys(cell["trace"] for cell in cells))
 
     def worth(part: str, trace: str | None) -> float:
@@ -159,77 +191,19 @@ def ablate(
     return {"policy": policy, "train_days": train_days, "seed": seed, "cells": cells, "by_trace": by_trace, "overall": overall}
 
 
-def _without(task: Task, tell: Tell | None = None) -> Figures:
-    compared, wanted = _compare(task, (task.ours, *task.policies), tell)
-    results = {result.policy: result for result in compared.results}
-    whole = results[task.ours]
-    # "price:weekly=false" is the policy without its part "weekly".
-    # A policy that holds its budget by itself may end a little off it: how much further than the whole stands beside the ratio.
-    worth = {
-        _part(spec): {
-            **_ratio(results[spec], whole, task),
-            "more_polls": len(results[spec].polls) / max(len(whole.polls), 1) - 1,
-        }
-        for spec in task.policies
-    }
-    rows = [_row(result, wanted) for result in compared.results]
-    return {**_heading(compared, wanted, whole), "results": rows, "worth": worth}
+def _worth(cell: Figures, spec: str, policy: str) -> Figures:
+    """The other way round than `evaluate` has it: without the part, over the whole.
 
-
-def _part(spec: str) -> str:
-    return spec.rpartition(":")[2].partition("=")[0]
-
-
-# --- a cell's figures ---------------------------------------------------------------------------------------------------
-
-
-def _compare(task: Task, specs: Sequence[str], tell: Tell | None) -> tuple[Comparison, float]:
-    trace = read_trace(task.trace)
-    begun = False
-
-    def step(spec: str) -> None:
-        nonlocal begun
-        if tell is not None:
-            tell(f"{trace.name} at {task.budget:g}: {spec}", int(begun))
-        begun = True
-
-    compared = compare(trace, specs, task.budget, task.train_days, seed=task.seed, native=False, progress=step)
-    if tell is not None:
-        tell(f"{trace.name} at {task.budget:g}: resampling feeds", 1)
-    return compared, budget_polls(trace, task.budget, trace.cut(task.train_days))
-
-
-def _heading(compared: Comparison, wanted: float, ours: Result) -> Figures:
+    A policy that holds its budget by itself may end a little off it: how much further than the whole stands beside the ratio.
+    """
+    ratio, high, low = (1 / x if x else np.inf for x in cell["against"][spec].values())
+    polls = {row["policy"]: row["polls"] for row in cell["results"]}
     return {
-        "trace": compared.trace,
-        "budget": compared.budget_per_feed_day,
-        "feeds": ours.judged.n_feeds,
-        "posts": len(ours.judged.feed),
-        "budget_polls": wanted,
-        "off_budget": len(ours.polls) / wanted - 1,
-        "scale": ours.scale,  # 1 where the policy held the budget by itself
-        "limit_delay_s": compared.limit_delay_s,
-        "limit_charged_s": compared.limit_charged_s,
+        "ratio": ratio,
+        "low": low,
+        "high": high,
+        "more_polls": polls[spec] / max(polls[policy], 1) - 1,
     }
-
-
-def _row(result: Result, wanted: float) -> Figures:
-    figures = result.figures()
-    keys = ("policy", "polls", "polls_per_feed_day", "mean_delay_s", "median_delay_s", "p95_delay_s", "missed", "missed_share")
-    return {**{k: figures[k] for k in (*keys, "charged_delay_s", "scale")}, "off_budget": len(result.polls) / wanted - 1}
-
-
-def _ratio(ours: Result, theirs: Result, task: Task) -> Figures:
-    found = paired_bootstrap(ours.judged, theirs.judged, "charged", task.resamples, task.seed)
-    return {"ratio": found.ratio, "low": found.low, "high": found.high}
-
-
-def _charged(result: Result) -> float:
-    return float(result.judged.charged_s.mean()) if len(result.judged.charged_s) else np.inf
-
-
-def _share(result: Result) -> float:
-    return float(result.judged.missed.mean()) if len(result.judged.missed) else 0.0
 
 
 def _geometric_mean(ratios: Any) -> float:
@@ -238,19 +212,17 @@ def _geometric_mean(ratios: Any) -> float:
 
 # --- many cells ---------------------------------------------------------------------------------------------------------
 
-Work = TypeVar("Work", bound=Callable[..., Figures])
 
-
-def _run(work: Work, tasks: Sequence[Task], jobs: int, steps: int, tell: Tell | None) -> list[Figures]:
+def _run(tasks: Sequence[Task], jobs: int, steps: int, tell: Tell | None) -> list[Figures]:
     """All tasks in order, in this process or in several; a process of its own tells only when a cell is done."""
     if not tasks:
         raise UsageError("no traces to run on; name at least one, and at least one budget")
     if jobs <= 1 or len(tasks) == 1:
-        return [work(task, tell) for task in tasks]
+        return [_cell(task, tell) for task in tasks]
     done: dict[int, Figures] = {}
     # Fresh interpreters: a forked child would inherit threads that numerical libraries hold.
     with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(work, task): place for place, task in enumerate(tasks)}
+        futures = {pool.submit(_cell, task): place for place, task in enumerate(tasks)}
         try:
             for future in as_completed(futures):
                 place = futures[future]

@@ -141,14 +141,7 @@ class Comparisons:
         for step in STEPS:
             budget = request.budget * step
             at = compare(trace, request.policies, budget, train_days, seed=request.seed, native=False, manners=manners)
-            curve.append(
-                {
-                    "budget": at.budget_per_feed_day,
-                    "limit_delay_s": at.limit_delay_s,
-                    "limit_charged_s": at.limit_charged_s,
-                    "results": [result.figures() for result in at.results],
-                }
-            )
+            curve.append(at.figures())
         return {
             "trace": request.kind,
             "seed": request.seed,
