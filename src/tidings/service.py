@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from tidings.aggregator.neighbours import Neighbourhood
-    from tidings.web.comparison import Comparisons
 
 #: Changes in the store whenever a process that is not the service has polled.
 VISIT = "visit"
@@ -211,14 +210,13 @@ async def attend(
     listening: socket.socket,
     stop: asyncio.Event,
     say: Callable[[str], object],
-    comparisons: "Comparisons | None" = None,
     *,
     polling: bool = True,
 ) -> None:
     """The service itself: poll, take pushes and answer, until ``stop``."""
     async with open_polling(settings, place, serving=True) as aggregator:
         say(f"tidings is at {address(listening)} (Ctrl-C stops it)")
-        await tend(aggregator, settings, listening, stop, comparisons, polling=polling)
+        await tend(aggregator, settings, listening, stop, polling=polling)
     say("stopped")
 
 
@@ -227,7 +225,6 @@ async def tend(
     settings: Mapping[str, Setting],
     listening: socket.socket,
     stop: asyncio.Event,
-    comparisons: "Comparisons | None" = None,
     *,
     polling: bool = True,
     clock: Clock = time.time,
@@ -243,7 +240,6 @@ async def tend(
     from tidings.web import api
     from tidings.web.api.webhook import event
     from tidings.web.app import make_app
-    from tidings.web.comparison import Comparisons
     from tidings.web.hub import Hub
     from tidings.web.live import Streams
     from tidings.web.now import Live
@@ -272,7 +268,7 @@ async def tend(
         proxy = Proxy(config.serve_proxy_header, tuple(config.serve_proxy_addresses.replace(" ", "").split(",")))
         live, events, people = Live(aggregator, hubs, store.counts, clock), Events(), People(store, clock, proxy)
         icons, deliveries = Icons(aggregator, clock), Deliveries(store, fetcher, clock, event)
-        site = Site(live, people, events, comparisons or Comparisons(), clock, pictures=pictures, public_url=public_url)
+        site = Site(live, people, events, clock, pictures=pictures, public_url=public_url)
         hub, streams = Hub(site, fetcher, clock), Streams(site)
         store.listeners += [events.recorded, hub.changed]
         desk = api.Desk(people, store, aggregator, events, icons, clock)

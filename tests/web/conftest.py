@@ -12,21 +12,18 @@ from argon2 import PasswordHasher
 from tests import PATIENCE_S
 from tests.cli.blogs import Blogs
 from tests.web.people import Person
-from tests.worlds import poisson_trace
 from tidings import service
 from tidings.config import read
 from tidings.people import passwords
-from tidings.web.comparison import Comparisons
 
 #: As passwords are hashed, but a hundred times cheaper: these tests log in all the time.
 passwords._hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
 
 
 class Serving:
-    """``serving.get("/")`` gives the response and its text; ``serving.made`` the traces that comparisons asked for."""
+    """``serving.get("/")`` gives the response and its text."""
 
     def __init__(self, folder, **flags):
-        self.made = []
         self.store_path = folder / "tidings.db"
         self._listening = service.listen("127.0.0.1", 0)
         self.port = self._listening.getsockname()[1]
@@ -36,19 +33,12 @@ class Serving:
         self._began, self._failed = Future(), Future()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 
-    def _make_trace(self, kind, seed):
-        """Quick to replay."""
-        self.made.append((kind, seed))
-        return poisson_trace([0.5, 2, 8], 21, seed=seed, window=5)
-
     async def _serve(self):
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(stop.set)
         try:
-            await service.attend(
-                self.settings, self.store_path, self._listening, stop, self._say, Comparisons(self._make_trace)
-            )
+            await service.attend(self.settings, self.store_path, self._listening, stop, self._say)
         except Exception as error:  # raised again in the test's own thread
             self._failed.set_result(error)
             if not self._began.done():

@@ -16,7 +16,7 @@ from tidings.lab import plots
 from tidings.lab.score import Judgement, judge, metrics
 from tidings.lab.simulate import Manners, simulate
 from tidings.lab.traces import Trace
-from tidings.model import DAY_S, Rows
+from tidings.model import DAY_S
 from tidings.policy import make_policy
 
 LADDER = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 24.0)
@@ -71,10 +71,7 @@ def whatif(
     if not budgets or not all(np.isfinite(budget) and budget > 0 for budget in budgets):
         raise UsageError("budgets must be numbers of polls per feed and day above 0, at least one")
     start, end = trace.cut(training_days(trace, train_days)), trace.end
-    rows = _sample(trace, sample_feeds, seed)
-    replayed = trace if rows is None else trace.select(rows)
-    if manners is not None and manners.pushed is not None and rows is not None:
-        manners = replace(manners, pushed=manners.pushed[rows])
+    replayed, manners = sampled(trace, manners, sample_feeds, seed)
     if not np.any(replayed.times >= start):
         raise TraceError(trace.name, "has no posts after the training part; there is nothing to judge")
     points = []
@@ -103,13 +100,16 @@ def looked_for(judged: Judgement, manners: Manners | None) -> Judgement:
     return replace(judged, **posts)
 
 
-def _sample(trace: Trace, feeds: int | None, seed: int) -> Rows | None:
-    """Which feeds are replayed; None: all."""
+def sampled(trace: Trace, manners: Manners | None, feeds: int | None, seed: int) -> tuple[Trace, Manners | None]:
+    """So many of the feeds, and what hubs send of these; all if there are no more, or None are asked for."""
     if feeds is None or feeds >= trace.n_feeds:
-        return None
+        return trace, manners
     if feeds < 1:
         raise UsageError(f"a sample needs at least one feed, not {feeds}")
-    return np.sort(np.random.default_rng(seed).choice(trace.n_feeds, feeds, replace=False))
+    rows = np.sort(np.random.default_rng(seed).choice(trace.n_feeds, feeds, replace=False))
+    if manners is not None and manners.pushed is not None:
+        manners = replace(manners, pushed=manners.pushed[rows])
+    return trace.select(rows), manners
 
 
 def _point(budget: float, found: dict[str, Any], feeds: int) -> Point:

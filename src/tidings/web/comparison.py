@@ -1,10 +1,9 @@
 """The comparison that the page offers: a form's parameters, checked, and the laboratory run for them."""
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from tidings.errors import UsageError
 from tidings.policy import POLICIES
@@ -24,12 +23,6 @@ STEPS = (0.25, 0.5, 1.0, 2.0)
 LEAST_BUDGET, MOST_BUDGET = 0.1, 12.0
 MOST_POLICIES = 5
 MOST_SEED = 2**31 - 1
-#: A replay of the installation's own history is made anew when so many posts have come to it.
-NEWS = 100
-#: Comparisons kept, so that going back and forth costs nothing.
-KEPT = 64
-
-MakeTrace: TypeAlias = Callable[[str, int], "Trace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +78,6 @@ def _number(text: str, what: str) -> float:
     return number
 
 
-def generated(kind: str, seed: int) -> "Trace":
-    """A small trace with a paper's statistics."""
-    from tidings.lab.generate import generate
-
-    return generate(kind, feeds=FEEDS, days=DAYS, seed=seed)
-
-
 @cache
 def kinds() -> tuple[str, ...]:
     """The traces that can be replayed."""
@@ -100,55 +86,29 @@ def kinds() -> tuple[str, ...]:
     return (OWN, *MODELS)
 
 
-def _part(trace: "Trace", manners: "Manners", seed: int) -> "tuple[Trace, Manners]":
-    """Some of the feeds, if they are many."""
-    import numpy as np
+def run(request: Request, own: "tuple[Trace, Manners] | None" = None) -> dict[str, Any]:
+    """Figures at every step of the budget: ``{"trace", "feeds", "posts", ..., "curve": [...]}``; ``own`` is for `OWN`."""
+    from tidings.lab.compare import compare  # brings a compiler along, and few who run the service need it
+    from tidings.lab.generate import generate
+    from tidings.lab.whatif import sampled
 
-    if trace.n_feeds <= FEEDS:
-        return trace, manners
-    rows = np.sort(np.random.default_rng(seed).choice(trace.n_feeds, FEEDS, replace=False))
-    return trace.select(rows), replace(manners, pushed=None if manners.pushed is None else manners.pushed[rows])
-
-
-class Comparisons:
-    """Runs comparisons, one at a time whoever asks, and keeps the last ones."""
-
-    def __init__(self, make_trace: MakeTrace = generated) -> None:
-        self._make_trace = make_trace
-        self._kept: dict[tuple[Request, int], dict[str, Any]] = {}
-        self._one_at_a_time = threading.Lock()
-
-    def run(self, request: Request, own: "tuple[Trace, Manners] | None" = None) -> dict[str, Any]:
-        """Figures at every step of the budget: ``{"trace", "feeds", "posts", ..., "curve": [...]}``; ``own`` is for `OWN`."""
-        key = (request, own[0].n_posts // NEWS if own is not None else 0)
-        with self._one_at_a_time:
-            if key not in self._kept:
-                found = self._run(request, own)
-                while len(self._kept) >= KEPT:
-                    self._kept.pop(next(iter(self._kept)))
-                self._kept[key] = found
-            return self._kept[key]
-
-    def _run(self, request: Request, own: "tuple[Trace, Manners] | None") -> dict[str, Any]:
-        from tidings.lab.compare import compare  # brings a compiler along, and few who run the service need it
-
-        if own is None:
-            trace, manners, train_days = self._make_trace(request.kind, request.seed), None, TRAIN_DAYS
-        else:
-            trace, manners = _part(*own, request.seed)
-            train_days = trace.days / 2
-        curve = []
-        for step in STEPS:
-            budget = request.budget * step
-            at = compare(trace, request.policies, budget, train_days, seed=request.seed, native=False, manners=manners)
-            curve.append(at.figures())
-        return {
-            "trace": request.kind,
-            "seed": request.seed,
-            "feeds": trace.n_feeds,
-            "posts": trace.n_posts,
-            "days": trace.days,
-            "train_days": train_days,
-            "budget": request.budget,
-            "curve": curve,
-        }
+    if own is None:
+        trace, manners, train_days = generate(request.kind, FEEDS, DAYS, request.seed), None, TRAIN_DAYS
+    else:
+        trace, manners = sampled(*own, FEEDS, request.seed)
+        train_days = trace.days / 2
+    curve = []
+    for step in STEPS:
+        budget = request.budget * step
+        at = compare(trace, request.policies, budget, train_days, seed=request.seed, native=False, manners=manners)
+        curve.append(at.figures())
+    return {
+        "trace": request.kind,
+        "seed": request.seed,
+        "feeds": trace.n_feeds,
+        "posts": trace.n_posts,
+        "days": trace.days,
+        "train_days": train_days,
+        "budget": request.budget,
+        "curve": curve,
+    }

@@ -1,35 +1,20 @@
-"""What a bigger or smaller budget would buy this installation: its own history replayed at a ladder of budgets.
+"""What a bigger or smaller budget would buy this installation: its own history replayed at a ladder of budgets."""
 
-A replay takes a core for half a minute: it is made when somebody asks, once whoever asks, in a process of its own that lets
-others go first, and kept for hours.
-"""
+from typing import TYPE_CHECKING, Any
 
-import asyncio
-import os
-import pickle
-import sys
-import threading
-from asyncio.subprocess import PIPE
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import msgspec
 import numpy as np
 from msgspec import Struct
 
 from tidings.aggregator.history import own_history
-from tidings.errors import TidingsError, UsageError
-from tidings.model import DAY_S, HOUR_S
+from tidings.errors import UsageError
+from tidings.model import DAY_S
 from tidings.store import Store
-from tidings.web.processes import end
 from tidings.web.texts import _
 from tidings.web.visit import Site
 
 if TYPE_CHECKING:
     from tidings.lab.simulate import Manners
     from tidings.lab.traces import Trace
-
-T = TypeVar("T")
 
 #: Around the budget of today; no feed is asked more often than every hour.
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -42,9 +27,6 @@ JUDGED_SHARE, JUDGED_DAYS = 0.25, 14.0
 SAMPLE = 400
 #: Less says nothing.
 LEAST_POSTS = 50
-KEPT_S = 6 * HOUR_S
-#: How far a replay stands back (nice).
-NICE = 5
 
 
 class Point(Struct, frozen=True):
@@ -75,24 +57,16 @@ class Forecast(Struct, frozen=True):
         )
 
 
-class Forecasts:
-    """Makes them one at a time, and keeps the last."""
+async def own_forecast(site: Site) -> Forecast:
+    """For the budget of today."""
+    brain, now = site.live.aggregator.brain, site.clock()
+    policy, budget = brain.policy.name, brain.budget_per_day
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._last: Forecast | None = None
-        self._one_at_a_time = asyncio.Lock()
+    async def question() -> tuple[Any, ...]:
+        return (forecast, *await own_trace(site.store, now), policy, budget, now)
 
-    async def get(self) -> Forecast:
-        async with self._one_at_a_time:
-            brain, now = self._site.live.aggregator.brain, self._site.clock()
-            policy, budget = brain.policy.name, brain.budget_per_day
-            last = self._last
-            if last is None or (last.policy, last.budget) != (policy, budget) or not 0 <= now - last.at < KEPT_S:
-                trace, manners = await own_trace(self._site.store, now)
-                self._last = await _in_a_process(trace, manners, policy, budget, now)
-            assert self._last is not None
-            return self._last
+    told: Forecast = await site.replays.get((policy, budget), question)
+    return told
 
 
 async def own_trace(store: Store, now: float) -> "tuple[Trace, Manners]":
@@ -127,53 +101,3 @@ def forecast(trace: "Trace", manners: "Manners", policy: str, budget: float, now
         for point in found
     )
     return Forecast(now, policy, trace.n_feeds, found[0].posts, budget, points)
-
-
-async def _in_a_process(*question: Any) -> Forecast:
-    """`forecast`, where it does not slow down whoever serves."""
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", __name__, stdin=PIPE, stdout=PIPE)
-    try:
-        told, _said = await process.communicate(pickle.dumps(question))
-    finally:
-        await end(process, 0.0)
-    answer = msgspec.json.decode(told, type=Forecast | str) if told else _("the replay was ended by somebody")
-    if isinstance(answer, str):
-        raise UsageError(answer)
-    return answer
-
-
-def _answer() -> None:
-    """What the process does: the question comes from its parent and from nobody else."""
-    os.nice(NICE)
-    try:
-        told: Forecast | str = forecast(*pickle.load(sys.stdin.buffer))
-    except TidingsError as error:
-        told = str(error)
-    sys.stdout.buffer.write(msgspec.json.encode(told))
-
-
-async def in_thread(work: Callable[[], T]) -> T:
-    """Run what takes seconds in a thread that does not keep the process from ending, unlike those of a pool."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(how: Callable[[Any], None], value: Any) -> None:
-        if not done.done():  # whoever waited may have gone
-            how(value)
-
-    def tell(how: Callable[[Any], None], value: Any) -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, how, value)
-
-    def run() -> None:
-        try:
-            tell(done.set_result, work())
-        except Exception as error:  # raised again where it is awaited
-            tell(done.set_exception, error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return await done
-
-
-if __name__ == "__main__":
-    _answer()

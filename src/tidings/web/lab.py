@@ -17,7 +17,7 @@ from tidings.policy import POLICIES
 from tidings.web import comparison, pages
 from tidings.web.charts import delay_chart
 from tidings.web.comparison import OWN, Request
-from tidings.web.forecast import in_thread, own_trace
+from tidings.web.forecast import own_trace
 from tidings.web.reader import sidebar
 from tidings.web.texts import _
 from tidings.web.visit import Site, Visit, page
@@ -31,12 +31,13 @@ BOUNDS = {name: getattr(comparison, name) for name in dir(comparison) if name.is
 
 
 def routes(site: Site) -> list[BaseRoute]:
-    one_at_a_time = asyncio.Lock()
-
     async def compare(request: Request) -> dict[str, Any]:
-        own = await own_trace(site.store, site.clock()) if request.kind == OWN else None
-        async with one_at_a_time:  # each takes a core for seconds, and polls must go on
-            return await in_thread(lambda: site.comparisons.run(request, own))
+        async def question() -> tuple[Any, ...]:
+            own = await own_trace(site.store, site.clock()) if request.kind == OWN else None
+            return comparison.run, request, own
+
+        found: dict[str, Any] = await site.replays.get(request, question)
+        return found
 
     async def show(visit: Visit) -> Response:
         query, kinds = _query(visit), comparison.kinds()
@@ -61,7 +62,7 @@ def routes(site: Site) -> list[BaseRoute]:
     async def trace(visit: Visit) -> Response:
         """Everything that can be replayed, for `tidings lab`."""
         found, _manners = await own_trace(site.store, site.clock())
-        packed = await in_thread(lambda: _packed(found))
+        packed = await asyncio.to_thread(_packed, found)
         told = {"content-disposition": 'attachment; filename="own-history.zip"', "cache-control": "no-store"}
         return Response(packed, headers=told, media_type="application/zip")
 

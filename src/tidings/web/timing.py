@@ -14,7 +14,7 @@ from tidings.store import timing
 from tidings.store.people_rows import Settings
 from tidings.store.timing import Needy, Week
 from tidings.web import charts, pages
-from tidings.web.forecast import MOST_PER_FEED, Forecast, Forecasts
+from tidings.web.forecast import MOST_PER_FEED, Forecast, own_forecast
 from tidings.web.reader import sidebar
 from tidings.web.texts import _, n_
 from tidings.web.visit import Site, Visit, page
@@ -28,8 +28,6 @@ HOURLY = 24
 
 
 def routes(site: Site) -> list[BaseRoute]:
-    forecasts = Forecasts(site)
-
     async def show(visit: Visit) -> Response:
         wanted = "curve" in visit.request.query_params
         week, settings = await site.store.read(timing.week, site.clock()), await visit.settings()
@@ -49,7 +47,7 @@ def routes(site: Site) -> list[BaseRoute]:
             last=last,
             coming=coming,
             most_pauses=MOST_PAUSES,
-            curve=await _curve(forecasts) if wanted else None,
+            curve=await _curve(site) if wanted else None,
         )
 
     async def data(visit: Visit) -> Response:
@@ -67,10 +65,10 @@ def routes(site: Site) -> list[BaseRoute]:
 
     async def curve(visit: Visit) -> Response:
         """The part of the page that takes seconds."""
-        return await visit.render("_curve.html", curve=await _curve(forecasts))
+        return await visit.render("_curve.html", curve=await _curve(site))
 
     async def curve_data(visit: Visit) -> Response:
-        return visit.json(await forecasts.get())
+        return visit.json(await own_forecast(site))
 
     async def set_budget(visit: Visit) -> Response:
         """Requests a day over all feeds; where the configuration has a budget for each feed, it stays one."""
@@ -145,10 +143,10 @@ def _reason(one: Needy, now: float) -> str:
     }[one.kind]
 
 
-async def _curve(forecasts: Forecasts) -> dict[str, Any]:
+async def _curve(site: Site) -> dict[str, Any]:
     """For the template: the picture with its figures, or why there is none."""
     try:
-        told = await forecasts.get()
+        told = await own_forecast(site)
     except TidingsError as error:
         return {"problem": pages.sentence(str(error))}
     points = [(p.per_day, p.mean_s, p.half_s, p.missed_share) for p in told.points]

@@ -24,9 +24,9 @@ from tidings.people import Events, Forbidden, NotFound, People, Reading, TooMany
 from tidings.people.people import SESSION_S
 from tidings.store.people_rows import Settings, User
 from tidings.web import pages
-from tidings.web.comparison import Comparisons
 from tidings.web.forms import NO_FORM, Form, read_form
 from tidings.web.now import Live
+from tidings.web.processes import Replays
 from tidings.web.texts import _
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ class Site:
         live: Live,
         people: People,
         events: Events,
-        comparisons: Comparisons,
         clock: Callable[[], float],
         *,
         pictures: Fetcher | None = None,
         public_url: str = "",
     ) -> None:
-        self.live, self.people, self.events, self.comparisons, self.clock = live, people, events, comparisons, clock
+        self.live, self.people, self.events, self.clock = live, people, events, clock
+        self.replays = Replays(clock)
         self.pictures, self.public_url = pictures, public_url.rstrip("/")
         self.store = live.aggregator.store
         self.neighbourhood: Neighbourhood | None = None  #: where the exchange is on
