@@ -190,7 +190,7 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
     assert "https:" not in page
     assert "A &lt;b&gt; &amp; c" in page
     assert "&lt;x&gt;" in page
-    assert "&quot;quoted&quot;" in page
+    assert "a &#34;quoted&#34; picture" in page
     assert (tmp_path / "odd.png").read_bytes().startswith(b"\x89PNG")
 
 
