@@ -9,7 +9,8 @@ falls into an hour of the day by the feed's shape, at a whole second; where post
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -203,31 +204,18 @@ def _sia_cho(rng: np.random.Generator, n: int, days: float) -> Trace:
     return _trace("sia-cho", rng, feeds, feed, time)
 
 
+#: What of a population belongs to one feed each.
+OF_FEEDS = ("rate_per_day", "shape", "week", "level", "window")
+
+
 def _take(feeds: Population, rows: Ints) -> Population:
-    return Population(
-        rate_per_day=feeds.rate_per_day[rows],
-        shapes=feeds.shapes,
-        shape=feeds.shape[rows],
-        week=feeds.week[rows],
-        level=feeds.level[rows],
-        window=feeds.window[rows],
-        burst=feeds.burst,
-        burst_gap_s=feeds.burst_gap_s,
-    )
+    taken: dict[str, Any] = {name: getattr(feeds, name)[rows] for name in OF_FEEDS}
+    return replace(feeds, **taken)
 
 
 def _join(parts: list[Population]) -> Population:
-    first = parts[0]
-    return Population(
-        rate_per_day=np.concatenate([p.rate_per_day for p in parts]),
-        shapes=first.shapes,
-        shape=np.concatenate([p.shape for p in parts]),
-        week=np.concatenate([p.week for p in parts]),
-        level=np.concatenate([p.level for p in parts]),
-        window=np.concatenate([p.window for p in parts]),
-        burst=first.burst,
-        burst_gap_s=first.burst_gap_s,
-    )
+    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in OF_FEEDS}
+    return replace(parts[0], **joined)
 
 
 #: Sect. 3 and Fig. 11: 1,083 posts a day from 1,000 feeds, 6 % of them with ten or more. Those six in a hundred then hold more

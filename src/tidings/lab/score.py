@@ -11,11 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tidings.errors import TraceError
 from tidings.lab.limit import MISS_CHARGE_S
 from tidings.lab.segments import search
 from tidings.lab.simulate import Polls
-from tidings.lab.traces import Trace, column, numbers, read_table
+from tidings.lab.traces import Trace, column, numbers, read_table, rows_of
 from tidings.model import DAY_S, HOUR_S, Bools, Floats, Ints
 
 #: Headers of an answer; the whole of it when nothing is new (304).
@@ -177,16 +176,7 @@ def read_polls(file: str | Path, trace: Trace) -> Polls:
     table = read_table(path)
     ids = column(path, table, "feed_id")
     times = numbers(path, table, "polled_at", low=0.0)
-    known = trace.feed_ids
-    if known.dtype.kind != ids.dtype.kind:
-        known, ids = known.astype(str), ids.astype(str)
-    order = np.argsort(known, kind="stable")
-    place = np.minimum(np.searchsorted(known[order], ids), len(known) - 1)
-    unknown = np.flatnonzero(known[order][place] != ids)
-    if len(unknown):
-        row = int(unknown[0])
-        raise TraceError(path, f"feed {ids[row]} is not in the trace", row=row + 1, column="feed_id")
-    return Polls.build(order[place], times, trace.n_feeds)
+    return Polls.build(rows_of(ids, trace.feed_ids, path, "the trace"), times, trace.n_feeds)
 
 
 def within(polls: Polls, start: float, end: float) -> Polls:

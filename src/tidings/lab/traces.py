@@ -145,21 +145,11 @@ def read_trace(path: str | Path) -> Trace:
         return Trace.build(folder.name, feed, times, np.full(len(feed_ids), UNLIMITED), feed_ids=feed_ids, sizes=sizes)
     feeds = read_table(feeds_file)
     feed_ids = column(feeds_file, feeds, "feed_id")
-    order = np.argsort(feed_ids, kind="stable")
-    sorted_ids = feed_ids[order]
-    twice = np.flatnonzero(sorted_ids[1:] == sorted_ids[:-1])
-    if len(twice):
-        row = int(order[twice[0] + 1])
+    _unique, first = np.unique(feed_ids, return_index=True)
+    if len(first) < len(feed_ids):
+        row = int(np.setdiff1d(np.arange(len(feed_ids)), first)[0])
         raise TraceError(feeds_file, f"feed {feed_ids[row]} is listed twice", row=row + 1, column="feed_id")
-    if feed_ids.dtype.kind != ids.dtype.kind:
-        ids, sorted_ids = ids.astype(str), sorted_ids.astype(str)
-        order = order[np.argsort(sorted_ids, kind="stable")]
-        sorted_ids = np.sort(sorted_ids)
-    place = np.minimum(np.searchsorted(sorted_ids, ids), max(len(sorted_ids) - 1, 0))
-    unknown = np.flatnonzero(sorted_ids[place] != ids) if len(sorted_ids) else np.arange(len(ids))
-    if len(unknown):
-        row = int(unknown[0])
-        raise TraceError(posts_file, f"feed {ids[row]} is not in {feeds_file.name}", row=row + 1, column="feed_id")
+    feed = rows_of(ids, feed_ids, posts_file, feeds_file.name)
     n = len(feed_ids)
     window = numbers(feeds_file, feeds, "window", low=1.0, missing=UNLIMITED) if "window" in feeds else np.full(n, UNLIMITED)
     broken = np.flatnonzero(window != np.rint(window))
@@ -168,9 +158,20 @@ def read_trace(path: str | Path) -> Trace:
         raise TraceError(feeds_file, f"{window[row]:g} is not a whole number of entries", row=row + 1, column="window")
     weight = numbers(feeds_file, feeds, "weight", low=0.0, missing=1.0) if "weight" in feeds else None
     names = [str(name) if name is not None else "" for name in feeds["name"].tolist()] if "name" in feeds else None
-    return Trace.build(
-        folder.name, order[place], times, window, feed_ids=feed_ids, feed_names=names, weight=weight, sizes=sizes
-    )
+    return Trace.build(folder.name, feed, times, window, feed_ids=feed_ids, feed_names=names, weight=weight, sizes=sizes)
+
+
+def rows_of(ids: npt.NDArray[Any], known: npt.NDArray[Any], file: Path, where: str) -> Ints:
+    """The place of each id among those that are known, be they written as numbers or as text."""
+    if known.dtype.kind != ids.dtype.kind:
+        known, ids = known.astype(str), ids.astype(str)
+    order = np.argsort(known, kind="stable")
+    place = np.minimum(np.searchsorted(known[order], ids), max(len(known) - 1, 0))
+    unknown = np.flatnonzero(known[order][place] != ids) if len(known) else np.arange(len(ids))
+    if len(unknown):
+        row = int(unknown[0])
+        raise TraceError(file, f"feed {ids[row]} is not in {where}", row=row + 1, column="feed_id")
+    return order[place]
 
 
 def _one_of(folder: Path, stem: str) -> Path | None:
