@@ -2,17 +2,15 @@
 
 import asyncio
 import os
-import re
 import signal
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from tidings.errors import UsageError
+from tidings.cli.output import Span, print_table
 
 STDIN = 0
-UNITS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 
 
 @click.command()
@@ -20,9 +18,9 @@ UNITS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 @click.option("--port", type=click.IntRange(0, 65535), default=8035, show_default=True, help="Port; 0 picks a free one.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Another seed is another world.")
 @click.option("--publishers", type=click.IntRange(1, 5000), default=300, show_default=True, help="How many blogs and papers.")
-@click.option("--for", "lasts", default="7d", show_default=True, metavar="TIME", help="In the world's own time: 12h, 7d, 2w.")
+@click.option("--for", "lasts_s", type=Span(), default="7d", show_default=True, help="In the world's own time: 12h, 7d, 2w.")
 @click.option("--until-closed", is_flag=True, hidden=True, help="End when there is nothing to read any more: for a service.")
-def demo(speed: float, port: int, seed: int, publishers: int, lasts: str, until_closed: bool) -> None:
+def demo(speed: float, port: int, seed: int, publishers: int, lasts_s: float, until_closed: bool) -> None:
     """Watch two policies spend the same budget on a miniature blogosphere.
 
     Everything is on this machine: publishers with habits of their own, and two whole services that differ in nothing but
@@ -34,14 +32,14 @@ def demo(speed: float, port: int, seed: int, publishers: int, lasts: str, until_
       tidings demo --speed 1000 --publishers 60 --for 2d
     """
     from tidings import logs, loops
-    from tidings.cli.output import print_table
     from tidings.demo.demo import Plan
     from tidings.demo.run import TOLD, run_demo
+    from tidings.model import DAY_S
     from tidings.service import listen
     from tidings.words import duration, percent
 
     logs.set_up("error")
-    plan = Plan(publishers, _days(lasts), speed, seed)
+    plan = Plan(publishers, lasts_s / DAY_S, speed, seed)
 
     async def until_told() -> dict[str, dict[str, Any]]:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -62,10 +60,3 @@ def demo(speed: float, port: int, seed: int, publishers: int, lasts: str, until_
     words: tuple[Callable[[float], str], ...] = (lambda polls: f"{polls:,}", duration, duration, duration, percent)
     rows = [[name, *(word(told[key]) for key, word in zip(TOLD, words, strict=True))] for name, told in found.items()]
     print_table(["", "looks", "mean delay", "half within", "95 % within", "missed"], rows)
-
-
-def _days(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([hdw])", text.strip())
-    if found is None:
-        raise UsageError(f"--for {text}: write a number with h, d or w, as in 12h or 7d")
-    return float(found[1]) * UNITS[found[2]]

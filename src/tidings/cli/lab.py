@@ -1,7 +1,6 @@
 """`tidings lab`: the laboratory's commands about traces, and the papers' report."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -10,20 +9,9 @@ from tidings.cli.lab_exchange import exchange
 from tidings.cli.lab_formulas import allocate, schedule
 from tidings.cli.lab_runs import compare, limit, score
 from tidings.cli.lab_tables import read_trace
-from tidings.cli.output import (
-    check_output_directory,
-    check_plot,
-    json_option,
-    plot_option,
-    print_json,
-    progress,
-    seed_option,
-)
+from tidings.cli.output import Target, json_option, plot_option, print_json, progress, seed_option
 from tidings.errors import UsageError
 from tidings.words import count
-
-if TYPE_CHECKING:
-    from tidings.lab.traces import Trace
 
 
 @click.group()
@@ -43,7 +31,7 @@ for command in (allocate, schedule, score, compare, limit, evaluate, ablate, wha
 @click.argument("trace")
 @json_option
 @plot_option("six panels (rates, Zipf, hours, week, bursts, lifetimes)")
-def describe(trace: str, as_json: bool, plot: str | None) -> None:
+def describe(trace: str, as_json: bool, plot: Path | None) -> None:
     """What a trace looks like: rates, windows, patterns, Zipf fit, bursts, entry lifetimes.
 
     \b
@@ -52,7 +40,6 @@ def describe(trace: str, as_json: bool, plot: str | None) -> None:
     """
     from tidings.lab import describe as describing
 
-    check_plot(plot)
     read = read_trace(trace)
     with progress(f"describing {trace}"):
         found = describing.describe(read)
@@ -68,7 +55,7 @@ def describe(trace: str, as_json: bool, plot: str | None) -> None:
 
 
 @lab.command(short_help="Write a synthetic trace like a paper's.")
-@click.argument("directory")
+@click.argument("directory", type=Target(directory=True))
 @click.option(
     "--like", "kind", required=True, metavar="NAME", help="Whose statistics: sia-cho, han, feedex, urbansky, homogeneous."
 )
@@ -78,7 +65,7 @@ def describe(trace: str, as_json: bool, plot: str | None) -> None:
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV instead of Parquet.")
 @click.option("--force", is_flag=True, help="Write into a directory that already holds something.")
 @json_option
-def generate(directory: str, kind: str, feeds: int, days: float, seed: int, as_csv: bool, force: bool, as_json: bool) -> None:
+def generate(directory: Path, kind: str, feeds: int, days: float, seed: int, as_csv: bool, force: bool, as_json: bool) -> None:
     """Write a synthetic trace with the statistics that a paper published.
 
     \b
@@ -88,17 +75,16 @@ def generate(directory: str, kind: str, feeds: int, days: float, seed: int, as_c
     from tidings.lab.generate import generate as make_trace
     from tidings.lab.traces import write_trace
 
-    check_output_directory("DIR", directory)
-    folder = Path(directory)
-    if folder.is_dir() and any(folder.iterdir()):
+    if directory.is_dir() and any(directory.iterdir()):
         if not force:
             raise UsageError(f"{directory} is not empty; name another directory, or add --force to write into it")
-        _clear(folder, as_csv)
+        _clear(directory, as_csv)
     with progress(f"generating {count(feeds, 'feed')}"):
         made = make_trace(kind, feeds=feeds, days=days, seed=seed)
-        write_trace(made, folder, as_csv=as_csv)
+        write_trace(made, directory, as_csv=as_csv)
     if as_json:
-        print_json(_summary(made, directory, kind, seed))
+        facts = {"feeds": made.n_feeds, "posts": made.n_posts, "days": made.days}
+        print_json({"directory": directory, "like": kind, "seed": seed, **facts})
     else:
         click.echo(f"{directory}: {count(made.n_feeds, 'feed')}, {count(made.n_posts, 'post')} in {made.days:.1f} days")
 
@@ -109,23 +95,12 @@ def _clear(folder: Path, as_csv: bool) -> None:
         (folder / f"{stem}.{'parquet' if as_csv else 'csv'}").unlink(missing_ok=True)
 
 
-def _summary(trace: "Trace", directory: str, kind: str, seed: int) -> dict[str, object]:
-    return {
-        "directory": directory,
-        "like": kind,
-        "seed": seed,
-        "feeds": trace.n_feeds,
-        "posts": trace.n_posts,
-        "days": trace.days,
-    }
-
-
 @lab.command(short_help="All tables and figures of the papers, as HTML.")
-@click.option("--out", required=True, metavar="DIR", help="Where the report goes: DIR/index.html.")
+@click.option("--out", type=Target(directory=True), required=True, metavar="DIR", help="Where the report goes: DIR/index.html.")
 @click.option("--quick", is_flag=True, help="Smaller traces: minutes instead of an hour, with more noise.")
 @seed_option
 @json_option
-def papers(out: str, quick: bool, seed: int, as_json: bool) -> None:
+def papers(out: Path, quick: bool, seed: int, as_json: bool) -> None:
     """Every table and figure of the papers, theirs beside ours, as one HTML report.
 
     \b
@@ -134,10 +109,9 @@ def papers(out: str, quick: bool, seed: int, as_json: bool) -> None:
     """
     from tidings.lab.papers import run_papers
 
-    check_output_directory("--out", out)
     with progress("the papers' experiments") as bar:
-        result = run_papers(Path(out), quick=quick, seed=seed, progress=bar.say)
+        result = run_papers(out, quick=quick, seed=seed, progress=bar.say)
     if as_json:
         print_json(result)
     else:
-        click.echo(f"{Path(out) / 'index.html'}")
+        click.echo(f"{out / 'index.html'}")

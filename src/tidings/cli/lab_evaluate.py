@@ -11,7 +11,7 @@ from tidings.cli.lab_tables import a_day, interval, read_trace
 from tidings.cli.output import (
     Names,
     Numbers,
-    check_plot,
+    Target,
     json_option,
     plot_option,
     print_json,
@@ -19,7 +19,6 @@ from tidings.cli.output import (
     progress,
     seed_option,
 )
-from tidings.errors import UsageError
 from tidings.words import NOTHING, common_unit, count, duration, figures, in_unit, percent
 
 #: The same options for the two commands that run cells.
@@ -30,17 +29,12 @@ _TRAIN = click.option(
     "--train-days", type=click.FloatRange(min=0), default=28.0, show_default=True, help="What policies learn from."
 )
 _JOBS = click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
-_OUT = click.option("--out", metavar="FILE.json", help="Also write the whole result as JSON.")
+_OUT = click.option("--out", type=Target(), metavar="FILE.json", help="Also write the whole result as JSON.")
 
 
-def _check_out(file: str | None) -> None:
-    if file is not None and not Path(file).resolve().parent.is_dir():
-        raise UsageError(f"--out {file}: there is no directory {Path(file).parent}; make it first")
-
-
-def _deliver(found: dict[str, Any], out: str | None, as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
+def _deliver(found: dict[str, Any], out: Path | None, as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
     if out is not None:
-        Path(out).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if as_json:
         print_json(found)
     else:
@@ -67,7 +61,7 @@ def evaluate(
     policies: list[str] | None,
     ours: str,
     seed: int,
-    out: str | None,
+    out: Path | None,
     jobs: int,
     as_json: bool,
 ) -> None:
@@ -83,7 +77,6 @@ def evaluate(
     """
     from tidings.lab import evaluate as evaluating
 
-    _check_out(out)
     chosen = list(evaluating.PAPERS) if policies is None else policies
     steps = len(traces) * len(budgets) * (len([p for p in chosen if p != ours]) + 1)
     with progress("evaluating", total=steps) as bar:
@@ -194,7 +187,7 @@ def ablate(
     policy: str,
     parts: list[str] | None,
     seed: int,
-    out: str | None,
+    out: Path | None,
     jobs: int,
     as_json: bool,
 ) -> None:
@@ -208,7 +201,6 @@ def ablate(
     """
     from tidings.lab import evaluate as evaluating
 
-    _check_out(out)
     chosen = evaluating.parts_of(policy) if parts is None else parts
     with progress("ablating", total=len(traces) * len(budgets) * (len(chosen) + 1)) as bar:
         found = evaluating.ablate(traces, budgets, train_days, policy, chosen, seed=seed, jobs=jobs, tell=bar.tell)
@@ -268,7 +260,7 @@ def whatif(
     sample: int | None,
     seed: int,
     as_json: bool,
-    plot: str | None,
+    plot: Path | None,
 ) -> None:
     """What a bigger or smaller budget would buy: delay and missed posts, had the policy had it.
 
@@ -280,7 +272,6 @@ def whatif(
     """
     from tidings.lab import whatif as asking
 
-    check_plot(plot)
     read = read_trace(trace)
     days = asking.training_days(read, train_days)
     with progress("replaying", total=1.0) as bar:

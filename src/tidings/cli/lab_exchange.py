@@ -1,35 +1,27 @@
 """`tidings lab exchange`: FeedEx's experiment, and what notices are worth to publishers."""
 
-import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidings.cli.output import check_plot, json_option, plot_option, print_json, print_table, progress, seed_option
+from tidings.cli.output import Spans, json_option, plot_option, print_json, print_table, progress, seed_option
 from tidings.errors import UsageError
 from tidings.words import duration, figures, percent
 
 if TYPE_CHECKING:
     from tidings.lab.exchange import Outcome
 
-INTERVAL = re.compile(r"(\d+(?:\.\d+)?)\s*(min|h)")
-
-
-def _intervals(text: str) -> list[float]:
-    """``30min,16h`` in seconds."""
-    found = []
-    for part in text.split(","):
-        match = INTERVAL.fullmatch(part.strip())
-        if match is None or float(match[1]) <= 0:
-            raise UsageError(f"--interval {part}: write a number with min or h, as in 30min or 16h; commas separate several")
-        found.append(float(match[1]) * (3600 if match[2] == "h" else 60))
-    return found
-
 
 @click.command(short_help="Nodes that pass on what they fetch, against nodes alone.")
 @click.option("--nodes", type=click.IntRange(3, 5000), default=161, show_default=True, help="Nodes that stay.")
 @click.option(
-    "--interval", default="16h", show_default=True, help="Between two polls of a feed by a node; several make curves."
+    "--interval",
+    "intervals",
+    type=Spans(),
+    default="16h",
+    show_default=True,
+    help="Between two polls of a feed by a node; several make curves.",
 )
 @click.option("--hours", type=click.FloatRange(1, 100), default=22.0, show_default=True, help="How long it goes on.")
 @click.option("--cut-off", type=click.IntRange(0), help="Nodes that reach no server.  [default: 27 of 161, as in the paper]")
@@ -42,7 +34,9 @@ def _intervals(text: str) -> list[float]:
 @seed_option
 @json_option
 @plot_option("lag, missing entries, calls and bundle sizes beside the paper's (several intervals)")
-def exchange(as_json: bool, plot: str | None, notices: bool, interval: str, deficit: float | None, **options: Any) -> None:
+def exchange(
+    as_json: bool, plot: Path | None, notices: bool, intervals: list[float], deficit: float | None, **options: Any
+) -> None:
     """FeedEx's experiment (sect. 4): hundreds of nodes of the exchange, on a virtual clock.
 
     \b
@@ -55,7 +49,6 @@ def exchange(as_json: bool, plot: str | None, notices: bool, interval: str, defi
     from tidings.exchange.values import Rules
     from tidings.lab.exchange import Setup, run
 
-    check_plot(plot)
     if notices:
         return _notices(as_json, options["seed"])
     nodes = options["nodes"]
@@ -67,7 +60,6 @@ def exchange(as_json: bool, plot: str | None, notices: bool, interval: str, defi
         raise UsageError(f"--nodes {nodes}: there are {bad} that are cut off, free riders or forgers; some must be left")
     rules = Rules(notices=False, calls_per_min=1e9, deficit=float("inf") if deficit is None else deficit)
     found: list[Outcome] = []
-    intervals = _intervals(interval)
     with progress("", total=len(intervals) * 100) as bar:
         for interval_s in intervals:
             bar.say(f"{nodes} nodes, every {duration(interval_s)}")

@@ -1,10 +1,11 @@
 """`tidings lab allocate` and `schedule`: the papers' formulas on numbers you give."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tidings.cli.output import Numbers, check_plot, json_option, plot_option, print_json, print_table, progress
+from tidings.cli.output import Numbers, json_option, plot_option, print_json, print_table, progress
 from tidings.errors import UsageError
 from tidings.words import figures
 
@@ -89,7 +90,7 @@ def _whole(place: int, window: float) -> int:
 )
 @json_option
 @plot_option("the daily pattern with the polls on it")
-def schedule(hourly: list[float], polls: int, method: str, as_json: bool, plot: str | None) -> None:
+def schedule(hourly: list[float], polls: int, method: str, as_json: bool, plot: Path | None) -> None:
     """The best times of the day to poll a feed (Sia & Cho, Theorems 2 and 3).
 
     Every day is alike; the expected delay is summed over the posts of one day, in hours.
@@ -102,7 +103,6 @@ def schedule(hourly: list[float], polls: int, method: str, as_json: bool, plot: 
 
     from tidings.policy.schedule import GRID_PER_DAY, METHODS, DailyPattern, even_times, expected_delay_h
 
-    check_plot(plot)
     if len(hourly) != 24:
         raise UsageError(f"--hourly has {len(hourly)} numbers; a day has 24 hours, give one for each")
     if not 1 <= polls <= GRID_PER_DAY:
@@ -131,7 +131,7 @@ def _clock(hours: float) -> str:
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
-def _draw(file: str, pattern: "DailyPattern", times: "Floats") -> None:
+def _draw(file: Path, pattern: "DailyPattern", times: "Floats") -> None:
     import numpy as np
 
     from tidings.lab import plots

@@ -11,8 +11,7 @@ from tidings.cli.output import (
     Names,
     Numbers,
     Progress,
-    check_output_directory,
-    check_plot,
+    Target,
     json_option,
     plot_option,
     print_json,
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 )
 @json_option
 @plot_option("how many posts had arrived after how long")
-def score(trace: str, poll_file: str, train_days: float, as_json: bool, plot: str | None) -> None:
+def score(trace: str, poll_file: str, train_days: float, as_json: bool, plot: Path | None) -> None:
     """Judge a poll list, whoever made it, against the posts of a trace.
 
     Polls outside the judged period are ignored and counted.
@@ -53,7 +52,6 @@ def score(trace: str, poll_file: str, train_days: float, as_json: bool, plot: st
     """
     from tidings.lab.score import judge, metrics, read_polls, within
 
-    check_plot(plot)
     read = read_trace(trace)
     start = read.cut(train_days) if train_days else read.start
     listed = read_polls(poll_file, read)
@@ -77,7 +75,9 @@ def score(trace: str, poll_file: str, train_days: float, as_json: bool, plot: st
 @click.option("--policies", type=Names(), required=True, metavar="A,B,...", help="Policies, as in uniform,fixed:interval_h=1.")
 @click.option("--budget", "budgets", type=Numbers(above=0), required=True, help="Polls per feed and day; several give a curve.")
 @click.option("--train-days", type=click.FloatRange(min=0), default=14.0, show_default=True, help="What policies learn from.")
-@click.option("--save-polls", metavar="DIR", help="Write each policy's polls to DIR/POLICY.parquet.")
+@click.option(
+    "--save-polls", type=Target(directory=True), metavar="DIR", help="Write each policy's polls to DIR/POLICY.parquet."
+)
 @seed_option
 @click.option("--native/--no-native", default=True, help="Also run policies without a budget knob as they are.")
 @click.option("--against", metavar="POLICY", help="Give ratios to this policy with 95 % intervals.")
@@ -88,12 +88,12 @@ def compare(
     policies: list[str],
     budgets: list[float],
     train_days: float,
-    save_polls: str | None,
+    save_polls: Path | None,
     seed: int,
     native: bool,
     against: str | None,
     as_json: bool,
-    plot: str | None,
+    plot: Path | None,
 ) -> None:
     """Policies side by side at equal budget, with the limit that none can pass.
 
@@ -108,13 +108,10 @@ def compare(
     from tidings.lab.compare import compare as run
     from tidings.policy import make_policy
 
-    check_plot(plot)
     for spec in policies:
         make_policy(spec)  # an unknown name is refused before a long run
     if against is not None and against not in policies:
         raise UsageError(f"--against {against}: is not one of --policies; add it there")
-    if save_polls is not None:
-        check_output_directory("--save-polls", save_polls)
     read = read_trace(trace)
     read.cut(train_days)
     found = []
@@ -128,7 +125,7 @@ def compare(
 
             comparison = run(read, policies, budget, train_days, seed=seed, native=native, progress=tell)
             if save_polls is not None:
-                folder = Path(save_polls) if len(budgets) == 1 else Path(save_polls) / f"{budget:g}"
+                folder = save_polls if len(budgets) == 1 else save_polls / f"{budget:g}"
                 for result in comparison.results:
                     _save_polls(folder, read, result.policy, result.polls)
             if plot is not None and len(budgets) == 1:
@@ -187,7 +184,7 @@ def _save_polls(folder: Path, trace: "Trace", policy: str, polls: "Polls") -> No
 @click.option("--budget", "budgets", type=Numbers(low=0), required=True, help="Polls per feed and day; several give a curve.")
 @json_option
 @plot_option("the limit against the budget")
-def limit(trace: str, budgets: list[float], as_json: bool, plot: str | None) -> None:
+def limit(trace: str, budgets: list[float], as_json: bool, plot: Path | None) -> None:
     """The least delay that any policy could reach, knowing every post beforehand.
 
     Over the whole trace: without windows (mean delay) and with them (charged delay, where a missed post costs its time to
@@ -200,7 +197,6 @@ def limit(trace: str, budgets: list[float], as_json: bool, plot: str | None) -> 
     from tidings.lab.compare import limits
     from tidings.lab.simulate import budget_polls
 
-    check_plot(plot)
     if plot is not None and sum(budget > 0 for budget in budgets) < 2:
         raise UsageError("--plot draws a curve; give several budgets above 0, as in --budget 0.5,1,2,4,8")
     read = read_trace(trace)

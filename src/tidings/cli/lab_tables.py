@@ -1,6 +1,7 @@
 """How the laboratory's results look: tables for the terminal, curves for `--plot`."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -96,17 +97,17 @@ def interval(ratio: dict[str, float]) -> list[str]:
 # --- pictures -----------------------------------------------------------------------------------------------------------
 
 
-def draw_budgets(file: str, found: Sequence[dict[str, Any]]) -> None:
+def draw_budgets(file: Path, found: Sequence[dict[str, Any]]) -> None:
     """Charged delay against budget, one line per policy, and the limit; zeros have no place on the axes."""
     from tidings.lab import plots
 
     found = sorted((at for at in found if at["budget"] > 0), key=lambda at: float(at["budget"]))
-    lines: dict[str, list[float]] = {}
+    lines: dict[str, list[float | None]] = {}
     if "results" in found[0]:
         for place, at in enumerate(found):
             for result in at["results"]:
                 if not result["policy"].endswith("@native"):  # the same at every budget
-                    line = lines.setdefault(result["policy"], [float("nan")] * len(found))
+                    line = lines.setdefault(result["policy"], [None] * len(found))
                     line[place] = result["charged_delay_s"]
         lines["the limit"] = [at["limit_charged_s"] for at in found]
     else:
@@ -114,34 +115,21 @@ def draw_budgets(file: str, found: Sequence[dict[str, Any]]) -> None:
             "no windows": [at["mean_delay_s"] for at in found],
             "with windows": [at["charged_delay_s"] for at in found],
         }
-    shown: dict[str, Sequence[float]] = {
-        name: [y if y is not None and y > 0 else float("nan") for y in line] for name, line in lines.items()
-    }
-    every = [y for line in shown.values() for y in line if y == y] or [1.0, 10.0]
-    fig, ax = plots.figure(7.2, 4.2)
-    ax.set_title("What a bigger budget buys: mean delay, missed posts charged", loc="left", fontsize=10.5)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_ylim(min(every) / 1.2, max(every) * 1.2)
-    ax.set_xlabel("polls per feed and day")
-    ax.set_ylabel("delay")
-    budgets = [at["budget"] for at in found]
-    plots.curves(ax, budgets, shown)
-    plots.time_ticks(ax, min(every), max(every))
-    plots.log_ticks(ax, "x", budgets)
-    plots.grid(ax)
+    fig, ax = plots.figure(
+        7.2, 4.2, title="What a bigger budget buys: mean delay, missed posts charged", x="polls per feed and day"
+    )
+    plots.delay_curves(ax, [at["budget"] for at in found], lines)
     plots.save(fig, file)
 
 
-def draw_delays(file: str, judged: "dict[str, Judgement]") -> None:
+def draw_delays(file: Path, judged: "dict[str, Judgement]") -> None:
     """Within how long how many posts had arrived; missed posts never do, so such a line ends before 100 %."""
     import numpy as np
 
     from tidings.lab import plots
 
-    fig, ax = plots.figure(7.2, 4.2)
-    ax.set_title("How late the news arrives", loc="left", fontsize=10.5)
-    ax.set_yscale("log")
+    words = {"x": "% of posts (missed ones last)", "y": "had arrived within"}
+    fig, ax = plots.figure(7.2, 4.2, title="How late the news arrives", **words, log="y", grids="both")
     ends = []
     low, high = 3600.0, 60.0
     for place, (name, one) in enumerate(judged.items()):
@@ -157,9 +145,5 @@ def draw_delays(file: str, judged: "dict[str, Judgement]") -> None:
     ax.set_ylim(low, high * 1.3)
     ax.set_xlim(0, 100)
     plots.time_ticks(ax, low, high)
-    ax.set_ylim(low, high * 1.3)
-    ax.set_xlabel("% of posts (missed ones last)")
-    ax.set_ylabel("had arrived within")
-    plots.grid(ax, "both")
     plots.line_labels(ax, ends)
     plots.save(fig, file)

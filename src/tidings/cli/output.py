@@ -6,15 +6,15 @@ terminal only, so that a pipe or a file gets plain text.
 
 import json
 import math
+import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-
-from tidings.errors import UsageError
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -64,6 +64,47 @@ class Names(click.ParamType[list[str]]):
         if twice:
             self.fail(f"{', '.join(twice)} is listed twice")
         return names
+
+
+class Span(click.ParamType[float]):
+    """A time in seconds, as people write it: ``30min``, ``12h``, ``7d``."""
+
+    name = "time"
+    units_s = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+    form = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = self.form.fullmatch(str(value).strip())
+        if found is None or found[2] not in self.units_s or not float(found[1]):
+            self.fail(f"{value!r} is not a time; write a number and {', '.join(self.units_s)}, as in 30min, 12h or 7d")
+        return float(found[1]) * self.units_s[found[2]]
+
+
+class Spans(Span):
+    """Several, separated by commas: ``30min,16h``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return [super(Spans, self).convert(part, param, ctx) for part in str(value).split(",")]
+
+
+class Target(click.ParamType[Path]):
+    """What a result is written to: refused, if it cannot be, before the work is done."""
+
+    name = "file"
+
+    def __init__(self, *endings: str, directory: bool = False) -> None:
+        self.endings, self.directory = endings, directory
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(value)
+        if self.directory:
+            if path.exists() and not path.is_dir():
+                self.fail(f"{path} is a file; name a directory")
+        elif self.endings and path.suffix.lower() not in self.endings:
+            self.fail(f"{path}: the ending must be one of {', '.join(self.endings)}")
+        elif not path.resolve().parent.is_dir():
+            self.fail(f"{path}: there is no directory {path.parent}; make it first")
+        return path
 
 
 # --- printing -----------------------------------------------------------------------------------------------------------
@@ -179,28 +220,6 @@ seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show
 
 def plot_option(what: str) -> Callable[[Decorated], Decorated]:
     """``--plot FILE`` for a command whose result is a curve."""
-    return click.option("--plot", metavar="FILE", help=f"Also draw {what}; the ending of FILE says how (.png, .svg, .pdf).")
-
-
-PLOT_ENDINGS = (".png", ".svg", ".pdf")
-
-
-def check_plot(file: str | None) -> None:
-    """Refuse a picture that cannot be written before the work that it is to show is done."""
-    from pathlib import Path
-
-    if file is None:
-        return
-    path = Path(file)
-    if path.suffix.lower() not in PLOT_ENDINGS:
-        raise UsageError(f"--plot {file}: the ending must be one of {', '.join(PLOT_ENDINGS)}")
-    if not path.resolve().parent.is_dir():
-        raise UsageError(f"--plot {file}: there is no directory {path.parent}; make it first")
-
-
-def check_output_directory(option: str, directory: str) -> None:
-    """Refuse a directory that cannot be made because a file is in its place."""
-    from pathlib import Path
-
-    if Path(directory).exists() and not Path(directory).is_dir():
-        raise UsageError(f"{option} {directory}: is a file; name a directory")
+    endings = (".png", ".svg", ".pdf")
+    told = f"Also draw {what}; the ending of FILE says how ({', '.join(endings)})."
+    return click.option("--plot", type=Target(*endings), metavar="FILE", help=told)

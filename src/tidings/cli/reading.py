@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidings.cli.home import Home, find_feed, with_home
-from tidings.cli.output import json_option, print_json, print_json_list, print_table
+from tidings.cli.output import Span, json_option, print_json, print_json_list, print_table
 from tidings.words import NOTHING, ago, duration
 
 if TYPE_CHECKING:
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
 #: Rows asked of the store at once: memory stays small however much is listed.
 PAGE = 1000
-AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
-UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
-class Moment(click.ParamType[float]):
+class Moment(Span):
     """``2h``, ``3d`` (ago), ``2026-11-16``, ``2026-11-16T09:00`` (UTC unless it says otherwise), or seconds since the epoch."""
 
     name = "when"
@@ -32,8 +30,8 @@ class Moment(click.ParamType[float]):
         from datetime import UTC, datetime
 
         text = str(value).strip()
-        if found := AGO.fullmatch(text):
-            return time.time() - float(found[1]) * UNIT_S[found[2]]
+        if self.form.fullmatch(text):
+            return time.time() - super().convert(text, param, ctx)
         if re.fullmatch(r"\d{9,}(\.\d+)?", text):
             return float(text)
         try:

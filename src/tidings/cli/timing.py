@@ -1,16 +1,17 @@
 """`tidings timing`: the last week by day, and what another budget would buy, as on the page of that name."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tidings.cli.home import Home, with_home
-from tidings.cli.output import check_plot, json_option, plot_option, print_json, print_table, progress
+from tidings.cli.output import json_option, plot_option, print_json, print_table, progress
 from tidings.words import NOTHING, duration, figures, percent
 
 if TYPE_CHECKING:
-    from tidings.store.timing import Week
+    from tidings.store.timing import Day, Week
     from tidings.web.forecast import Forecast
 
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @json_option
 @plot_option("delay by day and, with --budgets, against the budget")
 @with_home
-async def timing(home: Home, curve: bool, as_json: bool, plot: str | None) -> None:
+async def timing(home: Home, curve: bool, as_json: bool, plot: Path | None) -> None:
     """How late posts came in the last week, day by day, and what that cost.
 
     \b
@@ -33,7 +34,6 @@ async def timing(home: Home, curve: bool, as_json: bool, plot: str | None) -> No
     from tidings.store.timing import week
     from tidings.web.forecast import forecast, own_trace
 
-    check_plot(plot)
     now = time.time()
     async with home.open_store() as store:
         told = await store.read(week, now)
@@ -58,7 +58,7 @@ async def timing(home: Home, curve: bool, as_json: bool, plot: str | None) -> No
 def _print(told: "Week") -> None:
     rows = [
         [
-            time.strftime("%a %d", time.gmtime(day.at + 43200)),
+            _weekday(day),
             f"{day.asked:,}",
             f"{day.unchanged:,}",
             f"{day.failed:,}",
@@ -73,36 +73,30 @@ def _print(told: "Week") -> None:
     print_table(["", "asked", "304", "failed", "new", "half in", "90 % in", "lost", "back"], rows)
 
 
-def _draw(file: str, told: "Week", found: "Forecast | None") -> None:
+def _draw(file: Path, told: "Week", found: "Forecast | None") -> None:
     from tidings.lab import plots
 
     fig, panels = plots.panels(1 if found is None else 2, 1, 7.0, 3.0 if found is None else 5.4)
-    days = [day for day in told.days if day.p50_s and day.p90_s]
-    names = [time.strftime("%a %d", time.gmtime(day.at + 43200)) for day in days]
-    lines: list[tuple[Any, Any, str, list[Any], list[Any]]] = [
-        (
-            panels[0],
-            "How late posts came",
-            "",
-            names,
-            [("half", [d.p50_s for d in days]), ("nine in ten", [d.p90_s for d in days])],
-        )
-    ]
+    late, days = panels[0], [day for day in told.days if day.p50_s and day.p90_s]
+    names = [_weekday(day) for day in days]
+    late.set_title("How late posts came", loc="left")
+    late.set_ylabel("delay, minutes")
+    for name, colour, values in (
+        ("half", plots.ACCENT, [(day.p50_s or 0) / 60 for day in days]),
+        ("nine in ten", plots.GREY, [(day.p90_s or 0) / 60 for day in days]),
+    ):
+        late.plot(names, values, color=colour, marker="o", markersize=3.2)
+        if values:
+            plots.line_labels(late, [(len(names) - 1, values[-1], name, colour)])
+    late.set_ylim(bottom=0)
+    plots.grid(late)
     if found is not None:
-        budgets = [point.per_day for point in found.points]
-        curves = [("mean", [p.mean_s for p in found.points]), ("half within", [p.half_s for p in found.points])]
-        lines.append((panels[1], "What a budget would buy", "requests a day", budgets, curves))
-        panels[1].set_xscale("log")
-    for ax, title, below, x, curves in lines:
-        ax.set_title(title, loc="left")
-        ax.set_xlabel(below)
-        ax.set_ylabel("delay, minutes")
-        for (name, values), colour in zip(curves, plots.PALETTE, strict=False):
-            ax.plot(x, [value / 60 for value in values], color=colour, marker="o", markersize=3.2)
-            if values:
-                plots.line_labels(ax, [(x[-1] if below else len(x) - 1, values[-1] / 60, name, colour)])
-        ax.set_ylim(bottom=0)
-        plots.grid(ax)
-    if found is not None:
-        plots.log_ticks(panels[1], "x", budgets, [figures(budget) for budget in budgets])
+        panels[1].set_title("What a budget would buy", loc="left")
+        panels[1].set_xlabel("requests a day")
+        lines = {"mean": [p.mean_s for p in found.points], "half within": [p.half_s for p in found.points]}
+        plots.delay_curves(panels[1], [point.per_day for point in found.points], lines)
     plots.save(fig, file)
+
+
+def _weekday(day: "Day") -> str:
+    return time.strftime("%a %d", time.gmtime(day.at + 43200))

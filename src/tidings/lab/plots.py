@@ -5,7 +5,7 @@ colour-blind readers can tell apart and that falls on different greys in print. 
 and always draws without a screen.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,9 @@ COLOURS = {
     "cgm-freshness": "#444444",
     "price": ACCENT,
     "the limit": INK,
+    "mean": ACCENT,
+    "half within": GREY,
+    "95 % within": GREY,
 }
 SUFFIXES = (".png", ".svg", ".pdf")
 DPI = 144
@@ -174,7 +177,7 @@ def _apart(heights: Sequence[float], gap: float) -> list[float]:
 def curves(
     ax: Axes,
     x: Sequence[float],
-    lines: dict[str, Sequence[float]],
+    lines: Mapping[str, Sequence[float]],
     *,
     labels: dict[str, str] | None = None,
     markers: bool = True,
@@ -191,6 +194,20 @@ def curves(
             ends.append((float(x[last]), float(y[last]), (labels or {}).get(name, name), colour))
     ax.autoscale_view()
     line_labels(ax, ends)
+
+
+def delay_curves(ax: Axes, budgets: Sequence[float], lines: Mapping[str, Sequence[float | None]]) -> None:
+    """Delays in seconds against the budget, both logarithmic; what is not above zero has no place on such axes."""
+    shown = {name: [y if y is not None and y > 0 else np.nan for y in line] for name, line in lines.items()}
+    every = [y for line in shown.values() for y in line if y == y] or [1.0, 10.0]
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_ylim(min(every) / 1.3, max(every) * 1.3)
+    ax.set_ylabel("delay")
+    curves(ax, budgets, shown)
+    time_ticks(ax, min(every), max(every))
+    log_ticks(ax, "x", budgets, [f"{budget:,g}" for budget in budgets])
+    grid(ax)
 
 
 def bars(ax: Axes, names: Sequence[str], values: Sequence[float], *, form: str = "{:.3g}", accent: str | None = None) -> None:

@@ -16,7 +16,6 @@ from tidings.lab import plots
 from tidings.lab.score import Judgement, judge, metrics
 from tidings.lab.simulate import Manners, simulate
 from tidings.lab.traces import Trace
-from tidings.model import DAY_S
 from tidings.policy import make_policy
 
 LADDER = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 24.0)
@@ -125,29 +124,14 @@ def picture(points: Sequence[Point], title: str) -> plots.Figure:
     points = sorted(points, key=lambda point: point.budget)
     x = [point.budget for point in points]
     fig, (delays, losses) = plots.panels(2, 1, 7.0, 5.4, sharex=True)
-    lines = {
-        "95 % within": [_positive(point.p95_delay_s) for point in points],
-        "mean": [_positive(point.mean_delay_s) for point in points],
-        "half within": [_positive(point.median_delay_s) for point in points],
-    }
-    colours = {"95 % within": plots.GREY, "mean": plots.ACCENT, "half within": plots.GREY}
-    dashes = {"95 % within": plots.DASHES[1], "mean": "-", "half within": plots.DASHES[2]}
-    every = [y for line in lines.values() for y in line if y == y] or [DAY_S]
-    delays.set_xscale("log")
-    delays.set_yscale("log")
-    delays.set_xlim(min(x) / 1.12, max(x) * 1.12)
-    delays.set_ylim(min(every) / 1.4, max(every) * 1.4)
     delays.set_title(title, loc="left", fontsize=10.5)
-    delays.set_ylabel("delay")
-    plots.time_ticks(delays, min(every), max(every))
-    ends = []
-    for name, line in lines.items():
-        delays.plot(x, line, color=colours[name], linestyle=dashes[name], marker="o", markersize=3.2, clip_on=False)
-        if line[-1] == line[-1]:
-            ends.append((x[-1], line[-1], name, colours[name]))
-    plots.grid(delays)
-    plots.line_labels(delays, ends, gap=0.09, pad=8.0)
-
+    delays.set_xlim(min(x) / 1.12, max(x) * 1.12)
+    lines = {
+        "95 % within": [point.p95_delay_s for point in points],
+        "mean": [point.mean_delay_s for point in points],
+        "half within": [point.median_delay_s for point in points],
+    }
+    plots.delay_curves(delays, x, lines)
     missed = [100 * (point.missed_share or 0.0) for point in points]
     losses.plot(x, missed, color=plots.ACCENT, marker="o", markersize=3.2, clip_on=False)
     losses.set_ylim(0, max(*missed, 0.1) * 1.1)
@@ -157,8 +141,3 @@ def picture(points: Sequence[Point], title: str) -> plots.Figure:
     plots.log_ticks(losses, "x", x)
     plots.grid(losses)
     return fig
-
-
-def _positive(value: float | None) -> float:
-    """A logarithmic axis has no place for nothing."""
-    return float(value) if value is not None and value > 0 else float("nan")
