@@ -135,8 +135,8 @@ def make_app(site: Site, hub: Hub, streams: Streams, api_routes: Sequence[BaseRo
         *hub.routes(),
         *api_routes,
         Route("/static/{version}/{name}", _static),
-        Route("/sw.js", _service_worker),
-        Route("/manifest.webmanifest", _manifest),
+        _at_root("sw.js", "text/javascript"),
+        _at_root("manifest.webmanifest", "application/manifest+json"),
         Route("/offline", _offline),
         Route("/api/status", status),
         Route("/metrics", measure),
@@ -166,30 +166,14 @@ async def _static(request: Request) -> Response:
     return FileResponse(str(file), media_type=kind, headers={"cache-control": kept})
 
 
-async def _service_worker(request: Request) -> Response:
-    """At the root, so that it may serve all pages, and with the version of the files that it keeps."""
-    script = (pages.STATIC / "sw.js").read_text("utf-8").replace("VERSION", pages.version())
-    return Response(script, media_type="text/javascript", headers={"cache-control": "no-cache"})
+def _at_root(name: str, kind: str) -> Route:
+    """Files that have their place at the root, because they speak for all pages, and name others by their version."""
 
+    async def answer(request: Request) -> Response:
+        text = (pages.STATIC / name).read_text("utf-8").replace("VERSION", pages.version())
+        return Response(text, media_type=kind, headers={"cache-control": "no-cache"})
 
-async def _manifest(request: Request) -> Response:
-    images = [{"src": pages.asset(f"icon-{size}.png"), "sizes": f"{size}x{size}", "type": "image/png"} for size in (192, 512)]
-    told = {
-        "name": "tidings",
-        "short_name": "tidings",
-        "description": _("A feed reader that knows when to look"),
-        "id": "/",
-        "start_url": "/unread",
-        "scope": "/",
-        "display": "standalone",
-        "background_color": "#fdfdfc",
-        "theme_color": "#0f6b6b",
-        "icons": [*images, {**images[1], "purpose": "maskable"}],
-        "shortcuts": [{"name": _("Unread"), "url": "/unread"}, {"name": _("Starred"), "url": "/starred"}],
-    }
-    answer = json(told)
-    answer.headers["content-type"] = "application/manifest+json"
-    return answer
+    return Route(f"/{name}", answer)
 
 
 async def _offline(request: Request) -> Response:
