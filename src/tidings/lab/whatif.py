@@ -127,8 +127,8 @@ def picture(points: Sequence[Point], title: str) -> plots.Figure:
     delays.set_title(title, loc="left", fontsize=10.5)
     delays.set_xlim(min(x) / 1.12, max(x) * 1.12)
     lines = {
-        "95 % within": [point.p95_delay_s for point in points],
         "mean": [point.mean_delay_s for point in points],
+        "95 % within": [point.p95_delay_s for point in points],
         "half within": [point.median_delay_s for point in points],
     }
     plots.delay_curves(delays, x, lines)
