@@ -10,11 +10,11 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidings import logs, loops
 from tidings.aggregator.aggregator import Aggregator
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 VISIT = "visit"
 
 log = logs.Log("tidings.service")
+T = TypeVar("T")
 Clock = Callable[[], float]
 Place = Path | str  #: of the store: a file, or the address of a PostgreSQL database
 Sleep = Callable[[float], Awaitable[object]]
@@ -142,7 +143,7 @@ def serve(settings: Mapping[str, Setting], place: Place, say: Callable[[str], ob
     check_policy(settings)
     _set_up_logs(config)
     with listen(config.serve_host, config.serve_port) as listening:
-        loops.run(_until_told(lambda stop: attend(settings, place, listening, stop, say, polling=polling)))
+        run_until_told(lambda stop: attend(settings, place, listening, stop, say, polling=polling))
 
 
 def work(settings: Mapping[str, Setting], place: Place, say: Callable[[str], object]) -> None:
@@ -163,7 +164,7 @@ def work(settings: Mapping[str, Setting], place: Place, say: Callable[[str], obj
             await labour(aggregator, settings, stop)
         say("stopped")
 
-    loops.run(_until_told(poll))
+    run_until_told(poll)
 
 
 async def labour(
@@ -186,11 +187,16 @@ def _set_up_logs(config: Config) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-async def _until_told(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await work(stop)
+def run_until_told(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
+    """Work that is told by an event when Ctrl-C or SIGTERM wants it to end."""
+
+    async def run() -> T:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        return await work(stop)
+
+    return loops.run(run())
 
 
 def serve_until_told(app: "ASGIApp", listening: socket.socket) -> None:
@@ -201,7 +207,7 @@ def serve_until_told(app: "ASGIApp", listening: socket.socket) -> None:
         async with serving(app, listening):
             await stop.wait()
 
-    loops.run(_until_told(answer))
+    run_until_told(answer)
 
 
 async def attend(
@@ -268,10 +274,9 @@ async def tend(
         proxy = Proxy(config.serve_proxy_header, tuple(config.serve_proxy_addresses.replace(" ", "").split(",")))
         live, events, people = Live(aggregator, hubs, store.counts, clock), Events(), People(store, clock, proxy)
         icons, deliveries = Icons(aggregator, clock), Deliveries(store, fetcher, clock, event)
-        site = Site(live, people, events, clock, pictures=pictures, public_url=public_url)
+        site = Site(live, people, events, icons, clock, pictures=pictures, public_url=public_url)
         hub, streams = Hub(site, fetcher, clock), Streams(site)
         store.listeners += [events.recorded, hub.changed]
-        desk = api.Desk(people, store, aggregator, events, icons, clock)
         async with (
             exchanging(aggregator, settings, listening, await people.key("exchange"), clock, sleep) as (
                 site.neighbourhood,
@@ -279,7 +284,7 @@ async def tend(
             ),
             asyncio.TaskGroup() as tasks,
         ):
-            pages = PageServer(make_app(site, hub, streams, [*api.routes(desk), *doors]))
+            pages = PageServer(make_app(site, hub, streams, [*api.routes(site), *doors]))
             serving = tasks.create_task(pages.serve(sockets=[listening]))
             works = (hubs.run(), hub.run(), icons.run(), deliveries.run(), Articles(aggregator, clock).run())
             beside = [tasks.create_task(work) for work in works]

@@ -25,7 +25,9 @@ from tidings import service
 from tidings.config import read
 from tidings.people import Events, People
 from tidings.people.icons import Icons
-from tidings.web.api import Desk, routes
+from tidings.web import visit
+from tidings.web.api import routes
+from tidings.web.now import Live
 from tidings.web.server import PageServer
 
 PASSWORD = "correct horse battery"
@@ -138,7 +140,7 @@ class Reader(App):
     def __init__(self, house, name, admin):
         self.user = house.wait(house.people.add_user(name, PASSWORD, admin=admin, by=None))
         super().__init__(house, name, house.wait(house.people.add_token(self.user, "app")).secret)
-        self.reading = house.desk.reading(self.user)
+        self.reading = house.site.reading(self.user)
 
     def __getattr__(self, name):
         method = getattr(self.reading, name)
@@ -164,8 +166,9 @@ class House(Door):
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
             async with service.open_polling(self._settings, self._place, serving=True) as aggregator:
                 self.people = People(aggregator.store, time.time)
-                self.desk = Desk(self.people, aggregator.store, aggregator, Events(), Icons(aggregator, time.time), time.time)
-                server = PageServer(Starlette(routes=routes(self.desk)))
+                live = Live(aggregator, None, aggregator.store.counts, time.time)
+                self.site = visit.Site(live, self.people, Events(), Icons(aggregator, time.time), time.time)
+                server = PageServer(Starlette(routes=routes(self.site)))
                 task = asyncio.create_task(server.serve([self._listening]))
                 while not server.started:
                     await asyncio.sleep(0.005)

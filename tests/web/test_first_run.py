@@ -42,6 +42,14 @@ def test_guessing_is_slow(house):
     assert "too many failed log-ins" in eve.log_in().text.lower()
 
 
+def test_apps_that_come_through_one_proxy_are_told_apart(house):
+    def guess(address):
+        return house.person().get("/v1/me", Authorization="Basic em9lOmd1ZXNz", X_Forwarded_For=address).status
+
+    assert [guess("203.0.113.9") for _ in range(6)] == [401] * 5 + [429]
+    assert guess("203.0.113.10") == 401
+
+
 def test_the_cookie_is_kept_from_scripts_and_from_other_sites(tmp_path):
     with Serving(tmp_path) as serving:
         ada = serving.person("ada").begin()

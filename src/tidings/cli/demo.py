@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -31,20 +30,18 @@ def demo(speed: float, port: int, seed: int, publishers: int, lasts_s: float, un
       tidings demo
       tidings demo --speed 1000 --publishers 60 --for 2d
     """
-    from tidings import logs, loops
+    from tidings import logs
     from tidings.demo.demo import Plan
     from tidings.demo.run import TOLD, run_demo
     from tidings.model import DAY_S
-    from tidings.service import listen
+    from tidings.service import listen, run_until_told
     from tidings.words import duration, percent
 
     logs.set_up("error")
     plan = Plan(publishers, lasts_s / DAY_S, speed, seed)
 
-    async def until_told() -> dict[str, dict[str, Any]]:
-        stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+    async def show(stop: asyncio.Event) -> dict[str, dict[str, Any]]:
+        loop = asyncio.get_running_loop()
 
         def heard() -> None:
             if not os.read(STDIN, 100):
@@ -56,7 +53,7 @@ def demo(speed: float, port: int, seed: int, publishers: int, lasts_s: float, un
         return await run_demo(plan, listening, stop, click.echo)
 
     with listen("127.0.0.1", port) as listening:
-        found = loops.run(until_told())
+        found = run_until_told(show)
     words: tuple[Callable[[float], str], ...] = (lambda polls: f"{polls:,}", duration, duration, duration, percent)
     rows = [[name, *(word(told[key]) for key, word in zip(TOLD, words, strict=True))] for name, told in found.items()]
     print_table(["", "looks", "mean delay", "half within", "95 % within", "missed"], rows)

@@ -170,7 +170,7 @@ async def leave(visit: Visit) -> Response:
 async def look(visit: Visit) -> Response:
     """Look at once, by hand."""
     subscription = await visit.reading.subscription(visit.request.path_params["id"])
-    polled = await visit.site.live.aggregator.poll([subscription.feed.id])
+    polled = await visit.site.aggregator.poll([subscription.feed.id])
     if polled.skipped:
         visit.note(pages.sentence(polled.skipped[0].why))
     elif polled.failed:

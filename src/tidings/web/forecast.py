@@ -59,7 +59,7 @@ class Forecast(Struct, frozen=True):
 
 async def own_forecast(site: Site) -> Forecast:
     """For the budget of today."""
-    brain, now = site.live.aggregator.brain, site.clock()
+    brain, now = site.aggregator.brain, site.clock()
     policy, budget = brain.policy.name, brain.budget_per_day
 
     async def question() -> tuple[Any, ...]:

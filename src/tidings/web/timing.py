@@ -72,7 +72,7 @@ def routes(site: Site) -> list[BaseRoute]:
 
     async def set_budget(visit: Visit) -> Response:
         """Requests a day over all feeds; where the configuration has a budget for each feed, it stays one."""
-        aggregator = site.live.aggregator
+        aggregator = site.aggregator
         brain, feeds = aggregator.brain, (await site.live.status()).status.followed
         least, most = _bounds(feeds)
         wanted = visit.form.number("per_day", least, most)

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from tidings.errors import TidingsError
 from tidings.fetch import Fetcher
 from tidings.people import Events, Forbidden, NotFound, People, Reading, TooManyAttempts, WrongPassword
+from tidings.people.icons import Icons
 from tidings.people.people import SESSION_S
 from tidings.store.people_rows import Settings, User
 from tidings.web import pages
@@ -52,29 +53,30 @@ class Note(Struct, frozen=True):
 
 
 class Site:
-    """The living parts that pages need."""
+    """The living parts that pages and APIs need."""
 
     def __init__(
         self,
         live: Live,
         people: People,
         events: Events,
+        icons: Icons,
         clock: Callable[[], float],
         *,
         pictures: Fetcher | None = None,
         public_url: str = "",
     ) -> None:
-        self.live, self.people, self.events, self.clock = live, people, events, clock
+        self.live, self.people, self.events, self.icons, self.clock = live, people, events, icons, clock
         self.replays = Replays(clock)
         self.pictures, self.public_url = pictures, public_url.rstrip("/")
-        self.store = live.aggregator.store
+        self.aggregator, self.store = live.aggregator, live.aggregator.store
         self.neighbourhood: Neighbourhood | None = None  #: where the exchange is on
         self.notes: dict[int, list[Note]] = {}
         self.undo: dict[int, list[int]] = {}  #: what each user has marked read last, all at once
         self._keys: dict[str, bytes] = {}
 
     def reading(self, user: User) -> Reading:
-        return Reading(user, self.store, self.clock, self.events, self.live.aggregator)
+        return Reading(user, self.store, self.clock, self.events, self.aggregator)
 
     async def key(self, purpose: str) -> bytes:
         if purpose not in self._keys:

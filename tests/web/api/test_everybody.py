@@ -113,7 +113,7 @@ def test_rest_filters_lead_to_nobody_else(world):
 
 
 def google_calls(house):
-    google = GoogleReader(house.desk)
+    google = GoogleReader(house.site)
     return [*google.reads, *(f"stream/contents/{LABEL}{FOLDER}".replace(" ", "%20").replace("é", "%C3%A9"),)], list(
         google.writes
     )
@@ -160,7 +160,7 @@ def test_an_auth_token_cannot_be_made_from_another(ann, bob):
 def test_fever(world):
     ann, bob = world
     before, key = all_of(ann), md5(f"bob:{bob.token}".encode()).hexdigest()
-    wishes = [*Fever(ann.house.desk).selectors, f"items&with_ids={','.join(map(str, ann.own))}", f"items&feed_ids={ann.beta}"]
+    wishes = [*Fever(ann.house.site).selectors, f"items&with_ids={','.join(map(str, ann.own))}", f"items&feed_ids={ann.beta}"]
     wishes += [f"mark=item&as={how}&id={entry}" for how in ("read", "unsaved") for entry in ann.own]
     wishes += [
         f"mark=feed&as=read&id={ann.beta}",

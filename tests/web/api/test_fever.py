@@ -49,7 +49,7 @@ def test_groups_and_feeds(ann, press):
 
 
 def test_icons_are_data_without_their_prefix(house, ann):
-    house.wait(house.desk.store.write(icons.save, ann.alpha, Icon("image/gif", GIF), 0.0))
+    house.wait(house.site.store.write(icons.save, ann.alpha, Icon("image/gif", GIF), 0.0))
     told = fever(ann, "favicons&feeds")
     (icon,) = told["favicons"]
     assert icon["id"] == ann.alpha

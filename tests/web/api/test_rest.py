@@ -307,7 +307,7 @@ def test_when_feeds_are_looked_at_is_told_the_next_ones_first(ann, bob):
 
 def test_neighbours_are_told_to_administrators(house, ann, bob):
     peer = neighbours.Peer("a.example:8036", 1.0, True, 0.5, None, "", b"", {"brought": 3.0})
-    house.wait(house.desk.store.write(neighbours.save, [peer]))
+    house.wait(house.site.store.write(neighbours.save, [peer]))
     (told,) = ann.rest("GET", "/v1/peers").json
     assert (told["address"], told["present"], told["figures"]) == ("a.example:8036", True, {"brought": 3.0})
     assert bob.rest("GET", "/v1/peers").status == 403

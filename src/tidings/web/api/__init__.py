@@ -6,12 +6,12 @@ One core of operations (`tidings.people`), three dialects: they translate and do
 from starlette.routing import BaseRoute
 
 from tidings.web.api import fever, google_reader, icons, miniflux
-from tidings.web.api.desk import Desk
+from tidings.web.visit import Site
 
-__all__ = ["Desk", "routes"]
+__all__ = ["routes"]
 
 
-def routes(desk: Desk) -> list[BaseRoute]:
+def routes(site: Site) -> list[BaseRoute]:
     """All that the APIs answer to. Google Reader's come last: they match behind any prefix."""
-    readers = google_reader.GoogleReader(desk).routes()
-    return [*miniflux.routes(desk), *fever.Fever(desk).routes(), *icons.routes(desk), *readers]
+    readers = google_reader.GoogleReader(site).routes()
+    return [*miniflux.routes(site), *fever.Fever(site).routes(), *icons.routes(site), *readers]

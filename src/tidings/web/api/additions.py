@@ -84,7 +84,7 @@ async def get_timing(call: Call) -> list[Timing]:
 
 async def get_explanation(call: Call) -> Explanation:
     feed = (await call.reading.subscription(min(call.ids["feed_id"], TOP))).feed
-    told = await explain(call.desk.store, feed, call.desk.clock())
+    told = await explain(call.site.store, feed, call.site.clock())
     return Explanation(
         feed_id=feed.id,
         checked_at=_moment(feed.state.last_poll_at),
@@ -101,7 +101,7 @@ async def get_explanation(call: Call) -> Explanation:
 
 
 async def get_budget(call: Call) -> Budget:
-    told = await overview(call.desk.store, call.desk.aggregator.brain.budget)
+    told = await overview(call.site.store, call.site.aggregator.brain.budget)
     status = told.status
     return Budget(
         budget_per_day=told.budget_per_day,
@@ -126,7 +126,7 @@ async def get_peers(call: Call) -> list[Peer]:
             why=p.why,
             figures=dict(p.figures),
         )
-        for p in await call.desk.store.read(neighbours.peers)
+        for p in await call.site.store.read(neighbours.peers)
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the three dialects share: who asks, what was sent, and how it is answered.
+"""What the three dialects share: what was sent, and how it is answered.
 
 A dialect translates its words into operations of `tidings.people` and back, and does nothing else.
 """
@@ -6,22 +6,18 @@ A dialect translates its words into operations of `tidings.people` and back, and
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidings.aggregator.aggregator import Aggregator
 from tidings.errors import TidingsError, UsageError
-from tidings.people import Events, Forbidden, NotFound, People, Reading, TooManyAttempts, WrongPassword
-from tidings.people.icons import Icons
-from tidings.store import Store
-from tidings.store.people_rows import Subscription, User
+from tidings.people import Forbidden, NotFound, Reading, TooManyAttempts, WrongPassword
+from tidings.store.people_rows import Subscription
 from tidings.web.forms import TooLarge, pairs, parts, read_body
 from tidings.web.forms import text as decoded
 
@@ -38,24 +34,6 @@ CORS = {
     "Access-Control-Allow-Headers": "Authorization, Content-Type, Accept, X-Auth-Token",
     "Access-Control-Max-Age": "3600",
 }
-
-
-class Desk(Struct, frozen=True):
-    """Where requests are brought: the parts that answer them."""
-
-    people: People
-    store: Store
-    aggregator: Aggregator
-    events: Events
-    icons: Icons
-    clock: Callable[[], float]
-
-    def reading(self, user: User) -> Reading:
-        return Reading(user, self.store, self.clock, self.events, self.aggregator)
-
-
-def address(request: Request) -> str:
-    return request.client.host if request.client else ""
 
 
 async def body(request: Request) -> bytes:

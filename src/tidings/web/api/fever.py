@@ -17,7 +17,8 @@ from tidings.errors import TidingsError
 from tidings.people import Reading
 from tidings.store import icons
 from tidings.store.people_rows import Item, Stream, Subscription
-from tidings.web.api.desk import Desk, Fields, fields, json, preflight, retry_after, status_of, whole
+from tidings.web.api.desk import Fields, fields, json, preflight, retry_after, status_of, whole
+from tidings.web.visit import Site
 
 #: Items in one answer; clients count on it.
 MOST_ITEMS = 50
@@ -33,8 +34,8 @@ Told = dict[str, Any]
 class Fever:
     """The selectors by name; the last ones change something, and are done before anything is told."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, site: Site) -> None:
+        self.site = site
         self.selectors: dict[str, Callable[[Reading, Fields], Awaitable[Told]]] = {
             "mark": self.mark,
             "unread_recently_read": self.unread_recently_read,
@@ -55,10 +56,10 @@ class Fever:
             return preflight()
         try:
             asked = await fields(request)
-            user = await self.desk.people.by_fever_key(asked.get("api_key"))
+            user = await self.site.people.by_fever_key(asked.get("api_key"))
             if user is None:
                 return json({"api_version": 3, "auth": 0})
-            reading = self.desk.reading(user)
+            reading = self.site.reading(user)
             told: Told = {"api_version": 3, "auth": 1}
             for name, select in self.selectors.items():
                 if name in asked and (request.method == "POST" or name not in ("mark", "unread_recently_read")):
@@ -136,7 +137,7 @@ class Fever:
         return await self.unread_item_ids(reading, asked)
 
     async def unread_recently_read(self, reading: Reading, asked: Fields) -> Told:
-        await reading.unread_again(self.desk.clock() - RECENTLY_S)
+        await reading.unread_again(self.site.clock() - RECENTLY_S)
         return await self.unread_item_ids(reading, asked)
 
 

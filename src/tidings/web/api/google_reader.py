@@ -20,9 +20,7 @@ from tidings.store.people_rows import Folder, IdPage, Item, Page, Subscription, 
 from tidings.web.api import google_items
 from tidings.web.api.desk import (
     CORS,
-    Desk,
     Fields,
-    address,
     fields,
     json,
     preflight,
@@ -34,6 +32,7 @@ from tidings.web.api.desk import (
 )
 from tidings.web.api.google_streams import FIRST_ID, LABEL, STATE, Streams, canonical, entry_ids, label, state
 from tidings.web.api.icons import icon_url
+from tidings.web.visit import Site
 
 #: What a client may ask for at once, in ids (RSS Guard asks for so many) and in whole items (Readrops); the rest is continued.
 MOST_IDS, MOST_ITEMS = 200_000, 2500
@@ -45,8 +44,8 @@ Answer = Awaitable[Response]
 class GoogleReader:
     """The calls, by the names that they have under ``/reader/api/0/``."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, site: Site) -> None:
+        self.site = site
         self.reads: dict[str, Callable[[Request, Reading, Fields], Answer]] = {
             "user-info": self.user_info,
             "token": self.token,
@@ -95,7 +94,7 @@ class GoogleReader:
             return preflight()
         try:
             asked = await fields(request)
-            auth = await self.desk.people.client_login(asked.get("Email"), asked.get("Passwd"), address(request))
+            auth = await self.site.people.client_login(asked.get("Email"), asked.get("Passwd"), self.site.address(request))
         except TidingsError as error:
             return text("Error=BadAuthentication\n", status_of(error), retry_after(error))
         if asked.get("output") == "json":
@@ -106,9 +105,9 @@ class GoogleReader:
         """By the header; or by the Auth token as ``T`` of a form, which is all that Liferea sends with one of its calls."""
         found = re.fullmatch(r"\s*GoogleLogin\s+auth\s*=\s*(\S+)\s*", request.headers.get("authorization", ""), re.IGNORECASE)
         if found:
-            return await self.desk.people.by_auth(found[1])
+            return await self.site.people.by_auth(found[1])
         given = asked.get("T").strip()
-        return await self.desk.people.by_auth(given) if given and request.method == "POST" else None
+        return await self.site.people.by_auth(given) if given and request.method == "POST" else None
 
     async def _answer(self, request: Request, work: Callable[[Reading, Fields], Answer]) -> Response:
         if request.method == "OPTIONS":
@@ -121,7 +120,7 @@ class GoogleReader:
                 return text("Unauthorized\n", 401, bad)
             # ``T`` of a write needs no further proof: clients send it empty, as "x", with a line's end, or not at all, and no
             # other site can make a browser send the Authorization header.
-            return await work(self.desk.reading(user), asked)
+            return await work(self.site.reading(user), asked)
         except TidingsError as error:
             return text(f"{error}\n", status_of(error), retry_after(error))
 
@@ -151,7 +150,7 @@ class GoogleReader:
         return json({"userId": str(user.id), "userName": user.name, "userProfileId": str(user.id), "userEmail": user.name})
 
     async def token(self, request: Request, reading: Reading, asked: Fields) -> Response:
-        key = await self.desk.people.key("google reader token")
+        key = await self.site.people.key("google reader token")
         return text(hmac.digest(key, str(reading.user.id).encode(), "sha256").hex()[:57] + "\n")
 
     async def tag_list(self, request: Request, reading: Reading, asked: Fields) -> Response:
@@ -162,7 +161,7 @@ class GoogleReader:
 
     async def subscription_list(self, request: Request, reading: Reading, asked: Fields) -> Response:
         """newsboat needs every title, Liferea every url; Readrops takes no more than one category."""
-        key = await self.desk.people.key("icons")
+        key = await self.site.people.key("icons")
         base = str(request.base_url).rstrip("/")
 
         def one(s: Subscription) -> dict[str, Any]:
@@ -220,7 +219,7 @@ class GoogleReader:
     async def item_contents(self, request: Request, reading: Reading, asked: Fields) -> Response:
         items = await reading.items(entry_ids(asked.all("i")))
         by_id, name = await _feeds_of(reading, items), f"{STATE}reading-list"
-        return json(google_items.contents(items, by_id, name, "Reading list", self.desk.clock(), None))
+        return json(google_items.contents(items, by_id, name, "Reading list", self.site.clock(), None))
 
     async def stream_contents(self, request: Request, reading: Reading, asked: Fields) -> Response:
         name = request.path_params["call"].strip("/").removeprefix("stream/contents").lstrip("/")
@@ -243,7 +242,7 @@ class GoogleReader:
         name = canonical(names[0]) if names else f"{STATE}reading-list"
         subscription = streams.subscription(name) if name.startswith("feed/") else None
         title = subscription.title if subscription else label(name) or (state(name) or name).replace("-", " ").capitalize()
-        return page.items, await _feeds_of(reading, page.items), name, title, self.desk.clock(), page.next
+        return page.items, await _feeds_of(reading, page.items), name, title, self.site.clock(), page.next
 
     async def subscribed(self, request: Request, reading: Reading, asked: Fields) -> Response:
         found = (await Streams.of(reading)).subscription(asked.get("s"))

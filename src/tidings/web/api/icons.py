@@ -7,7 +7,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidings.store import icons as table
-from tidings.web.api.desk import Desk, text
+from tidings.web.api.desk import text
+from tidings.web.visit import Site
 
 #: A picture that hardly ever changes.
 CACHE = "private, max-age=604800"
@@ -17,11 +18,11 @@ def icon_url(key: bytes, feed_id: int) -> str:
     return f"/api/icons/{feed_id}/{hmac.digest(key, str(feed_id).encode(), 'sha256').hex()[:32]}"
 
 
-def routes(desk: Desk) -> list[BaseRoute]:
+def routes(site: Site) -> list[BaseRoute]:
     async def icon(request: Request) -> Response:
-        feed_id, key = request.path_params["feed_id"], await desk.people.key("icons")
+        feed_id, key = request.path_params["feed_id"], await site.people.key("icons")
         good = hmac.compare_digest(request.url.path.encode(), icon_url(key, feed_id).encode())
-        found = await desk.store.read(table.icon_of_feed, feed_id) if good else None
+        found = await site.store.read(table.icon_of_feed, feed_id) if good else None
         if found is None:
             return text("Not found\n", 404)
         return Response(found.data, headers={"Cache-Control": CACHE}, media_type=found.type)

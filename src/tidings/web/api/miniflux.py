@@ -12,8 +12,9 @@ from tidings.web.api import miniflux_entries as of_entries
 from tidings.web.api import miniflux_feeds as of_feeds
 from tidings.web.api import miniflux_users as of_users
 from tidings.web.api import miniflux_values as values
-from tidings.web.api.desk import Desk, text
+from tidings.web.api.desk import text
 from tidings.web.api.rest import Call, operation
+from tidings.web.visit import Site
 
 
 async def get_version(call: Call) -> values.Version:
@@ -24,7 +25,7 @@ async def get_version(call: Call) -> values.Version:
 
 
 async def get_integrations(call: Call) -> values.Integrations:
-    return values.Integrations(bool((await call.desk.people.settings(call.user)).webhook_url))
+    return values.Integrations(bool((await call.site.people.settings(call.user)).webhook_url))
 
 
 OPERATIONS = [
@@ -111,7 +112,7 @@ OPERATIONS = [
 ]
 
 
-def routes(desk: Desk) -> list[BaseRoute]:
+def routes(site: Site) -> list[BaseRoute]:
     async def healthy(request: Request) -> Response:
         return text("OK")
 
@@ -119,4 +120,4 @@ def routes(desk: Desk) -> list[BaseRoute]:
         return text(__version__)
 
     beside = [Route("/healthcheck", healthy), Route("/version", version), *openapi.routes(OPERATIONS)]
-    return [*beside, *rest.routes(desk, OPERATIONS), Route("/v1/{rest:path}", rest.Resource(desk, []))]
+    return [*beside, *rest.routes(site, OPERATIONS), Route("/v1/{rest:path}", rest.Resource(site, []))]

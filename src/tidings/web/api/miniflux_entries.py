@@ -111,7 +111,7 @@ def entry(item: Item, user_id: int, feeds: Mapping[int, values.Feed], kept: Mapp
 
 async def entries(call: Call, items: Sequence[Item]) -> list[values.Entry]:
     """With the feeds that they are from."""
-    kept = (await call.desk.people.settings(call.user)).kept
+    kept = (await call.site.people.settings(call.user)).kept
     subscriptions = await call.reading.subscriptions({item.entry.feed_id for item in items})
     feeds = {s.feed.id: feed(call.user.id, s, kept) for s in subscriptions}
     return [entry(item, call.user.id, feeds, kept) for item in items]
@@ -128,7 +128,7 @@ async def stream(call: Call, asked: values.EntriesQuery, *, feed_id: int = 0, ca
             raise UsageError("invalid category ID")
         conditions["folders"] = (0 if category_id == TOP else category_id,)
     if asked.globally_visible and truth(asked.globally_visible) is not False:
-        conditions |= hidden((await call.desk.people.settings(call.user)).kept)
+        conditions |= hidden((await call.site.people.settings(call.user)).kept)
     after, before = max(asked.after, asked.published_after), min_given(asked.before, asked.published_before)
     return Stream(
         **conditions,
@@ -257,7 +257,7 @@ async def put_away_read(call: Call) -> None:
 
 async def get_enclosure(call: Call) -> values.Enclosure:
     entry_id, place = divmod(call.ids["enclosure_id"], PLACES)
-    kept = (await call.desk.people.settings(call.user)).kept
+    kept = (await call.site.people.settings(call.user)).kept
     found = enclosures(await call.reading.item(entry_id), call.user.id, kept)
     if place >= len(found):
         raise not_found("enclosure")

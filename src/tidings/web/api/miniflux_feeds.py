@@ -19,7 +19,7 @@ from tidings.web.api.rest import Call, not_found
 
 async def _categories(call: Call) -> list[values.Category]:
     """Miniflux's "All" is what is in no folder."""
-    kept = (await call.desk.people.settings(call.user)).kept
+    kept = (await call.site.people.settings(call.user)).kept
     user_id = call.user.id
     return [
         category(user_id, None, "", kept),
@@ -80,14 +80,14 @@ async def read_category(call: Call) -> None:
 
 async def refresh_category(call: Call) -> None:
     await _category(call, call.ids["category_id"])
-    call.desk.aggregator.wake()
+    call.site.aggregator.wake()
 
 
 # --- feeds -------------------------------------------------------------------------------------------------------------
 
 
 async def _feeds(call: Call, subscriptions: list[Subscription]) -> list[values.Feed]:
-    kept = (await call.desk.people.settings(call.user)).kept
+    kept = (await call.site.people.settings(call.user)).kept
     return [of_entries.feed(call.user.id, s, kept) for s in subscriptions]
 
 
@@ -157,12 +157,12 @@ async def remove_feed(call: Call) -> None:
 
 async def refresh_feed(call: Call) -> None:
     """At once: our own timing gives way, the publisher's wishes never do."""
-    await call.desk.aggregator.poll([(await _subscription(call)).feed.id])
+    await call.site.aggregator.poll([(await _subscription(call)).feed.id])
 
 
 async def refresh_feeds(call: Call) -> None:
     """Miniflux looks at those that are due; here somebody always does."""
-    call.desk.aggregator.wake()
+    call.site.aggregator.wake()
 
 
 async def read_feed(call: Call) -> None:
@@ -177,9 +177,9 @@ async def get_counters(call: Call) -> values.Counters:
 async def get_icon(call: Call) -> values.Icon:
     """Looked for now, if nobody has done so before."""
     one = await _subscription(call)
-    store = call.desk.store
+    store = call.site.store
     if not await store.read(icons.looked_for, one.feed.id):
-        await call.desk.icons.look(one.feed.id, one.feed.state.site_url or one.feed.url)
+        await call.site.icons.look(one.feed.id, one.feed.state.site_url or one.feed.url)
     return await _icon(call, one.feed.id)
 
 
@@ -196,7 +196,7 @@ async def _icon(call: Call, feed_id: int) -> values.Icon:
 
 
 async def find_feeds(call: Call) -> list[values.Found]:
-    found = await discover(call.desk.aggregator.fetcher, _absolute(call.body.url))
+    found = await discover(call.site.aggregator.fetcher, _absolute(call.body.url))
     if found.error is not None:
         if found.error.kind in (Problem.UNREADABLE, Problem.STATUS):
             raise not_found("feed")

@@ -17,11 +17,11 @@ _keeping = asyncio.Lock()
 async def keep(call: Call, kind: str, key: str, options: dict[str, Any], user: User | None = None) -> None:
     async with _keeping:
         owner = user or call.user
-        settings = await call.desk.people.settings(owner)
+        settings = await call.site.people.settings(owner)
         before = dict(settings.kept.get(kind, {}))
         before[key] = {**before.pop(key, {}), **options}
         some = dict(list(before.items())[-MOST_KEPT:])
-        await call.desk.people.save_settings(owner, replace(settings, kept={**settings.kept, kind: some}))
+        await call.site.people.save_settings(owner, replace(settings, kept={**settings.kept, kind: some}))
 
 
 def given(asked: Any, options: type[Any]) -> dict[str, Any]:

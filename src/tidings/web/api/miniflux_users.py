@@ -13,7 +13,7 @@ from tidings.web.api.rest import Call, not_found
 
 
 async def _user(call: Call, user: User) -> values.User:
-    kept = (await call.desk.people.settings(user)).kept.get("user", {}).get("", {})
+    kept = (await call.site.people.settings(user)).kept.get("user", {}).get("", {})
     seen = None if user.seen_at is None else moment(user.seen_at)
     return values.User(id=user.id, username=user.name, is_admin=user.admin, last_login_at=seen, **kept)
 
@@ -23,13 +23,13 @@ async def get_me(call: Call) -> values.User:
 
 
 async def get_users(call: Call) -> list[values.User]:
-    return [await _user(call, user) for user in await call.desk.people.users(by=call.user)]
+    return [await _user(call, user) for user in await call.site.people.users(by=call.user)]
 
 
 async def get_user(call: Call) -> values.User:
     """By number or name."""
     who = call.names["user"]
-    found = await call.desk.people.user(int(who) if who.isascii() and who.isdecimal() and len(who) < 10 else who)
+    found = await call.site.people.user(int(who) if who.isascii() and who.isdecimal() and len(who) < 10 else who)
     if found is None:
         raise not_found("user")
     return await _user(call, found)
@@ -37,7 +37,7 @@ async def get_user(call: Call) -> values.User:
 
 async def add_user(call: Call) -> values.User:
     asked: values.NewUser = call.body
-    made = await call.desk.people.add_user(asked.username, asked.password, admin=asked.is_admin, by=call.user)
+    made = await call.site.people.add_user(asked.username, asked.password, admin=asked.is_admin, by=call.user)
     return await _user(call, made)
 
 
@@ -50,14 +50,14 @@ async def _other(call: Call) -> User:
         return call.user
     if not call.user.admin:
         raise Forbidden("access forbidden")
-    found = await call.desk.people.user(min(number, TOP))
+    found = await call.site.people.user(min(number, TOP))
     if found is None:
         raise not_found("user")
     return found
 
 
 async def change_user(call: Call) -> values.User:
-    asked, user, people = call.body, await _other(call), call.desk.people
+    asked, user, people = call.body, await _other(call), call.site.people
     if asked.username not in (None, user.name):
         raise UsageError("the name of a user cannot be changed")
     if asked.is_admin is not None and asked.is_admin != user.admin:
@@ -75,7 +75,7 @@ async def remove_user(call: Call) -> None:
     user = await _other(call)
     if user.id == call.user.id:
         raise UsageError("you cannot remove yourself")
-    await call.desk.people.remove_user(user.id, by=call.user)
+    await call.site.people.remove_user(user.id, by=call.user)
 
 
 async def read_all(call: Call) -> None:
@@ -85,11 +85,11 @@ async def read_all(call: Call) -> None:
 
 
 async def get_keys(call: Call) -> list[values.ApiKey]:
-    return [_key(call, token, "") for token in await call.desk.people.tokens(call.user)]
+    return [_key(call, token, "") for token in await call.site.people.tokens(call.user)]
 
 
 async def add_key(call: Call) -> values.ApiKey:
-    made = await call.desk.people.add_token(call.user, call.body.description)
+    made = await call.site.people.add_token(call.user, call.body.description)
     return _key(call, made.token, made.secret)
 
 
@@ -106,4 +106,4 @@ def _key(call: Call, token: Any, secret: str) -> values.ApiKey:
 
 
 async def remove_key(call: Call) -> None:
-    await call.desk.people.remove_token(call.user, min(call.ids["key_id"], TOP))
+    await call.site.people.remove_token(call.user, min(call.ids["key_id"], TOP))

@@ -18,7 +18,8 @@ from starlette.types import Receive, Scope, Send
 from tidings.errors import TidingsError, UsageError
 from tidings.people import Forbidden, NotFound, Reading, WrongPassword
 from tidings.store.people_rows import User
-from tidings.web.api.desk import CORS, Desk, Fields, address, basic, body, json, preflight, retry_after, status_of, whole
+from tidings.web.api.desk import CORS, Fields, basic, body, json, preflight, retry_after, status_of, whole
+from tidings.web.visit import Site
 
 #: A zero character in JSON, which no database can keep.
 ZERO = re.compile(rb"\\u0000")
@@ -28,7 +29,7 @@ class Call(Struct):
     """A request as its handler sees it."""
 
     request: Request
-    desk: Desk
+    site: Site
     user: User
     reading: Reading
     ids: dict[str, int]
@@ -82,8 +83,8 @@ def operation(method: str, path: str, handler: Callable[[Call], Awaitable[Any]],
 class Resource:
     """All operations on one address."""
 
-    def __init__(self, desk: Desk, operations: Sequence[Operation]) -> None:
-        self._desk, self._operations = desk, {operation.method: operation for operation in operations}
+    def __init__(self, site: Site, operations: Sequence[Operation]) -> None:
+        self._site, self._operations = site, {operation.method: operation for operation in operations}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = await self._answer(Request(scope, receive))
@@ -93,14 +94,14 @@ class Resource:
         if request.method == "OPTIONS":
             return preflight()
         try:
-            user = await who(self._desk, request)
+            user = await who(self._site, request)
             if not self._operations:
                 raise not_found("address")
             operation = self._operations.get("GET" if request.method == "HEAD" else request.method)
             if operation is None:
                 allow = ", ".join(sorted({*self._operations, "OPTIONS"}))
                 return problem(f"{request.method} is not possible here", 405, {"Allow": allow})
-            return await perform(operation, self._desk, request, user)
+            return await perform(operation, self._site, request, user)
         except WrongPassword:
             return problem("access unauthorized", 401, {"WWW-Authenticate": 'Basic realm="tidings"'})
         except msgspec.DecodeError as error:  # also what does not fit its type
@@ -109,25 +110,25 @@ class Resource:
             return problem(str(error), status_of(error), retry_after(error))
 
 
-async def who(desk: Desk, request: Request) -> User:
+async def who(site: Site, request: Request) -> User:
     """By ``X-Auth-Token``, or by HTTP Basic with the password or a token's secret."""
     if token := request.headers.get("x-auth-token"):
-        if (user := await desk.people.by_token(token)) is None:
+        if (user := await site.people.by_token(token)) is None:
             raise WrongPassword("access unauthorized")
         return user
     failed = WrongPassword("access unauthorized")
     for name, password in basic(request.headers.get("authorization", "")):
         try:
-            return await desk.people.log_in(name, password, address(request))
+            return await site.people.log_in(name, password, site.address(request))
         except WrongPassword as error:
             failed = error
     raise failed
 
 
-async def perform(operation: Operation, desk: Desk, request: Request, user: User) -> Response:
+async def perform(operation: Operation, site: Site, request: Request, user: User) -> Response:
     if operation.admin and not user.admin:
         raise Forbidden("access forbidden")
-    call = Call(request, desk, user, desk.reading(user), {}, {})
+    call = Call(request, site, user, site.reading(user), {}, {})
     for name in operation.parameters:
         value = request.path_params[name]
         if name.endswith("_id"):
@@ -169,12 +170,12 @@ def problem(words: str, status: int, headers: dict[str, str] | None = None) -> R
     return json({"error_message": words}, status, headers)
 
 
-def routes(desk: Desk, operations: Sequence[Operation]) -> list[BaseRoute]:
+def routes(site: Site, operations: Sequence[Operation]) -> list[BaseRoute]:
     """One for each address, in the order of the table; what is not in it is not found."""
     by_path: dict[str, list[Operation]] = {}
     for operation in operations:
         by_path.setdefault(operation.path, []).append(operation)
-    found: list[BaseRoute] = [Route(path, Resource(desk, several)) for path, several in by_path.items()]
+    found: list[BaseRoute] = [Route(path, Resource(site, several)) for path, several in by_path.items()]
     return found
 
 
