@@ -20,6 +20,12 @@ class Row:
     what: str
     paper: str
     ours: str
+    ratio: float = 0.0  #: ours over the paper's, where both are numbers
+
+    @classmethod
+    def of(cls, what: str, paper: float, ours: float, form: Callable[[float], str]) -> "Row":
+        """Two numbers, written in the same form."""
+        return cls(what, form(paper), form(ours), ours / paper)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +37,11 @@ class Experiment:
     rows: list[Row]
     remark: str  #: where we differ and why, with evidence; or that we do not
     alt: str  #: the picture in words
-    picture: Callable[[], plots.Figure]
+    picture: Callable[[], plots.Figure] | None = None  #: of a table, by itself: how near its rows come
     figures: dict[str, Any] = field(default_factory=dict)  #: numbers as numbers, for tests and --json
+
+    def drawn(self) -> plots.Figure:
+        return self.picture() if self.picture is not None else _nearness(self.rows)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -53,12 +62,28 @@ class Paper:
     experiments: list[Experiment]
 
 
+def _nearness(rows: list[Row]) -> plots.Figure:
+    """Every row's figure as a multiple of the paper's: who is at 1 has met it."""
+    known = [row for row in rows if row.ratio > 0]
+    ratios, place = [row.ratio for row in known], range(len(known))[::-1]
+    fig, ax = plots.figure(6.8, 1.0 + 0.24 * len(known), x="here, as a multiple of the paper's figure", log="x", grids="x")
+    ax.axvline(1, color=plots.INK, linewidth=0.7)
+    ax.hlines(place, 1, ratios, color=plots.FAINT, linewidth=2)
+    ax.plot(ratios, place, "o", color=plots.ACCENT, markersize=6)
+    ax.set_yticks(place, [row.what for row in known])
+    ax.tick_params(axis="y", length=0)
+    low, high = min(*ratios, 0.5) / 1.3, max(*ratios, 2.0) * 1.3
+    ax.set_xlim(low, high)
+    plots.log_ticks(ax, "x", [tick for tick in (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100) if low <= tick <= high])
+    return fig
+
+
 def write_report(papers: list[Paper], out: Path, note: str) -> None:
     """Write ``out/index.html`` with every picture inside, and the pictures beside it as files."""
     out.mkdir(parents=True, exist_ok=True)
     pictures = {}
     for experiment in (experiment for paper in papers for experiment in paper.experiments):
-        image = plots.to_png(experiment.picture())
+        image = plots.to_png(experiment.drawn())
         (out / f"{experiment.key}.png").write_bytes(image)
         pictures[experiment.key] = base64.b64encode(image).decode("ascii")
     page = Environment(autoescape=True, trim_blocks=True).from_string(PAGE.read_text("utf-8"))

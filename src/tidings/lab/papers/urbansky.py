@@ -33,11 +33,11 @@ STRATEGIES = {
 }
 #: Table 1: delay and polls per item, by feeds and by polls.
 TABLE_1 = {
-    "Fix 1h": ("30m", "222.06", "30m", "21.02"),
-    "Fix Learned": ("54h:33m", "41.90", "1h:14m", "7.77"),
-    "MAV": ("74h:37m", "1.96", "4m", "1.61"),
-    "Post Rate": ("56h:51m", "3.57", "51m", "5.88"),
-    "Fix 1d": ("12h:9m", "9.52", "12h:25m", "1.91"),
+    "Fix 1h": (30 * MINUTE_S, 222.06, 30 * MINUTE_S, 21.02),
+    "Fix Learned": (54 * HOUR_S + 33 * MINUTE_S, 41.90, HOUR_S + 14 * MINUTE_S, 7.77),
+    "MAV": (74 * HOUR_S + 37 * MINUTE_S, 1.96, 4 * MINUTE_S, 1.61),
+    "Post Rate": (56 * HOUR_S + 51 * MINUTE_S, 3.57, 51 * MINUTE_S, 5.88),
+    "Fix 1d": (12 * HOUR_S + 9 * MINUTE_S, 9.52, 12 * HOUR_S + 25 * MINUTE_S, 1.91),
 }
 LINES = {"Fix 1h": plots.GREY, "Fix Learned": "#cc6d2e", "MAV": plots.ACCENT, "Post Rate": "#3d5a99", "Fix 1d": plots.INK}
 TRAIN_DAYS, TEST_DAYS = 365.0, 21.0
@@ -243,34 +243,9 @@ def table_1(runs: dict[str, Run]) -> Experiment:
             f["polls"] / collected if collected else float("nan"),
         )
         figures[name] = list(ours)
-        rows.append(Row(f"{name}, by feeds: delay", TABLE_1[name][0], span(ours[0])))
-        rows.append(Row(f"{name}, by feeds: polls per item", TABLE_1[name][1], f"{ours[1]:.2f}"))
-        rows.append(Row(f"{name}, by polls: delay", TABLE_1[name][2], span(ours[2])))
-        rows.append(Row(f"{name}, by polls: polls per item", TABLE_1[name][3], f"{ours[3]:.2f}"))
-
-    def picture() -> plots.Figure:
-        fig, ax = plots.figure(
-            6.4,
-            3.8,
-            x="polls per item, mean over feeds (filled: here, open: paper)",
-            y="delay, mean over feeds",
-            log="xy",
-            grids="both",
-        )
-        for name in runs:
-            delay = figures[name][0]
-            colour = plots.ACCENT if name == "MAV" else plots.GREY
-            ax.plot(figures[name][1], delay, "o", color=colour, markersize=7)
-            printed = _seconds(TABLE_1[name][0])
-            ax.plot(float(TABLE_1[name][1]), printed, "D", mfc="none", color=colour, markersize=6)
-            ax.plot([figures[name][1], float(TABLE_1[name][1])], [delay, printed], color=plots.FAINT, zorder=1)
-            drop = -13 if name == "MAV" else 6
-            ax.annotate(name, (figures[name][1], delay), xytext=(5, drop), textcoords="offset points", color=colour, fontsize=9)
-        ax.set_xlim(0.8, 400)
-        ax.set_ylim(20 * MINUTE_S, 12 * DAY_S)
-        plots.log_ticks(ax, "x", [1, 3, 10, 30, 100, 300])
-        plots.log_ticks(ax, "y", [HOUR_S, 4 * HOUR_S, DAY_S, 4 * DAY_S], ["1 h", "4 h", "1 d", "4 d"])
-        return fig
+        words = ("by feeds: delay", "by feeds: polls per item", "by polls: delay", "by polls: polls per item")
+        for word, form, paper, own in zip(words, (span, "{:.2f}".format) * 2, TABLE_1[name], ours, strict=True):
+            rows.append(Row.of(f"{name}, {word}", paper, own, form))
 
     return Experiment(
         "urbansky-table-1",
@@ -283,12 +258,6 @@ def table_1(runs: dict[str, Run]) -> Experiment:
         "paper's busiest feeds must hold far more of its polls than ours do, and no figure in it says how many. MAV's "
         "polls per item by feeds (quick run, seed 0: 6.6) is 1.15 without the 22 feeds of which one entry or none is "
         "known at the start: the rule asks these every 30 minutes.",
-        "Delay against polls per item for five strategies, ours and the paper's.",
-        picture,
-        figures,
+        "Delays and polls per item of five strategies as multiples of the paper's.",
+        figures=figures,
     )
-
-
-def _seconds(printed: str) -> float:
-    hours, _, rest = printed.rpartition(":") if ":" in printed else ("0h", "", printed)
-    return float(hours.rstrip("h")) * HOUR_S + float(rest.rstrip("m")) * MINUTE_S
