@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from tidings.aggregator.explain import explain, overview
 from tidings.store import neighbours
@@ -93,10 +93,7 @@ async def get_explanation(call: Call) -> Explanation:
         habits=list(told.habits),
         wishes=list(told.wishes),
         troubles=list(told.troubles),
-        polls=[
-            Poll(at=moment(p.at), status=p.status, new=p.new, changed=p.changed, reason=p.reason, error=p.error)
-            for p in told.polls
-        ],
+        polls=[convert(poll, Poll, from_attributes=True, strict=False) for poll in told.polls],
     )
 
 
