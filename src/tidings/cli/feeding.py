@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidings.cli.home import Home, find_feed, with_home
-from tidings.cli.output import json_option, print_json, print_table, progress
+from tidings.cli.output import json_option, print_table, progress, tell, wants_json
 from tidings.errors import TidingsError, UsageError
 from tidings.words import count
 
@@ -28,7 +28,7 @@ MOST_LISTED = 20
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @json_option
 @with_home
-async def import_feeds(home: Home, file: str, dry_run: bool, as_json: bool) -> None:
+async def import_feeds(home: Home, file: str, dry_run: bool) -> None:
     """Follow the feeds of FILE: OPML, or an address on each line; - is stdin.
 
     All of them or, if they cannot be stored, none. Duplicates and bad rows are reported with their lines. The service that
@@ -53,25 +53,26 @@ async def import_feeds(home: Home, file: str, dry_run: bool, as_json: bool) -> N
         async with Store.open(place, clock=time.time) as store:
             with progress(f"importing {file}"):
                 report = await importer.import_feeds(store, body, time.time, dry_run=dry_run)
-    if as_json:
-        print_json(
-            {
-                "dry_run": dry_run,
-                "new": [{"line": row.line, "url": row.url, "title": row.title, "folder": row.folder} for row in report.new],
-                "known": [{"line": row.line, "url": row.url} for row in report.known],
-                "problems": [{"line": problem.line, "problem": problem.text} for problem in report.problems],
-            }
-        )
-    else:
-        _tell_import(report, file, dry_run)
+    found = {
+        "dry_run": dry_run,
+        "new": [{"line": row.line, "url": row.url, "title": row.title, "folder": row.folder} for row in report.new],
+        "known": [{"line": row.line, "url": row.url} for row in report.known],
+        "problems": [{"line": problem.line, "problem": problem.text} for problem in report.problems],
+    }
+    tell(found, lambda: _tell_import(report, file, dry_run))
 
 
 def _tell_import(report: "Report", name: str, dry_run: bool) -> None:
-    for problem in report.problems[:MOST_LISTED]:
-        click.echo(f"{name}, line {problem.line}: {problem.text}", err=True)
-    if (more := len(report.problems) - MOST_LISTED) > 0:
-        click.echo(f"and {more:,} more; all of them with --json", err=True)
+    _complain([f"{name}, line {problem.line}: {problem.text}" for problem in report.problems])
     click.echo(("would be: " if dry_run else "") + report.words)
+
+
+def _complain(lines: list[str]) -> None:
+    """Beside the result; not endlessly."""
+    for line in lines[:MOST_LISTED]:
+        click.echo(line, err=True)
+    if (more := len(lines) - MOST_LISTED) > 0:
+        click.echo(f"and {more:,} more; all of them with --json", err=True)
 
 
 @click.command()
@@ -81,7 +82,7 @@ def _tell_import(report: "Report", name: str, dry_run: bool) -> None:
 @click.option("--folder", default="", metavar="PATH", help="Where it belongs: News/Local.")
 @json_option
 @with_home
-async def add(home: Home, url: str, choose: int | None, title: str, folder: str, as_json: bool) -> None:
+async def add(home: Home, url: str, choose: int | None, title: str, folder: str) -> None:
     """Follow the feed at URL, or the feed of the site at URL.
 
     A site that has several feeds has them listed, and --choose N takes one. What the feed says is stored at once.
@@ -102,35 +103,29 @@ async def add(home: Home, url: str, choose: int | None, title: str, folder: str,
                     raise UsageError(f"--choose {choose}: there are only {len(found.choices)} feeds at {url}")
                 found = await add_feed(aggregator, found.choices[choose - 1].url, time.time, title=title, folder=folder)
         if found.added is None:
-            _offer(url, found.choices, as_json)
+            _offer(url, found.choices)
             return
         feed = await aggregator.store.feed(found.added.feed_id)
         entries = len(await aggregator.store.entries(feed_id=found.added.feed_id, limit=1000))
     assert feed is not None
-    if as_json:
-        print_json(
-            {
-                "id": feed.id,
-                "url": feed.url,
-                "title": feed.state.title,
-                "new": found.added.subscription_new,
-                "entries": entries,
-                "next_poll": feed.state.next_poll_at,
-                "reason": feed.state.reason,
-            }
-        )
-    else:
-        what = "added" if found.added.subscription_new else "is followed already:"
-        click.echo(f"{what} {feed.state.title or feed.url} ({feed.url}): feed {feed.id}, {entries:,} entries")
+    result = {
+        "id": feed.id,
+        "url": feed.url,
+        "title": feed.state.title,
+        "new": found.added.subscription_new,
+        "entries": entries,
+        "next_poll": feed.state.next_poll_at,
+        "reason": feed.state.reason,
+    }
+    what = "added" if found.added.subscription_new else "is followed already:"
+    tell(result, f"{what} {feed.state.title or feed.url} ({feed.url}): feed {feed.id}, {entries:,} entries")
 
 
-def _offer(url: str, choices: "Sequence[FoundFeed]", as_json: bool) -> None:
+def _offer(url: str, choices: "Sequence[FoundFeed]") -> None:
     """Several feeds to choose from."""
-    if as_json:
-        print_json({"choices": [{"number": n, "url": c.url, "title": c.title} for n, c in enumerate(choices, start=1)]})
-    else:
-        rows = [[str(number), choice.title or "–", choice.url] for number, choice in enumerate(choices, start=1)]
-        print_table(["N", "title", "address"], rows, left=3)
+    found = [{"number": n, "url": c.url, "title": c.title} for n, c in enumerate(choices, start=1)]
+    rows = [[str(number), choice.title or "–", choice.url] for number, choice in enumerate(choices, start=1)]
+    tell({"choices": found}, lambda: print_table(["N", "title", "address"], rows, left=3))
     raise UsageError(f"{url} has {len(choices)} feeds; say which with --choose N")
 
 
@@ -140,7 +135,7 @@ def _offer(url: str, choices: "Sequence[FoundFeed]", as_json: bool) -> None:
 @click.option("--all", "which", flag_value="all", help="Every feed, save where a server told us to wait.")
 @json_option
 @with_home
-async def poll(home: Home, urls: tuple[str, ...], which: str, as_json: bool) -> None:
+async def poll(home: Home, urls: tuple[str, ...], which: str) -> None:
     """Poll feeds now: these, those that are due, or --all.
 
     Our own timing gives way; the servers' wishes never do. Retry-After, freshness, skipHours, 410 and paused hosts hold, and
@@ -153,7 +148,7 @@ async def poll(home: Home, urls: tuple[str, ...], which: str, as_json: bool) -> 
     """
 
     async with home.open_store() as store:
-        feed_ids = [await find_feed(store, url) for url in urls] or None
+        feed_ids = [(await find_feed(store, url)).id for url in urls] or None
     async with home.open_polling() as aggregator:
         with progress("polling", total=1) as bar:
 
@@ -163,22 +158,18 @@ async def poll(home: Home, urls: tuple[str, ...], which: str, as_json: bool) -> 
 
             polled = await aggregator.poll(feed_ids, due=not urls and which == "due", progress=reached)
         skipped = [(await aggregator.store.feed(one.feed_id), one.why) for one in polled.skipped]
-    _tell_poll(polled, skipped, as_json)
+    _tell_poll(polled, skipped)
     if urls and polled.failed:
         raise TidingsError(f"{count(polled.failed, 'poll')} failed; `tidings explain URL` says why")
 
 
-def _tell_poll(polled: "Polled", skipped: list[tuple["Feed | None", str]], as_json: bool) -> None:
+def _tell_poll(polled: "Polled", skipped: list[tuple["Feed | None", str]]) -> None:
     rows = [(feed.url if feed else "", why) for feed, why in skipped]
-    if as_json:
-        numbers = {"asked": polled.asked, "new": polled.new, "changed": polled.changed, "failed": polled.failed}
-        print_json({**numbers, "skipped": [{"url": url, "why": why} for url, why in rows]})
-        return
-    for url, why in rows[:MOST_LISTED]:
-        click.echo(f"skipped {url}: {why}", err=True)
-    if (more := len(rows) - MOST_LISTED) > 0:
-        click.echo(f"and {more:,} more; all of them with --json", err=True)
-    click.echo(
+    words = (
         f"{count(polled.asked, 'feed')} asked, {polled.new:,} new entries, {polled.changed:,} changed, "
         f"{polled.failed:,} failed, {len(rows):,} skipped"
     )
+    if not wants_json():
+        _complain([f"skipped {url}: {why}" for url, why in rows])
+    numbers = {"asked": polled.asked, "new": polled.new, "changed": polled.changed, "failed": polled.failed}
+    tell({**numbers, "skipped": [{"url": url, "why": why} for url, why in rows]}, words)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tidings.aggregator import Aggregator
     from tidings.store import Store
+    from tidings.store.rows import Feed
 
 P = ParamSpec("P")
 
@@ -96,9 +97,9 @@ def with_home(
     return run
 
 
-async def find_feed(store: "Store", feed: str) -> int:
-    """A feed's id by id or address, former addresses included."""
+async def find_feed(store: "Store", feed: str) -> "Feed":
+    """By id or address, former addresses included."""
     found = await store.feed(int(feed) if feed.isdecimal() else feed)
     if found is None:
         raise UsageError(f"there is no feed {feed} here; `tidings feeds` lists them, `tidings add {feed}` adds one")
-    return found.id
+    return found

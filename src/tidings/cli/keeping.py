@@ -1,6 +1,7 @@
 """`tidings config`, `doctor`, `backup` and `restore`: what a careful operator needs."""
 
 import json
+from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 from textwrap import fill
@@ -8,13 +9,14 @@ from textwrap import fill
 import click
 
 from tidings.cli.home import Home, with_home
-from tidings.cli.output import json_option, print_json, print_table, progress
+from tidings.cli.output import json_option, print_table, progress, tell
+from tidings.config import Setting
 
 
 @click.command()
 @json_option
 @with_home
-async def config(home: Home, as_json: bool) -> None:
+async def config(home: Home) -> None:
     """Every option with its value, and where that comes from, as a config.toml.
 
     An option is set in config.toml in the data folder (timeout_s under [fetch]), in the environment
@@ -25,25 +27,15 @@ async def config(home: Home, as_json: bool) -> None:
       tidings config
       tidings --set policy.budget=2400 config --json
     """
-    if as_json:
-        print_json(
-            [
-                {
-                    "name": setting.name,
-                    "value": setting.value,
-                    "origin": setting.origin,
-                    "default": setting.default,
-                    "type": setting.kind.__name__,
-                    "variable": setting.variable,
-                    "allowed": setting.allowed,
-                    "help": setting.help,
-                }
-                for setting in home.settings.values()
-            ]
-        )
-        return
+    keys = ("name", "value", "origin", "default", "variable", "allowed", "help")
+    settings = home.settings.values()
+    found = [{key: getattr(one, key) for key in keys} | {"type": one.kind.__name__} for one in settings]
+    tell(found, lambda: _show(settings))
+
+
+def _show(settings: Iterable[Setting]) -> None:
     section = ""
-    for setting in home.settings.values():
+    for setting in settings:
         if setting.section != section:
             section = setting.section
             click.echo(f"[{section}]")
@@ -55,7 +47,7 @@ async def config(home: Home, as_json: bool) -> None:
 @click.command()
 @json_option
 @with_home
-async def doctor(home: Home, as_json: bool) -> None:
+async def doctor(home: Home) -> None:
     """Check configuration, folder, store, disk, clock and network.
 
     Nobody is asked anything: the network is looked at from this machine alone. The exit code is 1 if something is wrong.
@@ -68,10 +60,8 @@ async def doctor(home: Home, as_json: bool) -> None:
 
     with progress("looking", total=len(CHECKS)) as bar:
         findings = await examine(home, bar.done)
-    if as_json:
-        print_json([finding._asdict() for finding in findings])
-    else:
-        print_table(["", "what", "found"], [[f.verdict, f.what, f.words] for f in findings], left=3)
+    rows = [[f.verdict, f.what, f.words] for f in findings]
+    tell([finding._asdict() for finding in findings], lambda: print_table(["", "what", "found"], rows, left=3))
     if any(finding.verdict == "wrong" for finding in findings):
         raise click.exceptions.Exit(1)
 

@@ -9,7 +9,7 @@ from tidings.cli.lab_exchange import exchange
 from tidings.cli.lab_formulas import allocate, schedule
 from tidings.cli.lab_runs import compare, limit, score
 from tidings.cli.lab_tables import read_trace
-from tidings.cli.output import Target, json_option, plot_option, print_json, progress, seed_option
+from tidings.cli.output import Target, json_option, plot_option, progress, seed_option, tell
 from tidings.errors import UsageError
 from tidings.words import count
 
@@ -31,7 +31,7 @@ for command in (allocate, schedule, score, compare, limit, evaluate, ablate, wha
 @click.argument("trace")
 @json_option
 @plot_option("six panels (rates, Zipf, hours, week, bursts, lifetimes)")
-def describe(trace: str, as_json: bool, plot: Path | None) -> None:
+def describe(trace: str, plot: Path | None) -> None:
     """What a trace looks like: rates, windows, patterns, Zipf fit, bursts, entry lifetimes.
 
     \b
@@ -48,10 +48,7 @@ def describe(trace: str, as_json: bool, plot: Path | None) -> None:
 
         with progress(f"drawing {plot}"):
             plots.save(describing.picture(read, found), plot)
-    if as_json:
-        print_json(found)
-    else:
-        click.echo(describing.as_text(found))
+    tell(found, lambda: click.echo(describing.as_text(found)))
 
 
 @lab.command(short_help="Write a synthetic trace like a paper's.")
@@ -65,7 +62,7 @@ def describe(trace: str, as_json: bool, plot: Path | None) -> None:
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV instead of Parquet.")
 @click.option("--force", is_flag=True, help="Write into a directory that already holds something.")
 @json_option
-def generate(directory: Path, kind: str, feeds: int, days: float, seed: int, as_csv: bool, force: bool, as_json: bool) -> None:
+def generate(directory: Path, kind: str, feeds: int, days: float, seed: int, as_csv: bool, force: bool) -> None:
     """Write a synthetic trace with the statistics that a paper published.
 
     \b
@@ -82,11 +79,9 @@ def generate(directory: Path, kind: str, feeds: int, days: float, seed: int, as_
     with progress(f"generating {count(feeds, 'feed')}"):
         made = make_trace(kind, feeds=feeds, days=days, seed=seed)
         write_trace(made, directory, as_csv=as_csv)
-    if as_json:
-        facts = {"feeds": made.n_feeds, "posts": made.n_posts, "days": made.days}
-        print_json({"directory": directory, "like": kind, "seed": seed, **facts})
-    else:
-        click.echo(f"{directory}: {count(made.n_feeds, 'feed')}, {count(made.n_posts, 'post')} in {made.days:.1f} days")
+    facts = {"feeds": made.n_feeds, "posts": made.n_posts, "days": made.days}
+    words = f"{directory}: {count(made.n_feeds, 'feed')}, {count(made.n_posts, 'post')} in {made.days:.1f} days"
+    tell({"directory": directory, "like": kind, "seed": seed, **facts}, words)
 
 
 def _clear(folder: Path, as_csv: bool) -> None:
@@ -100,7 +95,7 @@ def _clear(folder: Path, as_csv: bool) -> None:
 @click.option("--quick", is_flag=True, help="Smaller traces: minutes instead of an hour, with more noise.")
 @seed_option
 @json_option
-def papers(out: Path, quick: bool, seed: int, as_json: bool) -> None:
+def papers(out: Path, quick: bool, seed: int) -> None:
     """Every table and figure of the papers, theirs beside ours, as one HTML report.
 
     \b
@@ -111,7 +106,4 @@ def papers(out: Path, quick: bool, seed: int, as_json: bool) -> None:
 
     with progress("the papers' experiments") as bar:
         result = run_papers(out, quick=quick, seed=seed, progress=bar.say)
-    if as_json:
-        print_json(result)
-    else:
-        click.echo(f"{out / 'index.html'}")
+    tell(result, f"{out / 'index.html'}")

@@ -2,69 +2,64 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tidings.cli.lab_tables import a_day, interval, read_trace
 from tidings.cli.output import (
+    Decorated,
     Names,
     Numbers,
     Target,
     json_option,
     plot_option,
-    print_json,
     print_table,
     progress,
     seed_option,
+    tell,
 )
 from tidings.words import NOTHING, common_unit, count, duration, figures, in_unit, percent
 
-#: The same options for the two commands that run cells.
-_BUDGETS = click.option(
-    "--budgets", type=Numbers(above=0), default="0.5,1,4,12", show_default=True, help="Polls per feed and day."
-)
-_TRAIN = click.option(
-    "--train-days", type=click.FloatRange(min=0), default=28.0, show_default=True, help="What policies learn from."
-)
-_JOBS = click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
-_OUT = click.option("--out", type=Target(), metavar="FILE.json", help="Also write the whole result as JSON.")
+if TYPE_CHECKING:
+    from tidings.lab.whatif import Point
 
 
-def _deliver(found: dict[str, Any], out: Path | None, as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
+def _on_cells(command: Decorated) -> Decorated:
+    """The options of the two commands that run cells; ``run`` takes those that they only pass on."""
+    for add in (
+        json_option,
+        click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes."),
+        click.option("--out", type=Target(), metavar="FILE.json", help="Also write the whole result as JSON."),
+        seed_option,
+        click.option(
+            "--train-days", type=click.FloatRange(min=0), default=28.0, show_default=True, help="What policies learn from."
+        ),
+        click.option(
+            "--budgets", type=Numbers(above=0), default="0.5,1,4,12", show_default=True, help="Polls per feed and day."
+        ),
+        click.argument("traces", nargs=-1, required=True, metavar="TRACE..."),
+    ):
+        command = add(command)
+    return command
+
+
+def _deliver(found: dict[str, Any], out: Path | None, show: Callable[[dict[str, Any]], None]) -> None:
     if out is not None:
         out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    if as_json:
-        print_json(found)
-    else:
-        show(found)
+    tell(found, lambda: show(found))
 
 
 # --- evaluate -----------------------------------------------------------------------------------------------------------
 
 
 @click.command(short_help="Our policy against all others: traces x budgets.")
-@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@_BUDGETS
-@_TRAIN
+@_on_cells
 @click.option("--policies", type=Names(), metavar="A,B,...", help="Policies to beat (default: those of the papers).")
 @click.option("--ours", default="price", show_default=True, metavar="POLICY", help="The policy that is to beat them.")
-@seed_option
-@_OUT
-@_JOBS
-@json_option
-def evaluate(
-    traces: tuple[str, ...],
-    budgets: list[float],
-    train_days: float,
-    policies: list[str] | None,
-    ours: str,
-    seed: int,
-    out: Path | None,
-    jobs: int,
-    as_json: bool,
-) -> None:
+def evaluate(policies: list[str] | None, ours: str, out: Path | None, **run: Any) -> None:
     """The whole table: every policy on every trace at every budget, all with the same number of polls.
 
     For each trace and budget: the best of the other policies by charged delay, the ratio of ours to it with a 95 % interval
@@ -78,10 +73,10 @@ def evaluate(
     from tidings.lab import evaluate as evaluating
 
     chosen = list(evaluating.PAPERS) if policies is None else policies
-    steps = len(traces) * len(budgets) * (len([p for p in chosen if p != ours]) + 1)
+    steps = len(run["traces"]) * len(run["budgets"]) * (len([p for p in chosen if p != ours]) + 1)
     with progress("evaluating", total=steps) as bar:
-        found = evaluating.evaluate(traces, budgets, train_days, chosen, ours, seed=seed, jobs=jobs, tell=bar.tell)
-    _deliver(found, out, as_json, _show_evaluation)
+        found = evaluating.evaluate(policies=chosen, ours=ours, tell=bar.tell, **run)
+    _deliver(found, out, _show_evaluation)
 
 
 def _show_evaluation(found: dict[str, Any]) -> None:
@@ -171,26 +166,10 @@ def _points(points: float | None) -> str:
 
 
 @click.command(short_help="What each part of our policy is worth.")
-@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@_BUDGETS
-@_TRAIN
+@_on_cells
 @click.option("--policy", default="price", show_default=True, help="The policy whose parts are switched off, one at a time.")
 @click.option("--parts", type=Names(), metavar="A,B,...", help="Which parts (default: all that it has).")
-@seed_option
-@_OUT
-@_JOBS
-@json_option
-def ablate(
-    traces: tuple[str, ...],
-    budgets: list[float],
-    train_days: float,
-    policy: str,
-    parts: list[str] | None,
-    seed: int,
-    out: Path | None,
-    jobs: int,
-    as_json: bool,
-) -> None:
+def ablate(policy: str, parts: list[str] | None, out: Path | None, **run: Any) -> None:
     """What each part of a policy is worth: charged delay without it, over charged delay with it, at the same budget.
 
     Above 1 the part helps, below 1 it harms.
@@ -202,9 +181,9 @@ def ablate(
     from tidings.lab import evaluate as evaluating
 
     chosen = evaluating.parts_of(policy) if parts is None else parts
-    with progress("ablating", total=len(traces) * len(budgets) * (len(chosen) + 1)) as bar:
-        found = evaluating.ablate(traces, budgets, train_days, policy, chosen, seed=seed, jobs=jobs, tell=bar.tell)
-    _deliver(found, out, as_json, _show_ablation)
+    with progress("ablating", total=len(run["traces"]) * len(run["budgets"]) * (len(chosen) + 1)) as bar:
+        found = evaluating.ablate(policy=policy, parts=chosen, tell=bar.tell, **run)
+    _deliver(found, out, _show_ablation)
 
 
 def _show_ablation(found: dict[str, Any]) -> None:
@@ -259,7 +238,6 @@ def whatif(
     train_days: float | None,
     sample: int | None,
     seed: int,
-    as_json: bool,
     plot: Path | None,
 ) -> None:
     """What a bigger or smaller budget would buy: delay and missed posts, had the policy had it.
@@ -280,21 +258,16 @@ def whatif(
         from tidings.lab import plots
 
         plots.save(asking.picture(points, f"{read.name}: what a budget buys under {policy}"), plot)
-    if as_json:
-        sampled = None if sample is None else min(sample, read.n_feeds)
-        print_json(
-            {
-                "trace": read.name,
-                "policy": policy,
-                "train_days": days,
-                "feeds": read.n_feeds,
-                "sample": sampled,
-                "points": [point.as_dict() for point in points],
-            }
-        )
-        return
-    of = "" if sample is None or sample >= read.n_feeds else f", replayed on {sample:,} of them"
-    click.echo(f"{read.name}: {policy} after {figures(days)} days of training; {count(read.n_feeds, 'feed')}{of}")
+    result = {"trace": read.name, "policy": policy, "train_days": days, "feeds": read.n_feeds}
+    result |= {"sample": sample and min(sample, read.n_feeds), "points": [asdict(point) for point in points]}
+    tell(result, lambda: _show_points(result, points))
+
+
+def _show_points(found: dict[str, Any], points: "list[Point]") -> None:
+    feeds, sample = found["feeds"], found["sample"]
+    of = "" if sample in (None, feeds) else f", replayed on {sample:,} of them"
+    days = figures(found["train_days"])
+    click.echo(f"{found['trace']}: {found['policy']} after {days} days of training; {count(feeds, 'feed')}{of}")
     click.echo()
     rows = [
         [

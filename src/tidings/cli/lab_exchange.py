@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidings.cli.output import Spans, json_option, plot_option, print_json, print_table, progress, seed_option
+from tidings.cli.output import Spans, json_option, plot_option, print_table, progress, seed_option, tell
 from tidings.errors import UsageError
 from tidings.words import duration, figures, percent
 
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 @seed_option
 @json_option
 @plot_option("lag, missing entries, calls and bundle sizes beside the paper's (several intervals)")
-def exchange(
-    as_json: bool, plot: Path | None, notices: bool, intervals: list[float], deficit: float | None, **options: Any
-) -> None:
+def exchange(plot: Path | None, notices: bool, intervals: list[float], deficit: float | None, **options: Any) -> None:
     """FeedEx's experiment (sect. 4): hundreds of nodes of the exchange, on a virtual clock.
 
     \b
@@ -50,7 +48,7 @@ def exchange(
     from tidings.lab.exchange import Setup, run
 
     if notices:
-        return _notices(as_json, options["seed"])
+        return _notices(options["seed"])
     nodes = options["nodes"]
     for name, paper in (("cut_off", 27), ("leave", 28)):
         if options[name] is None:
@@ -69,10 +67,7 @@ def exchange(
         from tidings.lab.exchange_report import picture
 
         plots.save(picture(found), plot)
-    if as_json:
-        rows = [_facts(outcome) | row for outcome in found for row in outcome.rows()]
-        return print_json(rows)
-    return _print(found)
+    return tell([_facts(outcome) | row for outcome in found for row in outcome.rows()], lambda: _print(found))
 
 
 def _facts(outcome: "Outcome") -> dict[str, object]:
@@ -128,7 +123,7 @@ def _print(found: "list[Outcome]") -> None:
             click.echo(f"Free riders have {percent(outcome.riders_coverage)} of the entries.")
 
 
-def _notices(as_json: bool, seed: int) -> None:
+def _notices(seed: int) -> None:
     from tidings.lab.exchange_notices import Friends, run
 
     setup = Friends(seed=seed)
@@ -147,14 +142,10 @@ def _notices(as_json: bool, seed: int) -> None:
         "ratio_of_feeds_max": float(shared.feed_ratio.max()),
         "alone_lag_s_with_own_budget": shared.own_lag_s,
     }
-    if as_json:
-        return print_json(result)
-    click.echo(
+    words = (
         f"{setup.nodes} friends ask each of their {setup.feeds} feeds {figures(shared.polls)} times a day, together, and have "
-        f"posts {duration(result['mean_lag_s'])} late, the latest of them {duration(result['latest_node_lag_s'])}."
-    )
-    click.echo(
+        f"posts {duration(result['mean_lag_s'])} late, the latest of them {duration(result['latest_node_lag_s'])}.\n"
         f"One alone would ask {figures(shared.alone_polls)} times for that: {figures(shared.ratio)} times as many requests. "
         f"With its own share of requests, alone, each would be {duration(shared.own_lag_s)} late."
     )
-    return None
+    tell(result, words)

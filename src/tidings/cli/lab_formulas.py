@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidings.cli.output import Numbers, json_option, plot_option, print_json, print_table, progress
+from tidings.cli.output import Numbers, json_option, plot_option, print_table, progress, tell
 from tidings.errors import UsageError
 from tidings.words import figures
 
@@ -29,7 +29,6 @@ def allocate(
     windows: list[float] | None,
     budget: float,
     integer: bool,
-    as_json: bool,
 ) -> None:
     """How many polls each feed gets from one budget.
 
@@ -50,10 +49,9 @@ def allocate(
     rate = np.array(rates)
     polls = share(policy, rate, budget, None if weights is None else np.array(weights), sizes, integer=integer)
     lost = None if sizes is None else missed(rate, sizes, polls)
-    if as_json:
-        result = {"policy": policy, "budget": budget, "polls": polls, "total": float(polls.sum())}
-        print_json(result if lost is None else {**result, "missed": lost, "total_missed": float(lost.sum())})
-        return
+    result = {"policy": policy, "budget": budget, "polls": polls, "total": float(polls.sum())}
+    if lost is not None:
+        result |= {"missed": lost, "total_missed": float(lost.sum())}
     whole = bool(np.all(polls == np.rint(polls)))
     columns = {
         "feed": [*(str(i) for i in range(1, len(rates) + 1)), "total"],
@@ -64,7 +62,7 @@ def allocate(
         "missed": None if lost is None else [figures(m) for m in [*lost, lost.sum()]],
     }
     shown = {heading: cells for heading, cells in columns.items() if cells is not None}
-    print_table(list(shown), list(zip(*shown.values(), strict=True)), left=1)
+    tell(result, lambda: print_table(list(shown), list(zip(*shown.values(), strict=True)), left=1))
 
 
 def _one_each(option: str, values: list[float] | None, rates: list[float]) -> None:
@@ -90,7 +88,7 @@ def _whole(place: int, window: float) -> int:
 )
 @json_option
 @plot_option("the daily pattern with the polls on it")
-def schedule(hourly: list[float], polls: int, method: str, as_json: bool, plot: Path | None) -> None:
+def schedule(hourly: list[float], polls: int, method: str, plot: Path | None) -> None:
     """The best times of the day to poll a feed (Sia & Cho, Theorems 2 and 3).
 
     Every day is alike; the expected delay is summed over the posts of one day, in hours.
@@ -114,16 +112,17 @@ def schedule(hourly: list[float], polls: int, method: str, as_json: bool, plot: 
     even = float(np.mean([expected_delay_h(pattern, even_times(polls, phase)) for phase in (np.arange(60) + 0.5) / 60]))
     if plot is not None:
         _draw(plot, pattern, times)
-    if as_json:
-        print_json(
-            {"method": method, "times_h": times, "expected_delay_h": delay, "even_delay_h": even, "posts": pattern.posts}
-        )
-        return
-    click.echo("Polls at        " + " ".join(_clock(t) for t in times))
-    click.echo(f"Expected delay  {figures(delay, 4)} h summed over the {figures(pattern.posts)} posts of a day")
+    words = [
+        "Polls at        " + " ".join(_clock(t) for t in times),
+        f"Expected delay  {figures(delay, 4)} h summed over the {figures(pattern.posts)} posts of a day",
+    ]
     if even > 0:
         change = f"{1 - delay / even:.1%} less than evenly spaced polls at a random phase ({figures(even, 4)} h)"
-        click.echo(f"                {change}")
+        words.append(f"                {change}")
+    tell(
+        {"method": method, "times_h": times, "expected_delay_h": delay, "even_delay_h": even, "posts": pattern.posts},
+        "\n".join(words),
+    )
 
 
 def _clock(hours: float) -> str:

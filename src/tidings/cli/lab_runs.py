@@ -14,10 +14,10 @@ from tidings.cli.output import (
     Target,
     json_option,
     plot_option,
-    print_json,
     print_table,
     progress,
     seed_option,
+    tell,
 )
 from tidings.errors import UsageError
 from tidings.words import count, duration, figures
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 )
 @json_option
 @plot_option("how many posts had arrived after how long")
-def score(trace: str, poll_file: str, train_days: float, as_json: bool, plot: Path | None) -> None:
+def score(trace: str, poll_file: str, train_days: float, plot: Path | None) -> None:
     """Judge a poll list, whoever made it, against the posts of a trace.
 
     Polls outside the judged period are ignored and counted.
@@ -61,10 +61,7 @@ def score(trace: str, poll_file: str, train_days: float, as_json: bool, plot: Pa
     found = {**metrics(judged), "ignored_polls": len(listed) - len(polls)}
     if plot is not None:
         draw_delays(plot, {Path(poll_file).stem: judged})
-    if as_json:
-        print_json(found)
-    else:
-        print_score(found)
+    tell(found, lambda: print_score(found))
 
 
 # --- compare ------------------------------------------------------------------------------------------------------------
@@ -92,7 +89,6 @@ def compare(
     seed: int,
     native: bool,
     against: str | None,
-    as_json: bool,
     plot: Path | None,
 ) -> None:
     """Policies side by side at equal budget, with the limit that none can pass.
@@ -120,10 +116,10 @@ def compare(
         step = _steps(bar)
         for budget in budgets:
 
-            def tell(spec: str, budget: float = budget) -> None:
+            def begin(spec: str, budget: float = budget) -> None:
                 step(f"{spec} at {budget:g} a day")
 
-            comparison = run(read, policies, budget, train_days, seed=seed, native=native, progress=tell)
+            comparison = run(read, policies, budget, train_days, seed=seed, native=native, progress=begin)
             if save_polls is not None:
                 folder = save_polls if len(budgets) == 1 else save_polls / f"{budget:g}"
                 for result in comparison.results:
@@ -138,9 +134,11 @@ def compare(
             draw_delays(plot, judged)
         else:
             draw_budgets(plot, found)
-    if as_json:
-        print_json(found[0] if len(found) == 1 else {"trace": read.name, "train_days": train_days, "curve": found})
-        return
+    whole = found[0] if len(found) == 1 else {"trace": read.name, "train_days": train_days, "curve": found}
+    tell(whole, lambda: _show_comparisons(found, against))
+
+
+def _show_comparisons(found: list[dict[str, Any]], against: str | None) -> None:
     for place, at_budget in enumerate(found):
         if place:
             click.echo()
@@ -184,7 +182,7 @@ def _save_polls(folder: Path, trace: "Trace", policy: str, polls: "Polls") -> No
 @click.option("--budget", "budgets", type=Numbers(low=0), required=True, help="Polls per feed and day; several give a curve.")
 @json_option
 @plot_option("the limit against the budget")
-def limit(trace: str, budgets: list[float], as_json: bool, plot: Path | None) -> None:
+def limit(trace: str, budgets: list[float], plot: Path | None) -> None:
     """The least delay that any policy could reach, knowing every post beforehand.
 
     Over the whole trace: without windows (mean delay) and with them (charged delay, where a missed post costs its time to
@@ -218,9 +216,10 @@ def limit(trace: str, budgets: list[float], as_json: bool, plot: Path | None) ->
             bar.done()
     if plot is not None:
         draw_budgets(plot, found)
-    if as_json:
-        print_json(found[0] if len(found) == 1 else {"trace": read.name, "curve": found})
-        return
+    tell(found[0] if len(found) == 1 else {"trace": read.name, "curve": found}, lambda: _show_limits(read, found))
+
+
+def _show_limits(read: "Trace", found: list[dict[str, Any]]) -> None:
     click.echo(f"{read.name}: {count(read.n_feeds, 'feed')}, {count(read.n_posts, 'post')} in {read.days:.1f} days")
     click.echo("No policy can be faster than:")
     click.echo()

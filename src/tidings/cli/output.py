@@ -110,6 +110,21 @@ class Target(click.ParamType[Path]):
 # --- printing -----------------------------------------------------------------------------------------------------------
 
 
+def tell(found: Any, words: str | Callable[[], object]) -> None:
+    """A command's result: with --json as it is, else in words, which may be a function that prints them."""
+    if wants_json():
+        print_json(found)
+    elif isinstance(words, str):
+        click.echo(words)
+    else:
+        words()
+
+
+def wants_json() -> bool:
+    """Whether the command that runs was given --json."""
+    return bool(click.get_current_context().meta.get(__name__))
+
+
 def print_json(value: Any) -> None:
     """One JSON document on stdout; what is not a finite number becomes null, because JSON knows no nan."""
     click.echo(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))
@@ -214,7 +229,12 @@ def progress(text: str, total: float | None = None) -> Iterator[Progress]:
 
 # --- options that many commands share -----------------------------------------------------------------------------------
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+def _note_json(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    ctx.meta[__name__] = wanted
+
+
+json_option = click.option("--json", is_flag=True, expose_value=False, callback=_note_json, help="Print the result as JSON.")
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all randomness.")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidings.cli.home import Home, find_feed, with_home
-from tidings.cli.output import json_option, print_json, print_table
+from tidings.cli.output import json_option, print_table, tell
 from tidings.words import NOTHING, ago, count, duration, figures
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.group(invoke_without_command=True)
 @json_option
 @click.pass_context
-def peers(ctx: click.Context, as_json: bool) -> None:
+def peers(ctx: click.Context) -> None:
     """Neighbours: what they give and get, what they brought and how much earlier; who was dropped, and why.
 
     \b
@@ -26,19 +26,20 @@ def peers(ctx: click.Context, as_json: bool) -> None:
       tidings peers private https://example.org/feed
     """
     if ctx.invoked_subcommand is None:
-        _list(as_json)
+        _list()
 
 
 @with_home
-async def _list(home: Home, as_json: bool) -> None:
+async def _list(home: Home) -> None:
     from tidings.store import neighbours
 
     async with home.open_store() as store:
         known = await store.read(neighbours.peers)
         key = await _own_key(home, store)
-    if as_json:
-        print_json({"key": key, "peers": [_told(peer) for peer in known]})
-        return
+    tell({"key": key, "peers": [_told(peer) for peer in known]}, lambda: _show(home, key, known))
+
+
+def _show(home: Home, key: str, known: "list[Peer]") -> None:
     if not home.config.exchange_enabled:
         click.echo("The exchange is off; set exchange.enabled to begin (docs/exchange.md).")
     if key:
@@ -105,7 +106,7 @@ async def private(home: Home, feed: str, no: bool) -> None:
     from tidings.store import neighbours
 
     async with home.open_store() as store:
-        await store.write(neighbours.hide, await find_feed(store, feed), not no)
+        await store.write(neighbours.hide, (await find_feed(store, feed)).id, not no)
 
 
 @click.command()
@@ -113,7 +114,7 @@ async def private(home: Home, feed: str, no: bool) -> None:
 @click.option("--since", metavar="DATE", type=click.DateTime(), help="Published since then.  [default: ever]")
 @json_option
 @with_home
-async def recover(home: Home, feed: str, since: object, as_json: bool) -> None:
+async def recover(home: Home, feed: str, since: object) -> None:
     """Ask the archives of neighbours for old entries of a feed; what comes is marked as theirs.
 
     \b
@@ -126,14 +127,13 @@ async def recover(home: Home, feed: str, since: object, as_json: bool) -> None:
 
     begin = since.replace(tzinfo=UTC).timestamp() if isinstance(since, datetime) else 0.0
     async with home.open_store() as store:
-        found = await store.feed(await find_feed(store, feed))
-        assert found is not None
+        found = await find_feed(store, feed)
         recovered = await recover_by_hand(store, home.config, found, begin, time.time)
-    if as_json:
-        print_json({"feed": found.url, "holders": recovered.holders, "entries": recovered.entries, "new": recovered.new})
-    else:
-        entries = "entry" if recovered.entries == 1 else "entries"
-        click.echo(f"{recovered.entries:,} {entries} at {count(recovered.holders, 'node')}, {recovered.new:,} new")
+    entries = "entry" if recovered.entries == 1 else "entries"
+    tell(
+        {"feed": found.url, "holders": recovered.holders, "entries": recovered.entries, "new": recovered.new},
+        f"{recovered.entries:,} {entries} at {count(recovered.holders, 'node')}, {recovered.new:,} new",
+    )
 
 
 @click.command("list-server")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidings.cli.home import Home, with_home
-from tidings.cli.output import json_option, print_json, print_table
+from tidings.cli.output import json_option, print_table, tell
 from tidings.errors import UsageError
 from tidings.words import ago
 
@@ -33,7 +33,7 @@ def user() -> None:
 @password_option
 @json_option
 @with_home
-async def add_user(home: Home, name: str, admin: bool, from_stdin: bool, as_json: bool) -> None:
+async def add_user(home: Home, name: str, admin: bool, from_stdin: bool) -> None:
     """Let NAME read here.
 
     \b
@@ -44,16 +44,13 @@ async def add_user(home: Home, name: str, admin: bool, from_stdin: bool, as_json
     home.make_folder()
     async with _people(home, make=True) as people:
         added = await people.add_user(name, password, admin=admin, by=None)
-    if as_json:
-        print_json(_row(added))
-    else:
-        click.echo(f"{added.name} may log in now" + (", as an administrator" if added.admin else ""))
+    tell(_row(added), f"{added.name} may log in now" + (", as an administrator" if added.admin else ""))
 
 
 @user.command("list")
 @json_option
 @with_home
-async def list_users(home: Home, as_json: bool) -> None:
+async def list_users(home: Home) -> None:
     """Who reads here.
 
     \b
@@ -62,12 +59,9 @@ async def list_users(home: Home, as_json: bool) -> None:
     """
     async with _people(home) as people:
         users = await people.users(by=None)
-    if as_json:
-        print_json([_row(one) for one in users])
-        return
     now = time.time()
     rows = [[u.name, "administrator" if u.admin else "reader", ago(u.created_at, now), ago(u.seen_at, now)] for u in users]
-    print_table(["name", "role", "added", "logged in"], rows, left=2)
+    tell([_row(one) for one in users], lambda: print_table(["name", "role", "added", "logged in"], rows, left=2))
 
 
 @user.command("remove")
@@ -124,7 +118,7 @@ async def change_password(home: Home, name: str, from_stdin: bool) -> None:
 @click.option("--label", required=True, help="What it is for: the app that will use it.")
 @json_option
 @with_home
-async def add_token(home: Home, name: str, label: str, as_json: bool) -> None:
+async def add_token(home: Home, name: str, label: str) -> None:
     """Make a token for an app of NAME, and show it: this once, since only a hash of it is kept.
 
     It is the key of the REST API (X-Auth-Token), and the password beside the name in apps that speak Google Reader or Fever.
@@ -135,10 +129,7 @@ async def add_token(home: Home, name: str, label: str, as_json: bool) -> None:
     """
     async with _people(home) as people:
         made = await people.add_token(await _find(people, name), label)
-    if as_json:
-        print_json({"user": name, "id": made.token.id, "label": made.token.label, "token": made.secret})
-    else:
-        click.echo(made.secret)
+    tell({"user": name, "id": made.token.id, "label": made.token.label, "token": made.secret}, made.secret)
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidings.cli.home import Home, find_feed, with_home
-from tidings.cli.output import Span, json_option, print_json, print_json_list, print_table
+from tidings.cli.output import Span, json_option, print_json_list, print_table, tell, wants_json
 from tidings.words import NOTHING, ago, duration
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ async def all_feeds(store: "Store") -> AsyncIterator["Listed"]:
 @click.command()
 @json_option
 @with_home
-async def feeds(home: Home, as_json: bool) -> None:
+async def feeds(home: Home) -> None:
     """The feeds that are followed, with their last and next polls.
 
     \b
@@ -65,9 +65,6 @@ async def feeds(home: Home, as_json: bool) -> None:
     now = time.time()
     async with home.open_store() as store:
         listed = [feed async for feed in all_feeds(store)]
-    if as_json:
-        print_json([_feed(one) for one in listed])
-        return
     rows = [
         [
             str(one.feed.id),
@@ -81,7 +78,8 @@ async def feeds(home: Home, as_json: bool) -> None:
         ]
         for one in listed
     ]
-    print_table(["id", "title", "address", "entries", "newest", "asked", "next", "error"], rows, left=3)
+    heads = ["id", "title", "address", "entries", "newest", "asked", "next", "error"]
+    tell([_feed(one) for one in listed], lambda: print_table(heads, rows, left=3))
 
 
 def _feed(one: "Listed") -> dict[str, Any]:
@@ -116,7 +114,7 @@ def _feed(one: "Listed") -> dict[str, Any]:
 @click.option("--limit", type=click.IntRange(min=0), default=50, show_default=True, help="So many at most; 0 for all.")
 @json_option
 @with_home
-async def entries(home: Home, feed: str | None, since: float | None, search: str, limit: int, as_json: bool) -> None:
+async def entries(home: Home, feed: str | None, since: float | None, search: str, limit: int) -> None:
     """Entries, the last to arrive first.
 
     \b
@@ -128,10 +126,10 @@ async def entries(home: Home, feed: str | None, since: float | None, search: str
 
     now = time.time()
     async with home.open_store() as store:
-        feed_id = None if feed is None else await find_feed(store, feed)
+        feed_id = None if feed is None else (await find_feed(store, feed)).id
         names = {one.feed.id: one async for one in all_feeds(store)}
         found = _entries(store, feed_id, since, search, limit)
-        if as_json:
+        if wants_json():
             await print_json_list(_entry(entry, names) async for entry in found)
             return
         rows = [

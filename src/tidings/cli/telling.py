@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidings.cli.home import Home, find_feed, with_home
-from tidings.cli.output import json_option, print_json, print_table
+from tidings.cli.output import json_option, print_table, tell
 from tidings.words import NOTHING, ago, count, duration, figures, percent
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ LABEL, POLL_LABEL, WIDTH = 11, 15, 80
 @click.option("--polls", type=click.IntRange(min=0), default=10, show_default=True, help="So many of the last polls.")
 @json_option
 @with_home
-async def explain(home: Home, feed: str, polls: int, as_json: bool) -> None:
+async def explain(home: Home, feed: str, polls: int) -> None:
     """One feed: what was learned, what its publisher wishes, the next poll and why, the last polls.
 
     \b
@@ -38,13 +38,8 @@ async def explain(home: Home, feed: str, polls: int, as_json: bool) -> None:
 
     now = time.time()
     async with home.open_store() as store:
-        found = await store.feed(await find_feed(store, feed))
-        assert found is not None
-        told = await explained(store, found, now, polls=polls)
-    if as_json:
-        print_json(msgspec.to_builtins(told))
-    else:
-        _tell_feed(told, now)
+        told = await explained(store, await find_feed(store, feed), now, polls=polls)
+    tell(msgspec.to_builtins(told), lambda: _tell_feed(told, now))
 
 
 def _tell_feed(told: "Explained", now: float) -> None:
@@ -82,7 +77,7 @@ def _outcome(poll: "Poll") -> str:
 @click.command()
 @json_option
 @with_home
-async def status(home: Home, as_json: bool) -> None:
+async def status(home: Home) -> None:
     """The whole: budget and spending, how late posts arrive, losses, errors, paused hosts.
 
     \b
@@ -95,10 +90,7 @@ async def status(home: Home, as_json: bool) -> None:
 
     async with home.open_store() as store:
         told = await overview(store, home.config.budget)
-    if as_json:
-        print_json(msgspec.to_builtins(told))
-    else:
-        _tell_all(told, time.time())
+    tell(msgspec.to_builtins(told), lambda: _tell_all(told, time.time()))
 
 
 def _tell_all(told: "Overview", now: float) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidings.cli.home import Home, with_home
-from tidings.cli.output import json_option, plot_option, print_json, print_table, progress
+from tidings.cli.output import json_option, plot_option, print_table, progress, tell
 from tidings.words import NOTHING, duration, figures, percent
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @json_option
 @plot_option("delay by day and, with --budgets, against the budget")
 @with_home
-async def timing(home: Home, curve: bool, as_json: bool, plot: Path | None) -> None:
+async def timing(home: Home, curve: bool, plot: Path | None) -> None:
     """How late posts came in the last week, day by day, and what that cost.
 
     \b
@@ -45,17 +45,19 @@ async def timing(home: Home, curve: bool, as_json: bool, plot: Path | None) -> N
                 found = forecast(trace, manners, home.config.policy_name, budget, now)
     if plot is not None:
         _draw(plot, told, found)
-    if as_json:
-        print_json({"days": msgspec.to_builtins(told.days), "budgets": msgspec.to_builtins(found)})
-        return
-    _print(told)
+    result = {"days": msgspec.to_builtins(told.days), "budgets": msgspec.to_builtins(found)}
+    tell(result, lambda: _print(told, found))
+
+
+def _print(told: "Week", found: "Forecast | None") -> None:
+    _print_days(told)
     if found is not None:
         click.echo()
         rows = [[figures(p.per_day), duration(p.mean_s), duration(p.half_s), percent(p.missed_share)] for p in found.points]
         print_table(["requests a day", "mean delay", "half within", "missed"], rows, left=0)
 
 
-def _print(told: "Week") -> None:
+def _print_days(told: "Week") -> None:
     rows = [
         [
             _weekday(day),

@@ -158,13 +158,12 @@ def ablate(
     train_days: float = TRAIN_DAYS,
     policy: str = OURS,
     parts: Sequence[str] | None = None,
-    *,
-    seed: int = 0,
-    jobs: int = 1,
-    resamples: int = RESAMPLES,
-    tell: Tell | None = None,
+    **options: Any,
 ) -> Figures:
-    """What each part of a policy is worth: charged delay without it over charged delay with it, at the same budget."""
+    """What each part of a policy is worth: charged delay without it over charged delay with it, at the same budget.
+
+    ``options`` are those of `evaluate`.
+    """
     known = parts_of(policy)
     chosen = list(known if parts is None else parts)
     unknown = [part for part in chosen if part not in known]
@@ -174,9 +173,7 @@ def ablate(
             f"policy {policy!r} has no part {', '.join(unknown)}; {has}" if unknown else f"policy {policy!r}: {has}"
         )
     without = {part: f"{policy}:{part}=false" for part in chosen}
-    found = evaluate(
-        traces, budgets, train_days, list(without.values()), policy, seed=seed, jobs=jobs, resamples=resamples, tell=tell
-    )
+    found = evaluate(traces, budgets, train_days, list(without.values()), policy, **options)
     cells = found["cells"]
     for cell in cells:
         cell["worth"] = {part: _worth(cell, spec, policy) for part, spec in without.items()}
@@ -188,7 +185,8 @@ def ablate(
 
     by_trace = {part: {name: worth(part, name) for name in names} for part in chosen}
     overall = {part: worth(part, None) for part in chosen}
-    return {"policy": policy, "train_days": train_days, "seed": seed, "cells": cells, "by_trace": by_trace, "overall": overall}
+    run = {key: found[key] for key in ("train_days", "seed", "cells")}
+    return {"policy": policy, **run, "by_trace": by_trace, "overall": overall}
 
 
 def _worth(cell: Figures, spec: str, policy: str) -> Figures:

@@ -6,7 +6,7 @@ same delays but for chance, and its polls are counted up to the whole.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,6 @@ class Point:
     p95_delay_s: float | None
     missed_share: float | None
     charged_delay_s: float | None
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def training_days(trace: Trace, asked: float | None = None) -> float:
