@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -87,14 +87,9 @@ def make_brain(settings: Mapping[str, Setting], store: Store) -> Brain:
 
 
 def fetch_settings(config: Config) -> FetchSettings:
-    return FetchSettings(
-        contact_url=config.fetch_contact_url,
-        allow_private=config.fetch_allow_private,
-        max_bytes=config.fetch_max_bytes,
-        timeout_s=config.fetch_timeout_s,
-        concurrency=config.fetch_concurrency,
-        host_spacing_s=config.fetch_host_spacing_s,
-    )
+    """The section ``fetch``, whose options have the names that the fetcher knows."""
+    names = [row.name for row in fields(config) if row.name.startswith("fetch_")]
+    return FetchSettings(**{name.removeprefix("fetch_"): getattr(config, name) for name in names})
 
 
 @asynccontextmanager

@@ -13,9 +13,10 @@ import numpy as np
 
 from tidings.lab.limit import MISS_CHARGE_S
 from tidings.lab.segments import search
-from tidings.lab.simulate import Polls
+from tidings.lab.simulate import Polls, simulate
 from tidings.lab.traces import Trace, column, numbers, read_table, rows_of
 from tidings.model import DAY_S, HOUR_S, Bools, Floats, Ints
+from tidings.policy import make_policy
 
 #: Headers of an answer; the whole of it when nothing is new (304).
 HEADER_BYTES = 300.0
@@ -79,6 +80,11 @@ def judge(trace: Trace, polls: Polls, start: float | None = None, end: float | N
         bytes_new_only=new_only,
         poll_delay_s=sums[found > 0] / found[found > 0],
     )
+
+
+def replay(trace: Trace, spec: str, budget_per_feed_day: float, start: float) -> Judgement:
+    """How a policy, named as on the command line, does from ``start`` on."""
+    return judge(trace, simulate(trace, make_policy(spec), budget_per_feed_day, start), start)
 
 
 def _staleness(n: int, feed: Ints, published: Floats, seen_at: Floats) -> tuple[Floats, Floats]:

@@ -12,11 +12,9 @@ import numpy as np
 from tidings.lab import plots
 from tidings.lab.generate import generate
 from tidings.lab.papers.report import Experiment, Paper, Row, percent
-from tidings.lab.score import judge
-from tidings.lab.simulate import simulate
+from tidings.lab.score import replay
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, HOUR_S, Floats
-from tidings.policy import make_policy
 from tidings.policy.allocation import allocate, missed
 
 NAME = "Han et al."
@@ -186,8 +184,7 @@ def run_policies(trace: Trace, polls: Sequence[int]) -> Sweep:
     delay: dict[str, list[float]] = {name: [] for name in WORDS}
     for m in polls:
         for name in WORDS:
-            policy = make_policy(f"{name}:days={TRAIN_DAYS:.0f}")
-            judged = judge(trace, simulate(trace, policy, m / trace.n_feeds / test_days, start), start)
+            judged = replay(trace, f"{name}:days={TRAIN_DAYS:.0f}", m / trace.n_feeds / test_days, start)
             lost[name].append(float(judged.missed.mean()))
             delay[name].append(float(np.nanmean(judged.delay_s)))
     return Sweep(list(polls), lost, delay)

@@ -74,6 +74,7 @@ def _nearness(rows: list[Row]) -> plots.Figure:
     ax.tick_params(axis="y", length=0)
     low, high = min(*ratios, 0.5) / 1.3, max(*ratios, 2.0) * 1.3
     ax.set_xlim(low, high)
+    ax.set_ylim(-0.6, len(known) - 0.4)
     plots.log_ticks(ax, "x", [tick for tick in (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100) if low <= tick <= high])
     return fig
 

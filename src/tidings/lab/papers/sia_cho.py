@@ -20,11 +20,9 @@ from tidings.lab.papers.sia_cho_learning import (
     figure_12,
     run,
 )
-from tidings.lab.score import judge
-from tidings.lab.simulate import simulate
+from tidings.lab.score import replay
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, MINUTE_S
-from tidings.policy import make_policy
 
 NAME = "Sia & Cho"
 #: Our copy carries neither title nor year; Han et al. cite the journal's version.
@@ -172,7 +170,7 @@ def section_4_6(trace: Trace) -> Experiment:
     budgets = (1.0, 2.0, 4.0, 8.0)
     saving, new = [], []
     for budget in budgets:
-        judged = judge(trace, simulate(trace, make_policy("uniform"), budget, start), start)
+        judged = replay(trace, "uniform", budget, start)
         new.append(float((~judged.missed).sum() / judged.polls.sum()))
         saving.append(1 - judged.bytes_new_only / judged.bytes_full)
     shown = float(trace.window.mean())

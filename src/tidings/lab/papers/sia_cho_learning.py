@@ -11,11 +11,9 @@ import numpy as np
 
 from tidings.lab import plots
 from tidings.lab.papers.report import Experiment, Row, change, minutes, percent
-from tidings.lab.score import Judgement, judge
-from tidings.lab.simulate import simulate
+from tidings.lab.score import Judgement, replay
 from tidings.lab.traces import UNLIMITED, Trace
 from tidings.model import DAY_S, HOUR_S, Floats
-from tidings.policy import make_policy
 from tidings.policy.estimate import cluster_patterns
 
 TRAIN_DAYS = 14.0
@@ -30,9 +28,7 @@ def without_windows(trace: Trace) -> Trace:
 
 def run(trace: Trace, spec: str, budget: float, train_days: float = TRAIN_DAYS) -> Judgement:
     """One policy at a budget of polls per feed and day, judged without windows."""
-    endless = without_windows(trace)
-    start = trace.cut(train_days)
-    return judge(endless, simulate(endless, make_policy(spec), budget, start), start)
+    return replay(without_windows(trace), spec, budget, trace.cut(train_days))
 
 
 def figure_8(trace: Trace, windows: Sequence[int], budget: float = 4.0) -> Experiment:
