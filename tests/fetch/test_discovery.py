@@ -36,6 +36,32 @@ async def test_a_feed_served_as_html_is_a_feed(w: World) -> None:
 
 
 @story()
+async def test_a_feed_that_does_not_begin_like_one_is_a_feed(w: World) -> None:
+    w.serve("/feed", body=b"Warning: deprecated in feed.php on line 3\n" + ATOM)
+    w.serve("/wide", body=ATOM.decode().encode("utf-16-be"))
+    w.serve("/json", body=b'{"title": "%s", "items": [], "version": "https://jsonfeed.org/version/1"}' % (b"x" * 5000))
+    for path in ("/feed", "/wide", "/json"):
+        assert (await found(w, path))[1] == [w.url(path)]
+    assert len(w.origin.requests) == 3
+
+
+@story()
+async def test_a_passing_redirect_is_not_adopted_and_a_move_is(w: World) -> None:
+    w.serve("/feed")
+    for status, kept in ((302, "/here"), (307, "/here"), (301, "/feed"), (308, "/feed")):
+        w.script("/here", Answer(status, headers={"Location": "/feed"}))
+        assert (await found(w, "/here"))[1] == [w.url(kept)]
+
+
+@story()
+async def test_name_and_password_stay_in_the_address(w: World) -> None:
+    w.serve("/feed")
+    address = w.url("/feed").replace("://", "://me:secret@")
+    discovery = await discover(w.fetcher, address)
+    assert [feed.url for feed in discovery.feeds] == [address]
+
+
+@story()
 async def test_a_page_names_its_feed(w: World) -> None:
     w.serve("/blog/", body=page("rss.xml"))
     _, urls = await found(w, "/blog/")

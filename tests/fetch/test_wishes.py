@@ -51,12 +51,6 @@ def test_skip_hours_and_days_are_hours_of_the_week_in_gmt() -> None:
     assert all(forbidden[6 * 24 :])
 
 
-def test_skip_hours_in_which_posts_appear_are_ignored() -> None:
-    hints = Hints(skip_hours=frozenset({3}))
-    assert wishes(hints, MONDAY, posted_in=[2, 4]).forbidden is not None
-    assert wishes(hints, MONDAY, posted_in=[2, 24 + 3]).forbidden is None
-
-
 def test_skipping_the_whole_week_cannot_be_meant() -> None:
     assert wishes(Hints(skip_days=frozenset(range(7))), MONDAY).forbidden is None
 

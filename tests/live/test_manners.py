@@ -133,6 +133,21 @@ async def test_freshness_and_ttl_hold_also_by_hand(village):
 
 
 @story()
+async def test_skip_hours_in_which_posts_appear_hold_all_the_same(village):
+    """The publisher has said it; that a post came at such an hour does not unsay it."""
+    feed = village.feed("/a", posts=3)
+    feed.extra = "<skipHours>" + "".join(f"<hour>{hour}</hour>" for hour in range(3)) + "</skipHours>"
+    await village.subscribe("/a")
+    assert (await village.poll()).new == 3
+    village.clock.now += 60
+    assert [skipped.why for skipped in (await village.poll()).skipped] == [
+        "it asks not to be polled at this hour (skipHours, skipDays)"
+    ]
+    village.clock.now = MONDAY + 3 * HOUR_S
+    assert (await village.poll()).asked == 1
+
+
+@story()
 async def test_our_own_patience_gives_way_by_hand(village):
     village.feed("/a", posts=3).status = 404
     await village.subscribe("/a")

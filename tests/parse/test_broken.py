@@ -37,6 +37,11 @@ def test_an_item_after_a_broken_one_is_an_item_of_its_own() -> None:
     assert [entry.title for entry in document.entries] == ["A & B", "C", "D"]
 
 
+def test_an_item_that_is_not_closed_ends_where_the_next_begins() -> None:
+    document = read("<rss><channel><item><title>A</title><item><title>B</title><link>/b</channel></rss>")
+    assert [entry.title for entry in document.entries] == ["A", "B"]
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -80,6 +85,8 @@ UMLAUTS = "Grüße – “quoted”"
         (item(UMLAUTS, '<?xml version="1.0" encoding="iso-8859-1"?>').encode(), "text/xml; charset=utf-8"),
         (item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode("cp1252"), 'application/xml; charset="windows-1252"'),
         (item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode(), "text/xml; charset=no-such-thing"),
+        (item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode(), "text/xml; charset=iso-8859-1"),
+        (item(UMLAUTS).encode(), "text/xml; charset=us-ascii"),
         (item(UMLAUTS, '<?xml version="1.0" encoding="utf-16"?>').encode("utf-16"), ""),
         (item(UMLAUTS, '<?xml version="1.0" encoding="utf-16"?>').encode("utf-16-le"), ""),
         (item(UMLAUTS, '<?xml version="1.0" encoding="utf-16"?>').encode(), ""),

@@ -70,6 +70,16 @@ def test_atom_03() -> None:
     assert entry.updated == 1073001600.0
 
 
+def test_channels_of_1997() -> None:
+    document = read(
+        '<CHANNEL HREF="http://example.org/"><TITLE>C</TITLE><ITEM HREF="/1" LASTMOD="2004-01-02"><TITLE>T</TITLE>'
+        "<ABSTRACT>words</ABSTRACT></ITEM></CHANNEL>"
+    )
+    (entry,) = document.entries
+    assert (document.title, document.links.site) == ("C", "http://example.org/")
+    assert (entry.title, entry.url, entry.summary, entry.updated) == ("T", "https://example.org/1", "words", 1073001600.0)
+
+
 @pytest.mark.parametrize(
     ("namespace", "expected"), [("http://purl.org/rss/1.0/", "rdf 1.0"), ("http://my.netscape.com/rdf/simple/0.9/", "rdf 0.90")]
 )
@@ -179,6 +189,7 @@ def test_titles_of_rss_are_read_as_a_person_would(title: str, text: str) -> None
         ("<author>ann@example.org</author>", "ann@example.org"),
         ("<itunes:author>Ann</itunes:author>", "Ann"),
         ("<atom:author><atom:name>Ann</atom:name></atom:author>", "Ann"),
+        ("<author><b>Ann</b> Lee</author>", "Ann Lee"),
     ],
 )
 def test_authors(written: str, name: str) -> None:
@@ -192,6 +203,8 @@ def test_where_the_text_of_an_item_may_be() -> None:
     assert rss_item("<description>teaser</description><summary>text</summary>").content == "text"
     assert atom_entry('<content type="text/plain">a &lt;b></content>').content == "a &lt;b&gt;"
     assert atom_entry('<content type="application/octet-stream">PGI+eDwvYj4=</content>').content == "<b>x</b>"
+    assert atom_entry('<content type="text/html" mode="base64">PGI+\n  eDwvYj4=</content>').content == "<b>x</b>"
+    assert atom_entry('<content type="image/png">iVBORw0KGgo=</content>').content == ""
 
 
 def test_xml_base_is_followed_down_to_the_text() -> None:

@@ -126,7 +126,7 @@ def _wishes(feed: Feed, push: Push | None, now: float) -> tuple[str, ...]:
         closed = int(np.unpackbits(np.frombuffer(state.forbidden, dtype=np.uint8)).sum())
         said.append(f"skipHours, skipDays: {closed} of {HOURS_A_WEEK} hours of the week are closed")
     elif hints.skip_hours or hints.skip_days:
-        said.append("skipHours, skipDays: ignored, since it posts in them or they would close all hours")
+        said.append("skipHours, skipDays: ignored, since they would close all hours")
     if state.earliest_at is not None and state.earliest_at > now:
         said.append(f"its server asks not to be asked before {moment(state.earliest_at)}")
     if state.hubs:

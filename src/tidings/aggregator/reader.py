@@ -22,7 +22,7 @@ from tidings.fetch import Fetcher, FetchProblem, FetchRequest, FetchResult, Prob
 from tidings.fetch.addresses import host_name, parse_url
 from tidings.fetch.outcomes import DEAD_AFTER_S, Action, Move, Past, judge, seen_move, unreadable
 from tidings.fetch.validators import Validators
-from tidings.fetch.wishes import ABSURD_S, Wish, hour_of_week, wishes
+from tidings.fetch.wishes import ABSURD_S, Wish, wishes
 from tidings.logs import Log
 from tidings.parse import ParseError, each_once, parse
 from tidings.parse.sanitise import clean_address, clean_html, search_text
@@ -168,7 +168,7 @@ class Reader:
     ) -> Seen:
         state = feed.state
         hints = document.hints if document is not None else state.hints
-        wish = wishes(hints, now, fresh_until=result.fresh_until, posted_in=_posted_in(document) if hints.skip_hours else ())
+        wish = wishes(hints, now, fresh_until=result.fresh_until)
         move = seen_move(_move_of(state), result, now)
         adopt = move.target if move is not None and move.settled else ""
         state = replace(
@@ -323,12 +323,6 @@ def _look(feed: Feed, state: FeedState, now: float, **fields: object) -> Look:
 def _asked_gap_s(hints: Hints) -> float | None:
     said = [s for s in (hints.ttl_s, hints.period_s) if s is not None and 0 < s <= ABSURD_S]
     return max(said) if said else None
-
-
-def _posted_in(document: Document | None) -> set[int]:
-    """Hours of the week in which the document's entries were posted."""
-    entries: Sequence[Entry] = document.entries if document is not None else ()
-    return {hour_of_week(at) for entry in entries if not entry.date_only and (at := told(entry)) is not None}
 
 
 def _move_of(state: FeedState) -> Move | None:

@@ -7,8 +7,10 @@ address is a single request.
 
 from msgspec import Struct
 
+from tidings.fetch.addresses import parse_url
 from tidings.fetch.fetcher import Fetcher
 from tidings.fetch.values import FetchProblem, FetchRequest, FetchResult, Problem
+from tidings.parse import ParseError, parse
 from tidings.parse.html import FoundFeed, common_paths, find_feeds, looks_like_feed
 
 #: A name that has no https is asked again without it only after failures of these kinds: an answer is an answer.
@@ -26,20 +28,22 @@ class Discovery(Struct, frozen=True):
 
 async def discover(fetcher: Fetcher, url: str, *, guess: bool = True) -> Discovery:
     """Find the feeds at `url`. With `guess`, a page that names none has a few customary paths tried."""
-    result, requests = await _open(fetcher, url.strip())
+    asked, result, requests = await _open(fetcher, url.strip())
     if result.error is not None or result.body is None:
         problem = result.error or FetchProblem(Problem.BROKEN, "the server sent no document")
         return Discovery(error=problem, requests=requests)
     if looks_like_feed(result.body):
-        return Discovery((_found(result),), result, None, requests)
+        return Discovery((_found(asked, result),), result, None, requests)
     found = find_feeds(result.body, result.url)
     if found:
         return Discovery(tuple(found), None, None, requests)
+    if _can_be_read(result):
+        return Discovery((_found(asked, result),), result, None, requests)
     for path in common_paths(result.url) if guess else ():
         guessed = await fetcher.fetch(FetchRequest(path))
         requests += guessed.requests
         if guessed.body is not None and looks_like_feed(guessed.body):
-            return Discovery((_found(guessed),), guessed, None, requests)
+            return Discovery((_found(path, guessed),), guessed, None, requests)
         if guessed.limited or (guessed.error is not None and guessed.error.kind is not Problem.STATUS):
             break  # no guess is worth a publisher's patience
     problem = FetchProblem(
@@ -48,23 +52,32 @@ async def discover(fetcher: Fetcher, url: str, *, guess: bool = True) -> Discove
     return Discovery(error=problem, requests=requests)
 
 
-async def _open(fetcher: Fetcher, url: str) -> tuple[FetchResult, int]:
-    """The page behind what was typed; a bare name is tried with https, then with http. `feed:` is an old way to say http."""
+async def _open(fetcher: Fetcher, url: str) -> tuple[str, FetchResult, int]:
+    """What was asked in the end, the page behind it, and the requests; a bare name is tried with https, then http. `feed:` is an old way to say http."""
     if url.lower().startswith("feed:"):
         url = url[5:]
     url = url.removeprefix("//")
     if "://" in url.partition("?")[0]:
         result = await fetcher.fetch(FetchRequest(url))
-        return result, result.requests
+        return url, result, result.requests
     secure = await fetcher.fetch(FetchRequest(f"https://{url}"))
     if secure.error is None or secure.error.kind not in NO_SUCH_DOOR:
-        return secure, secure.requests
+        return f"https://{url}", secure, secure.requests
     plain = await fetcher.fetch(FetchRequest(f"http://{url}"))
-    return plain, secure.requests + plain.requests
+    return f"http://{url}", plain, secure.requests + plain.requests
 
 
-def _found(result: FetchResult) -> FoundFeed:
-    """A feed by its own address: the one for good, where it has one."""
+def _can_be_read(result: FetchResult) -> bool:
+    """Whether it is a feed, though it does not begin like one: warnings stand before it, or it is in an old encoding."""
+    try:
+        parse(result.body or b"", content_type=result.content_type)
+    except ParseError:
+        return False
+    return True
+
+
+def _found(asked: str, result: FetchResult) -> FoundFeed:
+    """A feed by its own address: where it has moved for good, else as it was asked; a passing redirect is not adopted."""
     body = (result.body or b"")[:2000]
     kind = "json" if body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") else "atom" if b"<feed" in body else "rss"
-    return FoundFeed(result.moved_to or result.url, "", kind)  # type: ignore[arg-type]  # one of its three words
+    return FoundFeed(result.moved_to or str(parse_url(asked)), "", kind)  # type: ignore[arg-type]  # one of its three words

@@ -3,7 +3,6 @@
 Wishes only ever slow us down. A policy decides within them, and polling by hand keeps to them too.
 """
 
-from collections.abc import Collection
 from functools import lru_cache
 
 from msgspec import Struct
@@ -36,13 +35,8 @@ def wishes(
     *,
     fresh_until: float | None = None,
     retry_at: float | None = None,
-    posted_in: Collection[int] = (),
 ) -> Wish:
-    """Join everything that was wished at the poll of `polled_at`: the latest time wins, and gives the reason.
-
-    `posted_in` are the hours of the week in which posts were seen: a publisher who posts in the hours that are to be skipped
-    has forgotten the line (it is a template's), and it is ignored.
-    """
+    """Join everything that was wished at the poll of `polled_at`: the latest time wins, and gives the reason."""
     times: list[tuple[float, str]] = []
     for said_s, name in ((hints.ttl_s, "its ttl"), (hints.period_s, "its update period")):
         if said_s is not None and 0 < said_s <= ABSURD_S:
@@ -52,18 +46,16 @@ def wishes(
     if retry_at is not None and retry_at > polled_at:
         times.append((retry_at, f"the server asked to be left alone for {duration(retry_at - polled_at)}"))
     earliest, reason = max(times, default=(float("-inf"), ""))
-    return Wish(earliest, forbidden_hours(hints.skip_hours, hints.skip_days, frozenset(posted_in)), reason)
+    return Wish(earliest, forbidden_hours(hints.skip_hours, hints.skip_days), reason)
 
 
 @lru_cache(maxsize=1024)  # a handful of different masks serves a million feeds
-def forbidden_hours(hours: frozenset[int], days: frozenset[int], posted_in: frozenset[int] = frozenset()) -> Mask | None:
+def forbidden_hours(hours: frozenset[int], days: frozenset[int]) -> Mask | None:
     """skipHours and skipDays as hours of the week; None where there are none, or where they cannot be meant."""
     if not hours and not days:
         return None
     mask = tuple(hour % 24 in hours or hour // 24 in days for hour in range(HOURS_A_WEEK))
-    if all(mask) or any(mask[hour] for hour in posted_in):
-        return None
-    return mask
+    return None if all(mask) else mask
 
 
 def hour_of_week(time: float) -> int:

@@ -5,7 +5,6 @@ as the one that everybody uses. All names are in lower case: there are feeds tha
 """
 
 import base64
-import binascii
 import html
 from urllib.parse import urljoin
 
@@ -157,8 +156,10 @@ def atom_html(element: Element) -> str:
 
 def _from_base64(text: str) -> str:
     try:
-        return base64.b64decode(text, validate=True).decode().strip()
-    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return base64.b64decode("".join(text.split()), validate=True).decode().strip()
+    except UnicodeDecodeError:
+        return ""  # a picture or the like: nothing to read
+    except ValueError:  # not in base64, whatever it says
         return html.escape(text, quote=False)
 
 

@@ -64,6 +64,7 @@ _ATTRIBUTE = re.compile(r"""(?<![\w:.-])([a-z_][\w:.-]*+)\s*+=\s*+("[^"]*"|'[^']
 _XML_ENTITIES = frozenset(("amp;", "lt;", "gt;", "quot;", "apos;"))
 #: HTML elements that are never closed: bare in a title they must not swallow the rest. Not `link`: RSS has its own.
 _VOID = frozenset(("br", "hr", "img", "input", "wbr"))
+_ITEMS = frozenset(("item", "entry"))
 
 
 def read_tree(body: bytes, content_type: str = "") -> tuple[Element | None, bool]:
@@ -98,8 +99,8 @@ def read_tree(body: bytes, content_type: str = "") -> tuple[Element | None, bool
 def to_utf8(body: bytes, content_type: str = "") -> tuple[bytes, bool]:
     """The document in UTF-8 without byte order mark, and whether it was in the encoding that it claims.
 
-    The byte order mark wins over HTTP's charset, that over the declaration (RFC 7303 sect. 3); a claim that the bytes belie is
-    dropped. What claims nothing and is not UTF-8 is Windows-1252, like most of the old web.
+    The byte order mark wins over HTTP's charset, that over the declaration (RFC 7303 sect. 3), unless this is UTF-8 and true;
+    a claim that the bytes belie is dropped. What claims nothing and is not UTF-8 is Windows-1252, like most of the old web.
     """
     for mark, encoding in _BOMS:
         if body.startswith(mark):
@@ -107,12 +108,14 @@ def to_utf8(body: bytes, content_type: str = "") -> tuple[bytes, bool]:
                 body = body[len(mark) :]
             return _decoded(body, [encoding])
     claims = [encoding for start, encoding in _STARTS if body.startswith(start)]
+    declared = _DECLARED.match(body[:1000])
     if http := _CHARSET.search(content_type):
+        # Servers call everything Latin-1; but beyond ASCII hardly anything can be read as UTF-8 that is not.
+        if not body.isascii() and (declared is None or declared[1].lower() == b"utf-8"):
+            claims.append("utf-8")
         claims.append(http[1])
     # A declaration that can be read as ASCII is not in UTF-16, whatever it says.
-    if (declared := _DECLARED.match(body[:1000])) and not declared[1].lower().startswith(
-        (b"utf-16", b"utf-32", b"ucs", b"iso-10646")
-    ):
+    if declared and not declared[1].lower().startswith((b"utf-16", b"utf-32", b"ucs", b"iso-10646")):
         claims.append(declared[1].decode("ascii"))
     return _decoded(body, claims or ["utf-8"])
 
@@ -171,11 +174,23 @@ def _entity(name: str) -> str:
 
 
 def _balance(text: str) -> str:
-    """Every tag closed in order: a closing tag closes what is open within its element; one that closes nothing is dropped."""
+    """Every tag closed in order: a closing tag closes what is open within its element; one that closes nothing is dropped.
+
+    The next item closes the one before, as in lists of HTML.
+    """
     out: list[str] = []
     open_names: list[str] = []
     counts: dict[str, int] = {}
     position = 0
+
+    def close(name: str) -> None:
+        while counts.get(name):
+            closing = open_names.pop()
+            counts[closing] -= 1
+            out.append(f"</{closing}>")
+            if closing == name:
+                break
+
     for token in _TOKEN.finditer(text):
         out.append(text[position : token.start()])
         position = token.end()
@@ -183,15 +198,12 @@ def _balance(text: str) -> str:
         if name is None:
             out.append(token[0] if token[0].startswith("<![CDATA[") and token[0].endswith("]]>") else _escape(token[0]))
         elif token["close"]:
-            while counts.get(name):
-                closing = open_names.pop()
-                counts[closing] -= 1
-                out.append(f"</{closing}>")
-                if closing == name:
-                    break
+            close(name)
         elif not token["end"]:
             out.append(_escape(token[0]))
         else:
+            if name.lower() in _ITEMS:
+                close(name)
             empty = rest.rstrip().endswith("/") or name.lower() in _VOID
             attributes = dict(_attribute(pair) for pair in _ATTRIBUTE.finditer(rest))
             out.append(f"<{name}{''.join(f' {key}={value}' for key, value in attributes.items())}{'/' if empty else ''}>")

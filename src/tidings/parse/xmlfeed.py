@@ -50,7 +50,7 @@ _PUBLISHED = (
     "dcterms:created",
 )
 _UPDATED = ("updated", "modified", "atom:updated", "dcterms:modified", "dc:date")
-_DESCRIPTION = ("description", "subtitle", "tagline", "dc:description", "itunes:subtitle", "itunes:summary")
+_DESCRIPTION = ("description", "subtitle", "tagline", "dc:description", "itunes:subtitle", "itunes:summary", "abstract")
 
 _AUTHORS = ("author", "atom:author", "dc:creator", "itunes:author", "dc:author", "managingeditor", "webmaster")
 _ALTERNATE = ("alternate", "http://www.iana.org/assignments/relation/alternate")
@@ -96,7 +96,7 @@ class _Reader:
             icon_url=absolute(self.icon(feed, top), base),
             entries=tuple(self.entry(item) for item in islice(self.items(top, feed), MOST_ENTRIES)),
             hints=read_hints(feed),
-            links=self.links(feed, base),
+            links=self.links(channel, feed, base),
             archive="fh:archive" in feed,
             complete="fh:complete" in feed,
             repaired=repaired,
@@ -138,7 +138,7 @@ class _Reader:
         id = words(guid) or item.get(RDF + "about") or first_words(parts, "dc:identifier")
         if self.has_bases and "id" in parts:
             id = absolute(id, base_of(guid, ""))  # never relative to the document's address, which may change
-        url = self.page(parts, base)
+        url = self.page(item, parts, base)
         if not url and guid is not None and self.is_permalink(guid):
             url = absolute(words(guid), base)
         content, content_base = self.content(parts, base)
@@ -158,7 +158,7 @@ class _Reader:
             summary=summary,
             base_url=text_base,
             published=_date(parts, _PUBLISHED),
-            updated=_date(parts, _UPDATED),
+            updated=_date(parts, _UPDATED) or read_date(item.get("LASTMOD") or ""),
             tags=self.tags(parts),
             enclosures=self.enclosures(parts, base),
             comments_url=absolute(comments, base) or self.related(parts, base, "replies"),
@@ -171,10 +171,10 @@ class _Reader:
             return False
         return text.startswith(("http://", "https://")) or (guid.get("isPermaLink") is not None and ":" not in text)
 
-    def page(self, parts: Children, base: str) -> str:
-        """The page of an entry or of the feed: by its own format's link; Atom's link in RSS comes second."""
+    def page(self, element: Element, parts: Children, base: str) -> str:
+        """The page of an entry or of the feed: by its own format's link; Atom's link in RSS comes second, CDF's (1997) last."""
         own = self.alternate(parts.get("link", ()), base) or self.alternate(parts.get("atom:link", ()), base)
-        return own or absolute(first_words(parts, "feedburner:origlink"), base)
+        return own or absolute(first_words(parts, "feedburner:origlink") or element.get("HREF") or "", base)
 
     def alternate(self, links: Iterable[Element], base: str) -> str:
         """The link whose relation is alternate, or untold: Atom's `href` before plain text, HTML before other types."""
@@ -200,9 +200,9 @@ class _Reader:
     def address(self, link: Element, base: str) -> str:
         return absolute(link.get("href") or words(link), base if link.get(XML_BASE) is None else self.base(link))
 
-    def links(self, feed: Children, base: str) -> Links:
+    def links(self, channel: Element, feed: Children, base: str) -> Links:
         return Links(
-            site=self.page(feed, base),
+            site=self.page(channel, feed, base),
             self_url=self.related(feed, base, "self"),
             hubs=tuple(dict.fromkeys(self.all_related(feed, base, "hub"))),
             next_page=self.related(feed, base, "next"),
@@ -267,7 +267,8 @@ class _Reader:
 
     def person(self, element: Element) -> str:
         inner = self.names.children(element)
-        return first_words(inner, "name", "atom:name", "email", "atom:email") if inner else _person(words(element))
+        named = first_words(inner, "name", "atom:name", "email", "atom:email")
+        return named if named or (inner and self.is_atom) else _person(words(element))
 
     def tags(self, parts: Children) -> Iterable[str]:
         for name in ("category", "atom:category", "dc:subject", "media:category"):
@@ -294,7 +295,7 @@ class _Reader:
 
 def _summaries(parts: Children) -> list[str]:
     """An item of RSS that has both of these has its teaser first and its text second."""
-    return [name for name in parts if name in ("description", "summary")]
+    return [name for name in parts if name in ("description", "summary", "abstract")]
 
 
 def _enclosure(url: str | None, element: Element, length_name: str, base: str) -> Enclosure:
