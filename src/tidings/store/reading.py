@@ -292,12 +292,14 @@ def items(db: Connection, user_id: int, entry_ids: Sequence[int]) -> list[Item]:
             entries[entry_id] = replace(entries[entry_id], content=content)
     rows = db.execute(f"SELECT entry_id FROM unread WHERE user_id = ? AND entry_id {IN_MANY}", (user_id, here))
     unread = {i for (i,) in rows}
-    marks = {
-        i: (starred_at, read_at, rating)
-        for i, starred_at, read_at, rating in db.execute(
-            f"SELECT entry_id, starred_at, read_at, rating FROM marks WHERE user_id = ? AND entry_id {IN_MANY}", (user_id, here)
-        )
-    }
+    marks = {}
+    for i, *mark, title, content in db.execute(
+        f"SELECT entry_id, starred_at, read_at, rating, title, content FROM marks WHERE user_id = ? AND entry_id {IN_MANY}",
+        (user_id, here),
+    ):
+        marks[i] = mark
+        if title or content:
+            entries[i] = replace(entries[i], title=title or entries[i].title, content=content or entries[i].content)
     labels: dict[int, list[str]] = {}
     for i, name in db.execute(
         f"SELECT entry_id, name FROM labels WHERE user_id + 0 = ? AND entry_id {IN_MANY} ORDER BY name", (user_id, here)
