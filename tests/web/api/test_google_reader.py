@@ -389,7 +389,9 @@ def test_subscribe_with_a_title_and_a_folder(ann, press):
     assert ann.google("subscription/edit", fields).text == "OK"
     (found,) = [s for s in ann.subscriptions() if s.feed.url == press.feed("delta")]
     assert (found.title, found.folder) == ("Mine", "Greek")
-    assert ann.google("subscription/edit", {**fields, "t": "Still mine", "a": LABEL + "Latin"}).text == "OK"
+    assert ann.google("subscription/edit", {"ac": "edit", "a": LABEL + "Latin"}).text == "OK"
+    assert [folder.feeds for folder in ann.folders() if folder.name == "Latin"] == [0]
+    assert ann.google("subscription/edit", {**fields, "t": "Still mine", "a": LABEL + LABEL + "Latin"}).text == "OK"
     again = ann.subscription(found.feed.id)
     assert (again.title, again.folder) == ("Still mine", "Latin")
     ann.google("disable-tag", {"s": LABEL + "Latin"})

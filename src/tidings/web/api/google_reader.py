@@ -287,6 +287,8 @@ class GoogleReader:
         streams, titles = await Streams.of(reading), asked.all("t")
         to = next((name for tag in asked.all("a") if (name := label(tag))), None)
         off = {label(tag) for tag in asked.all("r")}
+        if to and not asked.all("s"):  # Read You makes an empty folder so
+            await _folder(reading, to)
         for position, name in enumerate(asked.all("s")):
             title = titles[position] if position < len(titles) else None
             found = streams.subscription(name)
