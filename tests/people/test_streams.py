@@ -146,6 +146,26 @@ def test_common_words_and_rare_ones_are_found_alike(town):
         assert town.ann.unread(search="heron", by=by) == ["Post 13"]
 
 
+def test_what_is_sought_among_all_entries_is_walked_page_by_page(town, monkeypatch):
+    """Whose entries are few are gathered instead: the limit is moved so that these are not."""
+    monkeypatch.setattr("tidings.store.reading.PAGE", 0)
+    town.ann.follows("a")
+    town.bob.follows("b")
+    town.posted("a", 1, 3, 5, text="the river")
+    town.posted("b", 2, text="the river")
+    dry, *_ = town.posted("a", 4, text="a dry river")
+    for oldest_first in False, True:
+        wanted = Stream(search="river -dry", oldest_first=oldest_first)
+        first = town.ann.page(wanted, limit=2)
+        rest = town.ann.page(wanted, limit=2, after=first.next)
+        found = [item.entry.title for item in (*first.items, *rest.items)]
+        assert found == sorted(["Post 1", "Post 3", "Post 5"], reverse=not oldest_first)
+        assert rest.next is None
+    assert "Post 4" not in town.ann.titles(search="river", below_id=dry)
+    town.ann.mark([dry], unread=False)
+    assert town.ann.titles(search="river", unread=False) == ["Post 4"]
+
+
 def test_counts_agree_with_lists(town):
     town.ann.follows("a", "b")
     ids = [*town.posted("a", 1, 2, 3), *town.posted("b", 4)]

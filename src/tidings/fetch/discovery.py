@@ -53,7 +53,10 @@ async def discover(fetcher: Fetcher, url: str, *, guess: bool = True) -> Discove
 
 
 async def _open(fetcher: Fetcher, url: str) -> tuple[str, FetchResult, int]:
-    """What was asked in the end, the page behind it, and the requests; a bare name is tried with https, then http. `feed:` is an old way to say http."""
+    """What was asked in the end, the page behind it, and the requests; a bare name is tried with https, then http.
+
+    `feed:` is an old way to say http.
+    """
     if url.lower().startswith("feed:"):
         url = url[5:]
     url = url.removeprefix("//")

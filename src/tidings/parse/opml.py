@@ -3,6 +3,7 @@
 Reading never stops at a bad row: it is reported with its line, and the others count. Folders are paths such as ``news/local``.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
@@ -11,6 +12,8 @@ from msgspec import Struct
 
 from .reader import ParseError
 from .tree import Element, read_tree
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Outline(Struct, frozen=True):
@@ -51,15 +54,15 @@ def read_list(body: bytes) -> tuple[list[Outline], list[Problem]]:
 def write_opml(outlines: Iterable[Outline], title: str) -> bytes:
     """OPML 2.0 with nested folders, as every reader imports it."""
     root = etree.Element("opml", version="2.0")
-    etree.SubElement(etree.SubElement(root, "head"), "title").text = _writable(title)
+    etree.SubElement(etree.SubElement(root, "head"), "title").text = writable(title)
     body = etree.SubElement(root, "body")
     folders = {"": body}
     for outline in outlines:
         parent = _folder(outline.folder, folders)
-        name = _writable(outline.title or outline.url)
-        element = etree.SubElement(parent, "outline", text=name, title=name, type="rss", xmlUrl=_writable(outline.url))
+        name = writable(outline.title or outline.url)
+        element = etree.SubElement(parent, "outline", text=name, title=name, type="rss", xmlUrl=writable(outline.url))
         if outline.site_url:
-            element.set("htmlUrl", _writable(outline.site_url))
+            element.set("htmlUrl", writable(outline.site_url))
     return bytes(etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True))
 
 
@@ -128,10 +131,10 @@ def _web_address(address: str) -> str:
 def _folder(path: str, folders: dict[str, Element]) -> Element:
     if path not in folders:
         parent, _, name = path.rpartition("/")
-        folders[path] = etree.SubElement(_folder(parent, folders), "outline", text=_writable(name))
+        folders[path] = etree.SubElement(_folder(parent, folders), "outline", text=writable(name))
     return folders[path]
 
 
-def _writable(text: str) -> str:
-    """Without control characters, which XML cannot hold."""
-    return "".join(character for character in text if character >= " ")
+def writable(text: str) -> str:
+    """Without control characters and other code points that XML cannot hold."""
+    return _NOT_XML.sub("", text)

@@ -14,6 +14,7 @@ from tidings.aggregator.aggregator import Aggregator
 from tidings.aggregator.importer import Addition, Report, add_feed, import_feeds
 from tidings.errors import TidingsError, UsageError
 from tidings.parse.opml import Outline, write_opml
+from tidings.parse.sanitise import clean_html
 from tidings.people.articles import Articles
 from tidings.people.errors import NoArticle, NotFound, Taken
 from tidings.people.events import Event, Events
@@ -212,6 +213,12 @@ class Reading:
         if self.aggregator is None:
             raise NoArticle("articles cannot be fetched here; use the running service")
         return await Articles(self.aggregator, self._clock).fetch(entry_id, entry.url)
+
+    async def rewrite(self, entry_id: int, *, title: str | None = None, content: str | None = None) -> None:
+        """Say it in other words (a translation, a summary). They are this user's: a feed is fetched once for all."""
+        entry = (await self.item(entry_id)).entry
+        wish = marks.Wish(title=title, content=None if content is None else clean_html(content, entry.url))
+        await self.store.write(marks.mark, self.user.id, [entry_id], wish, self._clock())
 
     # --- marks ---------------------------------------------------------------------------------------------------------
 

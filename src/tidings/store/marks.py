@@ -1,7 +1,7 @@
 """What a user has done to entries: read, starred, rated, tagged.
 
 An entry is unread while there is a row for it in `unread`. A row in `marks` says when it was read by itself (what was read
-with all others at once is not noted: nobody has read it), starred, rated or muted.
+with all others at once is not noted: nobody has read it), starred, rated or muted, and in which words its user wants it.
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,8 @@ class Wish(Struct, frozen=True):
     rating: int | None = None
     add_tags: tuple[str, ...] = ()
     remove_tags: tuple[str, ...] = ()
+    title: str | None = None
+    content: str | None = None
 
 
 def mark(db: Connection, user_id: int, entry_ids: Sequence[int], wish: Wish, now: float) -> list[int]:
@@ -38,8 +40,9 @@ def mark(db: Connection, user_id: int, entry_ids: Sequence[int], wish: Wish, now
             db.execute(f"DELETE FROM unread WHERE user_id = ? AND entry_id {IN_MANY}", (user_id, ids))
     if wish.starred is not None:
         _set(db, user_id, feeds, "starred_at", now if wish.starred else None, keep=wish.starred)
-    if wish.rating is not None:
-        _set(db, user_id, feeds, "rating", wish.rating)
+    for column in ("rating", "title", "content"):
+        if (value := getattr(wish, column)) is not None:
+            _set(db, user_id, feeds, column, value)
     db.executemany(
         "INSERT INTO labels (user_id, name, entry_id) VALUES (?, ?, ?) ON CONFLICT (user_id, name, entry_id) DO NOTHING",
         [(user_id, name, i) for name in wish.add_tags for i in ids],
@@ -52,7 +55,7 @@ def mark(db: Connection, user_id: int, entry_ids: Sequence[int], wish: Wish, now
     return list(ids)
 
 
-def _set(db: Connection, user_id: int, feeds: dict[int, int], column: str, value: float | None, *, keep: bool = False) -> None:
+def _set(db: Connection, user_id: int, feeds: dict[int, int], column: str, value: object, *, keep: bool = False) -> None:
     """With ``keep``, a time that is there already stays: starring twice does not star later."""
     new = f"coalesce(marks.{column}, excluded.{column})" if keep else f"excluded.{column}"
     db.executemany(

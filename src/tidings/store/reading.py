@@ -5,6 +5,7 @@ arrival, or publication and id): whatever arrives or is marked in between, no en
 
 A stream is walked from the table that holds the fewest rows of it: `unread`, the user's marks, their labels, or all entries.
 Where few feeds are asked for, their rows are gathered and sorted; where many, the whole order is walked until there are enough.
+SQLite's search index has the order of arrival too: what is sought among all entries is walked there.
 A ``+ 0`` in a query is how both databases are told which of the two.
 """
 
@@ -18,12 +19,12 @@ from tidings.errors import UsageError
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.entries import ENTRY, entry_of
 from tidings.store.people_rows import IdPage, Item, Page, Stream
-from tidings.store.search import terms
+from tidings.store.search import Terms, terms
 
 #: Of so many feeds all entries are gathered and sorted; of more, the newest are found sooner by walking the order.
 FEW_FEEDS = 300
-#: What one entry in so many has is common.
-COMMON = 3
+#: What one in so many of the newest entries has is common, as far as so many of those that have it tell.
+COMMON, SAMPLE = 3, 1000
 #: So long a page is, roughly.
 PAGE = 100
 #: Entries do not arrive exactly in the order of their ids: polls that were under way together are recorded as they finish.
@@ -78,6 +79,7 @@ def selection(
         where.add("l.user_id = ? AND l.name = ?", user_id, tags.pop())
     else:
         source, entry, feed, table = "entries AS e", "e.id", "e.feed_id", "e"
+    all_entries = source == "entries AS e"
     published, seen = f"{table}.published_at", f"{table}.first_seen_at"
 
     gathered, single = source.startswith(("marks", "labels")), False  # what people mark by hand is never so much
@@ -93,10 +95,21 @@ def selection(
             where.add(f"{feed} = ?", feeds[0])
         else:
             where.add(f"{feed} {IN_MANY}" if few else f"{feed} + 0 {IN_MANY}", Many(feeds))
-    elif source == "entries AS e":
+    elif all_entries:
         gathered = ordered and _few_of_all(db, user_id)
-        walked = " + 0" if ordered and not gathered else ""
-        where.add(f"e.feed_id{walked} IN (SELECT s.feed_id FROM subscriptions AS s WHERE s.user_id = ?)", user_id)
+        unsorted = " + 0" if ordered and not gathered else ""
+        where.add(f"e.feed_id{unsorted} IN (SELECT s.feed_id FROM subscriptions AS s WHERE s.user_id = ?)", user_id)
+
+    walked = ordered and not gathered
+    if stream.search:
+        sought = terms(stream.search, postgres=db.postgres)
+        if sought.nothing:
+            return None
+        if sought.wanted and all_entries and walked and not single and stream.by == "arrival" and not db.postgres:
+            source, entry = "search CROSS JOIN entries AS e ON e.id = search.rowid", "search.rowid"
+            where.add("search MATCH ?", _match(sought))
+        else:
+            _search(db, where, entry, sought, walked=walked)
 
     if unread is False:
         where.add(f"NOT EXISTS (SELECT 1 FROM unread AS n WHERE n.user_id = ? AND n.entry_id = {entry})", user_id)
@@ -104,7 +117,7 @@ def selection(
             f"NOT EXISTS (SELECT 1 FROM marks AS x WHERE x.user_id = ? AND x.entry_id = {entry} AND x.muted_at IS NOT NULL)",
             user_id,
         )
-    elif source == "entries AS e" and _mutes(db, user_id):
+    elif all_entries and _mutes(db, user_id):
         where.add(
             "NOT EXISTS (SELECT 1 FROM marks AS x WHERE x.user_id = ? AND x.entry_id = e.id AND x.muted_at IS NOT NULL)",
             user_id,
@@ -131,8 +144,6 @@ def selection(
     where.bound(entry, ">", stream.above_id)
     where.bound(entry, "<", stream.below_id)
     if stream.by == "arrival" and not _bound_ids(db, where, entry, stream.seen_from, stream.seen_until):
-        return None
-    if stream.search and not _search(db, where, entry, stream.search, walked=ordered and not gathered):
         return None
     return Selection(f"FROM {source} WHERE {' AND '.join(where.parts)}", tuple(where.values), entry, published, gathered)
 
@@ -184,28 +195,32 @@ def _bound_ids(db: Connection, where: _Conditions, entry: str, since: float | No
     return True
 
 
-def _search(db: Connection, where: _Conditions, entry: str, query: str, *, walked: bool) -> bool:
-    """Narrow to what people typed; returns whether anything can be found."""
-    sought = terms(query, postgres=db.postgres)
+def _search(db: Connection, where: _Conditions, entry: str, sought: Terms, *, walked: bool) -> None:
+    """Narrow to what people typed."""
     if db.postgres:
         for expression, condition in (sought.wanted, "w.words @@ ?::tsquery"), (sought.unwanted, "NOT w.words @@ ?::tsquery"):
             if expression:
                 where.add(f"EXISTS (SELECT 1 FROM entries AS w WHERE w.id = {entry} AND {condition})", expression)
-        return not sought.nothing
-    if sought.wanted and walked and _is_common(db, sought.wanted):
-        where.add(f"EXISTS (SELECT 1 FROM search WHERE search MATCH ? AND rowid = {entry})", sought.wanted)
-    elif sought.wanted:
-        where.add(f"{entry} IN (SELECT rowid FROM search WHERE search MATCH ?)", sought.wanted)
-    if sought.unwanted:
+        return
+    if not sought.wanted:
         where.add(f"{entry} NOT IN (SELECT rowid FROM search WHERE search MATCH ?)", sought.unwanted)
-    return not sought.nothing
+    elif walked and _is_common(db, _match(sought)):
+        where.add(f"EXISTS (SELECT 1 FROM search WHERE search MATCH ? AND rowid = {entry})", _match(sought))
+    else:
+        where.add(f"{entry} IN (SELECT rowid FROM search WHERE search MATCH ?)", _match(sought))
+
+
+def _match(sought: Terms) -> str:
+    return f"({sought.wanted}) NOT ({sought.unwanted})" if sought.unwanted else sought.wanted
 
 
 def _is_common(db: Connection, expression: str) -> bool:
     """Whether so many entries have it that a page is full sooner by trying one after the other than by gathering all."""
-    enough = int(db.execute("SELECT coalesce(max(id), 0) FROM entries").fetchone()[0]) // COMMON
-    found = db.execute("SELECT count(*) FROM (SELECT 1 FROM search WHERE search MATCH ? LIMIT ?)", (expression, enough))
-    return 0 < enough == int(found.fetchone()[0])
+    newest = "SELECT rowid FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT ?"
+    found, first, last = db.execute(
+        f"SELECT count(*), min(rowid), (SELECT max(id) FROM entries) FROM ({newest})", (expression, SAMPLE)
+    ).fetchone()
+    return bool(found) and last - first < found * COMMON
 
 
 # --- pages -------------------------------------------------------------------------------------------------------------
@@ -292,12 +307,14 @@ def items(db: Connection, user_id: int, entry_ids: Sequence[int]) -> list[Item]:
             entries[entry_id] = replace(entries[entry_id], content=content)
     rows = db.execute(f"SELECT entry_id FROM unread WHERE user_id = ? AND entry_id {IN_MANY}", (user_id, here))
     unread = {i for (i,) in rows}
-    marks = {
-        i: (starred_at, read_at, rating)
-        for i, starred_at, read_at, rating in db.execute(
-            f"SELECT entry_id, starred_at, read_at, rating FROM marks WHERE user_id = ? AND entry_id {IN_MANY}", (user_id, here)
-        )
-    }
+    marks = {}
+    for i, *mark, title, content in db.execute(
+        f"SELECT entry_id, starred_at, read_at, rating, title, content FROM marks WHERE user_id = ? AND entry_id {IN_MANY}",
+        (user_id, here),
+    ):
+        marks[i] = mark
+        if title or content:
+            entries[i] = replace(entries[i], title=title or entries[i].title, content=content or entries[i].content)
     labels: dict[int, list[str]] = {}
     for i, name in db.execute(
         f"SELECT entry_id, name FROM labels WHERE user_id + 0 = ? AND entry_id {IN_MANY} ORDER BY name", (user_id, here)

@@ -251,6 +251,10 @@ MIGRATIONS = (
       PRIMARY KEY (at, feed)
     );
     """,
+    """
+    ALTER TABLE marks ADD COLUMN title TEXT;
+    ALTER TABLE marks ADD COLUMN content TEXT;
+    """,
 )
 
 

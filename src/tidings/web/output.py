@@ -24,6 +24,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidings.exchange.announce import peers_element
+from tidings.parse.opml import writable
 from tidings.people import NotFound
 from tidings.store.people_rows import Item, User
 from tidings.web import pages, views
@@ -201,11 +202,6 @@ def _html(item: Item) -> str:
     return item.entry.content or item.entry.summary
 
 
-def _x(text: str) -> str:
-    """Without the control characters that XML cannot hold."""
-    return "".join(c for c in text if c >= " " or c in "\t\n\r")
-
-
 def _url(address: str) -> str:
     """As a URI has to be written, whatever its publisher wrote."""
     return quote(address, safe="%/:=&?~#+!$,;'@()*[]")
@@ -219,7 +215,7 @@ def _atom(document: Document) -> Any:
     a = ElementMaker(namespace=ATOM, nsmap={None: ATOM})
     root = a.feed(
         a.id(document.self_url),
-        a.title(_x(_title(document))),
+        a.title(writable(_title(document))),
         a.updated(_iso(document.changed_at)),
         a.link(rel="self", href=document.self_url, type=TYPES["atom"]),
         a.link(rel="hub", href=f"{document.base}/hub"),
@@ -231,15 +227,15 @@ def _atom(document: Document) -> Any:
         source = document.titles.get(entry.feed_id, "")
         element = a.entry(
             a.id(_id(document, item)),
-            a.title(_x(pages.title(item))),
+            a.title(writable(pages.title(item))),
             a.published(_iso(entry.published_at)),
             a.updated(_iso(entry.updated_at or entry.changed_at or entry.published_at)),
             a.link(rel="alternate", href=_link(document, item)),
-            a.author(a.name(_x(entry.author or source) or "unknown")),
+            a.author(a.name(writable(entry.author or source) or "unknown")),
         )
         if _html(item):
-            element.append(a.content(_x(_html(item)), type="html"))
-        element.extend(a.category(term=_x(tag)) for tag in dict.fromkeys((*entry.tags, *item.tags)))
+            element.append(a.content(writable(_html(item)), type="html"))
+        element.extend(a.category(term=writable(tag)) for tag in dict.fromkeys((*entry.tags, *item.tags)))
         element.extend(_enclosure(a.link, "href", file, rel="enclosure") for file in entry.enclosures)
         root.append(element)
     return root
@@ -253,9 +249,9 @@ def _enclosure(make: Any, address_name: str, file: Any, **attributes: str) -> An
 def _rss(document: Document) -> Any:
     e = ElementMaker(nsmap={"atom": ATOM, "dc": DC, "content": CONTENT})
     channel = e.channel(
-        e.title(_x(_title(document))),
+        e.title(writable(_title(document))),
         e.link(_home(document)),
-        e.description(_x(_title(document))),
+        e.description(writable(_title(document))),
         e.lastBuildDate(formatdate(document.changed_at, usegmt=True)),
         e(f"{{{ATOM}}}link", rel="self", href=document.self_url, type=TYPES["rss"]),
         e(f"{{{ATOM}}}link", rel="hub", href=f"{document.base}/hub"),
@@ -263,15 +259,15 @@ def _rss(document: Document) -> Any:
     for item in document.items:
         entry = item.entry
         element = e.item(
-            e.title(_x(pages.title(item))),
+            e.title(writable(pages.title(item))),
             e.link(_link(document, item)),
             e.guid(_id(document, item), isPermaLink="false"),
             e.pubDate(formatdate(entry.published_at, usegmt=True)),
-            e(f"{{{DC}}}creator", _x(entry.author or document.titles.get(entry.feed_id, "")) or "unknown"),
+            e(f"{{{DC}}}creator", writable(entry.author or document.titles.get(entry.feed_id, "")) or "unknown"),
         )
         if _html(item):
-            element.append(e.description(_x(_html(item))))
-        element.extend(e.category(_x(tag)) for tag in dict.fromkeys((*entry.tags, *item.tags)))
+            element.append(e.description(writable(_html(item))))
+        element.extend(e.category(writable(tag)) for tag in dict.fromkeys((*entry.tags, *item.tags)))
         element.extend(_enclosure(e.enclosure, "url", file) for file in entry.enclosures[:1])
         channel.append(element)
     return e.rss(channel, version="2.0")

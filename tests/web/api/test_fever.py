@@ -40,9 +40,12 @@ def test_the_key_may_be_written_large_and_sent_as_multipart(house, ann):
 
 def test_groups_and_feeds(ann, press):
     told = fever(ann, "groups&feeds=1")
-    (group,) = told["groups"]
-    assert group["title"] == "Tech & Café/x+y"
-    assert told["feeds_groups"] == [{"group_id": group["id"], "feed_ids": str(ann.beta)}]
+    groups = {group["title"]: group["id"] for group in told["groups"]}
+    assert list(groups) == ["All", "Tech & Café/x+y"]
+    members = {row["group_id"]: row["feed_ids"] for row in told["feeds_groups"]}
+    assert members == {groups["All"]: str(ann.alpha), groups["Tech & Café/x+y"]: str(ann.beta)}
+    for title, feed in ("All", ann.alpha), ("Tech & Café/x+y", ann.beta):
+        assert {item["feed_id"] for item in fever(ann, f"items&group_ids={groups[title]}")["items"]} == {feed}
     alpha = next(feed for feed in told["feeds"] if feed["id"] == ann.alpha)
     assert (alpha["title"], alpha["url"], alpha["site_url"]) == ("Alpha", press.feed("alpha"), press.site("alpha"))
     assert alpha["is_spark"] == 0
@@ -104,6 +107,9 @@ def test_feeds_and_groups_are_read_until_a_time(ann):
     fever(ann, f"mark=feed&as=read&id={ann.alpha}&before=1000")
     assert ann.count(Stream(unread=True)) == 12
     fever(ann, f"mark=feed&as=read&id={ann.alpha}&before=99999999999")
+    assert ann.count(Stream(unread=True, feeds=(ann.alpha,))) == 0
+    ann.mark(ann.entries, unread=True)
+    fever(ann, f"mark=group&as=read&id={2**31 - 1}")  # what is in no folder: Alpha
     assert ann.count(Stream(unread=True, feeds=(ann.alpha,))) == 0
     fever(ann, "mark=group&as=read&id=-1")
     assert ann.count(Stream(unread=True)) == 6

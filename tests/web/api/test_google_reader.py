@@ -142,6 +142,14 @@ def test_tags_and_folders_are_told_apart(ann):
     assert {"id": LABEL + "later", "type": "tag", "unread_count": 1} in tags
 
 
+def test_a_label_that_is_a_folder_and_a_tag_is_told_once_as_the_folder(ann):
+    ann.mark(ann.entries[:1], add_tags=[FOLDER])
+    tags = ann.google("tag/list").json["tags"]
+    assert [tag for tag in tags if tag["id"] == LABEL + FOLDER] == [{"id": LABEL + FOLDER, "type": "folder", "unread_count": 6}]
+    counts = [row["count"] for row in ann.google("unread-count").json["unreadcounts"] if row["id"] == LABEL + FOLDER]
+    assert counts == [6]
+
+
 def test_unread_counts_are_told_for_feeds_labels_and_all(ann):
     edit(ann, ann.entries[0], a="read")
     told = ann.google("unread-count?all=true").json
@@ -274,6 +282,18 @@ def test_atom_tells_newsboat_what_is_read(house, ann):
     assert "read" not in labels[long_id(ann.entries[1])]
 
 
+def test_atom_leaves_out_what_xml_cannot_hold(house, ann):
+    """JSON feeds have such characters in their titles, and people in their tags."""
+    ann.mark(ann.entries[:1], add_tags=["a\x01b\ufffe"])
+    title = ann.item(ann.entries[0]).entry.title
+    ann.rewrite(ann.entries[0], title="bell \x07")
+    told = house.call("GET", f"/reader/atom/feed%2F{ann.alpha}", None, {"Authorization": f"GoogleLogin auth={ann.auth}"})
+    ann.rewrite(ann.entries[0], title=title)
+    found = ET.fromstring(told.body)
+    assert "bell " in {node.text for node in found.iter("{http://www.w3.org/2005/Atom}title")}
+    assert LABEL + "ab" in {node.get("term") for node in found.iter("{http://www.w3.org/2005/Atom}category")}
+
+
 def test_small_calls_of_old_clients(house, ann):
     assert ann.google(f"stream/items/count?s=feed/{ann.alpha}").text == "6"
     assert ann.google(f"subscribed?s=feed/{ann.alpha}").text == "true"
@@ -328,7 +348,11 @@ def test_mark_all_read_until_a_time_in_any_unit(ann, scale):
     assert ann.count(Stream(unread=True)) == ann.count(Stream(unread=True, feeds=(ann.beta,))) == 6
 
 
-def test_mark_all_read_without_a_time_means_now(ann):
+def test_mark_all_read_without_a_time_means_now_and_without_a_stream_nothing(ann):
+    assert ann.google("mark-all-as-read", {"T": "x"}).status == 400
+    assert ann.count(Stream(unread=True)) == 12
+    assert ann.google("mark-all-as-read", {"s": f"feed/{ann.alpha}", "ts": "0"}).text == "OK"
+    assert ann.count(Stream(unread=True)) == 6
     assert ann.google("mark-all-as-read", {"s": STATE + "reading-list", "T": "x"}).text == "OK"
     assert ann.count(Stream(unread=True)) == 0
 
@@ -365,6 +389,12 @@ def test_subscribe_with_a_title_and_a_folder(ann, press):
     assert ann.google("subscription/edit", fields).text == "OK"
     (found,) = [s for s in ann.subscriptions() if s.feed.url == press.feed("delta")]
     assert (found.title, found.folder) == ("Mine", "Greek")
+    assert ann.google("subscription/edit", {"ac": "edit", "a": LABEL + "Latin"}).text == "OK"
+    assert [folder.feeds for folder in ann.folders() if folder.name == "Latin"] == [0]
+    assert ann.google("subscription/edit", {**fields, "t": "Still mine", "a": LABEL + LABEL + "Latin"}).text == "OK"
+    again = ann.subscription(found.feed.id)
+    assert (again.title, again.folder) == ("Still mine", "Latin")
+    ann.google("disable-tag", {"s": LABEL + "Latin"})
     ann.google("disable-tag", {"s": LABEL + "Greek"})
     ann.unsubscribe(found.feed.id)
 

@@ -42,8 +42,8 @@ def run(house, ann, *options):
     """Schemathesis makes up requests from the document. Its token is not among the first, which it takes back in passing."""
     program = shutil.which("schemathesis", path=str(Path(sys.executable).parent))
     assert program, "pip install schemathesis (or: make setup)"
-    known = len(house.wait(house.people.tokens(ann.user)))
-    *_, token = (house.wait(house.people.add_token(ann.user, f"app {known + number}")).secret for number in range(20))
+    names = (f"{' '.join(options)} {number}" for number in range(20))
+    *_, token = (house.wait(house.people.add_token(ann.user, name)).secret for name in names)
     asked = [program, "run", f"{house.address}/v1/openapi.json", "-H", f"X-Auth-Token: {token}", "--seed", "1"]
     asked += ["--checks", CHECKS, "--no-color", *options]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=600, check=False)

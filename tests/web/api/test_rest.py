@@ -197,6 +197,25 @@ def test_an_entry_is_told_whole(ann, press):
     assert (refused.status, "404" in refused.json["error_message"]) == (400, True)
 
 
+def test_an_entry_in_other_words_is_so_for_its_user_alone(ann, bob):
+    """Tools that translate or sum up write back so. What they write is as little to be trusted as what a feed says."""
+    (number,) = ann.ids(Stream(feeds=(ann.alpha,)), limit=1).ids
+    before = bob.rest("GET", f"/v1/entries/{number}").json
+    told = ann.rest("PUT", f"/v1/entries/{number}", {"title": "In short", "content": "<p>So<script>alert(1)</script></p>"})
+    assert told.status == 201
+    assert (told.json["title"], told.json["content"]) == ("In short", "<p>So</p>")
+    assert ann.rest("PUT", f"/v1/entries/{number}", {"title": "Shorter"}).json["content"] == "<p>So</p>"
+    ann.mark([number], starred=True)
+    assert titles(ann.rest("GET", "/v1/entries?starred=true")) == ["Shorter"]
+    after = bob.rest("GET", f"/v1/entries/{number}").json
+    assert (after["title"], after["content"]) == (before["title"], before["content"])
+    assert ann.rest("PUT", f"/v1/entries/{number}", {"title": ""}).status == 400
+    (hidden,) = ann.ids(Stream(feeds=(ann.beta,)), limit=1).ids
+    assert bob.rest("PUT", f"/v1/entries/{hidden}", {"title": "Mine"}).status == 404
+    again = ann.rest("PUT", f"/v1/entries/{number}", {"title": before["title"], "content": before["content"]}).json
+    assert again["content"] == before["content"]
+
+
 def test_filters_of_entries(ann):
     everything = titles(ann.rest("GET", "/v1/entries"))
     assert len(everything) == 12

@@ -18,6 +18,7 @@ from tidings.people import Reading
 from tidings.store import icons
 from tidings.store.people_rows import Item, Stream, Subscription
 from tidings.web.api.desk import Fields, fields, json, preflight, retry_after, status_of, whole
+from tidings.web.api.miniflux_entries import TOP, TOP_TITLE
 from tidings.web.visit import Site
 
 #: Items in one answer; clients count on it.
@@ -70,8 +71,11 @@ class Fever:
             return json({"api_version": 3, "auth": 0, "error": str(error)}, status_of(error), retry_after(error))
 
     async def groups(self, reading: Reading, asked: Fields) -> Told:
+        """What is in no folder is a group too: Read You's sync ends at a feed without one."""
+        subscriptions = await reading.subscriptions()
         groups = [{"id": folder.id, "title": folder.name} for folder in await reading.folders()]
-        return {"groups": groups, "feeds_groups": _feeds_groups(await reading.subscriptions())}
+        top = [{"id": TOP, "title": TOP_TITLE}] if any(s.folder_id is None for s in subscriptions) else []
+        return {"groups": top + groups, "feeds_groups": _feeds_groups(subscriptions)}
 
     async def feeds(self, reading: Reading, asked: Fields) -> Told:
         def one(s: Subscription) -> Told:
@@ -103,7 +107,7 @@ class Fever:
         backward, bound = "max_id" in asked, asked.number("max_id" if "max_id" in asked else "since_id")
         stream = Stream(
             feeds=tuple(_numbers(asked.get("feed_ids"))),
-            folders=tuple(_numbers(asked.get("group_ids"))),
+            folders=tuple(map(_folder, _numbers(asked.get("group_ids")))),
             above_id=None if backward else min(bound or 0, 2**31),
             below_id=min(bound, 2**31) if backward and bound else None,
             oldest_first=not backward,
@@ -131,7 +135,7 @@ class Fever:
             if how in ("read", "unread"):
                 await reading.mark([number], unread=how == "unread")
         elif what in ("feed", "group") and how == "read" and number is not None:
-            folders = (number,) if what == "group" and number else ()
+            folders = (_folder(number),) if what == "group" and number else ()
             stream = Stream(feeds=(number,) if what == "feed" else (), folders=folders)
             await reading.mark_all_read(stream, until=None if before is None else before + 0.999)
         return await self.unread_item_ids(reading, asked)
@@ -144,9 +148,13 @@ class Fever:
 def _feeds_groups(subscriptions: list[Subscription]) -> list[Told]:
     groups: dict[int, list[str]] = {}
     for s in subscriptions:
-        if s.folder_id is not None:
-            groups.setdefault(s.folder_id, []).append(str(s.feed.id))
+        groups.setdefault(s.folder_id or TOP, []).append(str(s.feed.id))
     return [{"group_id": folder_id, "feed_ids": ",".join(feeds)} for folder_id, feeds in groups.items()]
+
+
+def _folder(group_id: int) -> int:
+    """Of a group; 0 is in none."""
+    return 0 if group_id == TOP else group_id
 
 
 def _item(item: Item) -> Told:

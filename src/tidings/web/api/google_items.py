@@ -6,6 +6,7 @@ from typing import Any
 
 from lxml import etree  # type: ignore[import-untyped]  # it has no types
 
+from tidings.parse.opml import writable
 from tidings.store.people_rows import Item, Subscription
 from tidings.web.api.google_streams import LABEL, STATE, long_id
 
@@ -98,8 +99,8 @@ def _entry(feed: etree._Element, item: Item, subscriptions: Subscriptions) -> No
 
 
 def _add(parent: etree._Element, tag: str, text: str | None = None, **attributes: str) -> etree._Element:
-    node = etree.SubElement(parent, f"{{{ATOM}}}{tag}", attributes)
-    node.text = text
+    node = etree.SubElement(parent, f"{{{ATOM}}}{tag}", {name: writable(value) for name, value in attributes.items()})
+    node.text = None if text is None else writable(text)
     return node
 
 

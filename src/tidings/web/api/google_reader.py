@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from tidings.errors import TidingsError, UsageError
 from tidings.people import NotFound, Reading, Taken
-from tidings.store.people_rows import Folder, IdPage, Item, Page, Subscription, User
+from tidings.store.people_rows import Folder, IdPage, Item, Page, Subscription, Tag, User
 from tidings.web.api import google_items
 from tidings.web.api.desk import (
     CORS,
@@ -154,10 +154,11 @@ class GoogleReader:
         return text(hmac.digest(key, str(reading.user.id).encode(), "sha256").hex()[:57] + "\n")
 
     async def tag_list(self, request: Request, reading: Reading, asked: Fields) -> Response:
-        tags: list[dict[str, Any]] = [{"id": f"{STATE}starred"}]
-        tags += [{"id": LABEL + f.name, "type": "folder", "unread_count": f.unread} for f in await reading.folders()]
-        tags += [{"id": LABEL + t.name, "type": "tag", "unread_count": t.unread} for t in await reading.tags()]
-        return unless_known(request, json({"tags": tags}))
+        labels = [
+            {"id": LABEL + label.name, "type": "folder" if isinstance(label, Folder) else "tag", "unread_count": label.unread}
+            for label in await _labels(reading)
+        ]
+        return unless_known(request, json({"tags": [{"id": f"{STATE}starred"}, *labels]}))
 
     async def subscription_list(self, request: Request, reading: Reading, asked: Fields) -> Response:
         """newsboat needs every title, Liferea every url; Readrops takes no more than one category."""
@@ -188,8 +189,7 @@ class GoogleReader:
         subscriptions = await reading.subscriptions()
         newest: dict[str, float] = {}
         counts: dict[str, int] = {f"feed/{s.feed.id}": s.unread for s in subscriptions}
-        counts |= {LABEL + folder.name: folder.unread for folder in await reading.folders()}
-        counts |= {LABEL + tag.name: tag.unread for tag in await reading.tags()}
+        counts |= {LABEL + label.name: label.unread for label in await _labels(reading)}
         counts[f"{STATE}reading-list"] = total = sum(s.unread for s in subscriptions)
         for s in subscriptions:
             for name in (f"feed/{s.feed.id}", LABEL + s.folder, f"{STATE}reading-list"):
@@ -269,9 +269,14 @@ class GoogleReader:
         return "OK"
 
     async def mark_all_as_read(self, reading: Reading, asked: Fields) -> str:
-        """newsboat tells no time, which means now; others tell it in seconds, milli-, micro- or nanoseconds."""
+        """newsboat tells no time, which means now, as 0 does; others tell it in seconds, milli-, micro- or nanoseconds.
+
+        Of which stream has to be said: everything is more than a client can have meant by nothing.
+        """
+        if not _names(asked):
+            raise UsageError("mark-all-as-read needs the stream s")
         stream = (await Streams.of(reading)).stream(_names(asked), Fields([]))
-        told = asked.get("ts")
+        told = asked.get("ts").strip("0") and asked.get("ts")
         until = _seconds(told) if told.isascii() and told.isdecimal() and len(told) < 20 else None
         if stream is not None:
             await reading.mark_all_read(stream, until=until)
@@ -281,16 +286,16 @@ class GoogleReader:
         streams, titles = await Streams.of(reading), asked.all("t")
         to = next((name for tag in asked.all("a") if (name := label(tag))), None)
         off = {label(tag) for tag in asked.all("r")}
+        if to and not asked.all("s"):  # Read You makes an empty folder so
+            await _folder(reading, to)
         for position, name in enumerate(asked.all("s")):
             title = titles[position] if position < len(titles) else None
             found = streams.subscription(name)
-            if asked.get("ac") == "subscribe":
-                if found is None:
-                    await subscribe(reading, canonical(name).removeprefix("feed/"), title or "", to or "")
-                continue
-            if found is None:
+            if found is None and asked.get("ac") == "subscribe":
+                await subscribe(reading, canonical(name).removeprefix("feed/"), title or "", to or "")
+            elif found is None:
                 raise NotFound(f"there is no {name} among your subscriptions")
-            if asked.get("ac") == "unsubscribe":
+            elif asked.get("ac") == "unsubscribe":
                 await reading.unsubscribe(found.feed.id)
             else:
                 folder = to if to is not None else "" if found.folder in off else None
@@ -357,6 +362,13 @@ def _seconds(digits: str) -> float:
     """By magnitude: ten digits are seconds until the year 2286."""
     at = float(digits)
     return at / (1.0 if len(digits) < 12 else 1e3 if len(digits) < 15 else 1e6 if len(digits) < 18 else 1e9)
+
+
+async def _labels(reading: Reading) -> list[Folder | Tag]:
+    """A label is a folder before it is a tag."""
+    folders = await reading.folders()
+    taken = {folder.name for folder in folders}
+    return [*folders, *(tag for tag in await reading.tags() if tag.name not in taken)]
 
 
 async def _label(reading: Reading, name: str) -> tuple[Folder | None, bool]:

@@ -44,9 +44,9 @@ def entry_ids(texts: Iterable[str]) -> list[int]:
 
 
 def canonical(stream_id: str) -> str:
-    """``user/1234/...`` is ``user/-/...``, and ``feed/feed/...`` is ``feed/...``."""
+    """``user/1234/...`` is ``user/-/...``, and ``feed/feed/...`` is ``feed/...``, as is a label's: Read You says it twice."""
     stream_id = re.sub(r"^user/[^/]*/", "user/-/", stream_id.strip().lstrip("/"))
-    return re.sub(r"^(feed/)+", "feed/", stream_id)
+    return re.sub(r"^(feed/|user/-/label/)\1+", r"\1", stream_id)
 
 
 def label(stream_id: str) -> str | None:

@@ -237,6 +237,13 @@ async def mark_entries(call: Call) -> None:
     )
 
 
+async def change_entry(call: Call) -> values.Entry:
+    if "" in (call.body.title, call.body.content):
+        raise UsageError("neither the title nor the content of an entry can be empty")
+    await call.reading.rewrite(call.ids["entry_id"], title=call.body.title, content=call.body.content)
+    return await get_entry(call)
+
+
 async def toggle_star(call: Call) -> None:
     item = await call.reading.item(call.ids["entry_id"])
     await call.reading.mark([item.entry.id], starred=not item.starred)

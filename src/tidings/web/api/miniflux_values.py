@@ -15,6 +15,7 @@ from tidings.web.api.desk import LARGEST
 Id = Annotated[int, Meta(ge=1, le=LARGEST)]
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 Text = Annotated[str, Meta(max_length=10_000)]
+Html = Annotated[str, Meta(max_length=1_000_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Url = Annotated[str, Meta(min_length=1, max_length=2000)]
 Status = Literal["read", "unread"]
@@ -314,6 +315,13 @@ class Marks(Struct, kw_only=True):
     rating: Annotated[int, Meta(ge=0, le=5)] | None = None
     add_tags: Annotated[list[Name], Meta(max_length=100)] = []
     remove_tags: Annotated[list[Name], Meta(max_length=100)] = []
+
+
+class EntryChange(Struct, kw_only=True):
+    """Other words for an entry, which only the user who gave them sees."""
+
+    title: Text | None = None
+    content: Html | None = None
 
 
 class Content(Struct):
