@@ -3,7 +3,7 @@ FROM python:3.12-slim AS build
 WORKDIR /src
 RUN python -m venv /opt/tidings
 COPY requirements.lock ./
-# The versions that were tested; the lock also holds what only tests need, so it bounds and does not list.
+# The versions that were tested; the lock also holds what only the laboratory needs, so it bounds and does not list.
 RUN sed -n 's/ *\\$//; /^[a-z]/p' requirements.lock > versions.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src

@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TOOLS := $(VENV)/.tools
 SHELL := /bin/bash
 
-.PHONY: run setup programs test test-slow lint bench bench-refresh clean lock
+.PHONY: run setup tools programs test test-slow lint bench bench-refresh clean lock
 
 run: setup
 	$(BIN)/tidings --data-dir data serve
@@ -21,7 +22,14 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m compileall -q src
 	@touch $(STAMP)
 
-lint: setup
+# What only tests, checks and benchmarks need: nobody who runs the program waits for it, or misses it where there is none.
+tools: $(TOOLS)
+
+$(TOOLS): $(STAMP) requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $(TOOLS)
+
+lint: tools
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
@@ -29,7 +37,7 @@ lint: setup
 
 # What tests run and pip cannot install. As root on Debian it is installed; elsewhere Playwright fetches a Chromium of its own,
 # and tests that miss newsboat are skipped and say so.
-programs: setup
+programs: tools
 	@missing=$$(for one in chromium newsboat; do command -v $$one >/dev/null || echo $$one; done); \
 	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && apt-get install -qq -y --no-install-recommends $$missing >/dev/null; fi
@@ -39,21 +47,23 @@ programs: setup
 test: lint programs
 	$(BIN)/pytest -m "not slow" -n auto --dist loadfile
 
-test-slow: setup
+test-slow: tools
 	$(BIN)/pytest -m slow
 
-bench: setup
+bench: tools
 	$(BIN)/python benchmarks/run.py
 
 # Beside other programs; READER=PYTHON names a Python that has lemon24/reader.
-bench-refresh: setup
+bench-refresh: tools
 	$(BIN)/python -m benchmarks.refresh --reader "$(READER)"
 
-# Versions and hashes, no addresses: what `make setup` installs everywhere.
+# Versions and hashes, no addresses: what is installed everywhere, to run and to test.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+  --custom-compile-command 'make lock'
 lock: setup
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
-	  --custom-compile-command 'make lock' --all-extras --output-file requirements.lock pyproject.toml
+	$(COMPILE) $(addprefix --extra ,lab fast postgres alerts fulltext keys build) --output-file requirements.lock pyproject.toml
+	$(COMPILE) --constraint requirements.lock --all-extras --output-file requirements-dev.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

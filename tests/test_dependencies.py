@@ -64,12 +64,18 @@ def test_each_dependency_has_its_reason(part: str) -> None:
     assert explained == PARTS[part]
 
 
-def test_the_lock_names_no_address() -> None:
-    lock = (ROOT / "requirements.lock").read_text()
-    assert "://" not in lock
-    assert not re.search(r"^\s*-", lock.replace("    --hash", ""), re.MULTILINE)
-    locked = {plain(name) for name in re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)}
-    assert set().union(*PARTS.values()) <= locked
+def locked(file: str) -> dict[str, str]:
+    lock = (ROOT / file).read_text()
+    assert "://" not in lock, "it names an address"
+    assert not re.search(r"^\s*-", lock.replace("    --hash", ""), re.MULTILINE), "it has options"
+    return {plain(name): version for name, version in re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE)}
+
+
+def test_the_locks_hold_what_runs_and_what_tests_need_besides() -> None:
+    runs, tests = locked("requirements.lock"), locked("requirements-dev.lock")
+    assert set().union(*(stated for part, stated in PARTS.items() if part != "dev")) <= runs.keys()
+    assert PARTS["dev"] <= tests.keys()
+    assert runs.items() < tests.items()
 
 
 def test_service_and_demo_need_no_extra() -> None:

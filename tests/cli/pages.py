@@ -87,9 +87,10 @@ class Desk:
         venv = folder / ".venv"
         venv.mkdir()
         (venv / "bin").symlink_to(TIDINGS.parent)
-        for name in ("Makefile", "pyproject.toml", "requirements.lock", "benchmarks", "src"):
+        for name in ("Makefile", "pyproject.toml", "requirements.lock", "requirements-dev.lock", "benchmarks", "src"):
             (folder / name).symlink_to(ROOT / name)
         (venv / ".installed").touch()
+        (venv / ".tools").touch()
         subscriptions = blogs.list(folder / "subscriptions.opml")
         lines = subscriptions.read_text().splitlines()
         subscriptions.write_text(
