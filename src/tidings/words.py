@@ -31,12 +31,17 @@ def common_unit(seconds: Sequence[float | None]) -> tuple[str, float]:
     return next(((name, size) for name, size in UNITS if least >= 1.5 * size), UNITS[-1])
 
 
-def duration(seconds: float | None) -> str:
-    """``3.2 h``: three figures and the unit that suits; a dash where there is nothing to say."""
+def duration(seconds: float | None, digits: int = 3) -> str:
+    """``3.24 h``: three figures and the unit that suits; a dash where there is nothing to say."""
     if seconds is None or not math.isfinite(seconds):
         return NOTHING
     name, size = common_unit([seconds])
-    return f"{figures(seconds / size)} {name}"
+    return f"{figures(seconds / size, digits)} {name}"
+
+
+def roughly(seconds: float | None) -> str:
+    """``3.2 h``: as much as somebody wants to know who waits."""
+    return duration(seconds, 2)
 
 
 def ago(at: float | None, now: float) -> str:
@@ -46,9 +51,7 @@ def ago(at: float | None, now: float) -> str:
     gap_s = abs(now - at)
     if gap_s < 1:
         return "now"
-    name, size = common_unit([gap_s])
-    words = f"{figures(gap_s / size, 2)} {name}"
-    return f"{words} ago" if at < now else f"in {words}"
+    return f"{roughly(gap_s)} ago" if at < now else f"in {roughly(gap_s)}"
 
 
 def in_unit(seconds: float | None, size: float) -> str:

@@ -20,6 +20,7 @@ def test_the_first_who_comes_becomes_the_administrator_and_from_then_on_one_has_
         ada.begin()
         assert ada.get("/").goes_to == "/unread"
         assert "What would you like to read?" in ada.get("/welcome").text
+        assert "You follow nothing yet." in ada.get("/unread").text
 
         eve = serving.person("eve")
         assert eve.get("/").goes_to == "/login"

@@ -94,7 +94,7 @@ def test_a_feed_says_when_it_is_looked_at_next_and_what_is_wrong_with_it(living)
     ada.log_in()
     listed = ada.get("/feeds").text.partition("feeds-list")[2]
     assert listed.index("nothing.xml") < listed.index("Birds and small kettles")  # what fails comes first
-    assert "Fails since" in listed
+    assert "Failing since" in listed
     page = ada.get("/feed/4/about").text
     assert "1 failure in a row" in page
     assert "Next look" in page

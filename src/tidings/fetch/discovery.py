@@ -46,9 +46,7 @@ async def discover(fetcher: Fetcher, url: str, *, guess: bool = True) -> Discove
             return Discovery((_found(path, guessed),), guessed, None, requests)
         if guessed.limited or (guessed.error is not None and guessed.error.kind is not Problem.STATUS):
             break  # no guess is worth a publisher's patience
-    problem = FetchProblem(
-        Problem.UNREADABLE, f"{result.url} is not a feed, and names none; give the address of the feed itself"
-    )
+    problem = FetchProblem(Problem.UNREADABLE, "this is not a feed, and names none; give the address of the feed itself")
     return Discovery(error=problem, requests=requests)
 
 

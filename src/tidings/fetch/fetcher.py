@@ -6,6 +6,7 @@ WebSub hub or follower is told goes out by `Fetcher.post`, under the same limits
 """
 
 import asyncio
+import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
@@ -313,4 +314,6 @@ def _said(answer: Answer) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+    words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    # What asyncio says holds the address alone; what the system calls it says why.
+    return os.strerror(getattr(error, "errno", 0)) if words.startswith("Connect call failed") else words

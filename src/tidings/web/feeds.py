@@ -89,8 +89,6 @@ async def add_form(visit: Visit, **values: Any) -> Response:
 async def add(visit: Visit) -> Response:
     """One feed, or those that were chosen among several of a site."""
     url, folder = visit.form.get("url"), visit.form.get("folder")
-    if url and "://" not in url:
-        url = f"https://{url}"
     chosen = visit.form.all("choice") or [url]
     try:
         if not chosen[0]:
@@ -190,6 +188,7 @@ async def change_folder(visit: Visit) -> Response:
         await reading.remove_folder(form.number("id", 1, 2**40))
     else:
         raise UsageError(_("nothing was asked for"))
+    visit.note(_("Saved."))
     return visit.go("/feeds#folders")
 
 
@@ -201,6 +200,7 @@ async def change_tag(visit: Visit) -> Response:
         await reading.remove_tag(form.get("tag"))
     else:
         raise UsageError(_("nothing was asked for"))
+    visit.note(_("Saved."))
     return visit.go("/feeds#tags")
 
 
@@ -221,6 +221,7 @@ async def change_rules(visit: Visit) -> Response:
     form = visit.form
     if form.get("do") == "remove":
         await visit.reading.remove_rule(form.number("id", 1, 2**40))
+        visit.note(_("The rule is gone; what it has done stays."))
         return visit.go("/rules")
     action = next((known for known in get_args(Action) if known == form.get("action")), None)
     if action is None:
@@ -236,6 +237,7 @@ async def change_searches(visit: Visit) -> Response:
     form = visit.form
     if form.get("do") == "remove":
         await visit.reading.remove_search(form.number("id", 1, 2**40))
+        visit.note(_("The search is forgotten."))
         return visit.go("/unread")
     view = await views.find(visit.reading, "search", form.get("q"))
     saved = await visit.reading.save_search(form.get("name") or view.search, Stream(search=view.search))

@@ -17,7 +17,7 @@ from tidings.parse.sanitise import plain_text
 from tidings.store.people_rows import Item, Settings
 from tidings.web import texts
 from tidings.web.texts import _, n_
-from tidings.words import ago, duration, figures
+from tidings.words import ago, figures, roughly
 
 STATIC = files("tidings.web") / "static"
 
@@ -119,7 +119,9 @@ def span(seconds: float) -> str:
 
 
 def sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+    """An address at its beginning stays as it is."""
+    first = text[:1] if "://" in text.partition(" ")[0] else text[:1].upper()
+    return first + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def host(url: str) -> str:
@@ -179,7 +181,7 @@ def environment() -> Environment:
     made.globals |= {"icon": icon, "asset": asset, "program_version": __version__}
     made.globals |= {"time": time, "moment": moment, "arrived": arrived, "span": span}
     made.globals |= {"item_title": title, "body": body, "host": host}
-    made.filters |= {"duration": duration, "figures": figures, "sentence": sentence, "ago": ago}
+    made.filters |= {"duration": roughly, "figures": figures, "sentence": sentence, "ago": ago}
     made.filters["thousands"] = lambda number: f"{number:,}"
     return made
 
