@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.web.texts import _
-from tidings.words import TIME_TICKS, duration, figures, percent
+from tidings.words import TIME_TICKS, figures, percent, roughly
 
 LABEL_GAP = 17.0
 #: Policies that keep their colour wherever they appear; others take what is free.
@@ -115,13 +115,13 @@ def delay_chart(budgets: Sequence[float], lines: Mapping[str, Sequence[float]], 
     for name, line in points.items():
         kind = f"c{colours[name]}" if name in colours else "limit"
         if line:
-            said = [f"{name}: {duration(d)} at {figures(b)}" for b, d in line]
+            said = [f"{name}: {roughly(d)} at {figures(b)}" for b, d in line]
             plot.line([(x(b), y(d)) for b, d in line], kind, words=said)
             ends.append((x(line[-1][0]), y(line[-1][1]), name, kind))
     plot.names(ends)
     words = "; ".join(
-        f"{name}: {duration(line[0][1])} at {figures(line[0][0])} polls per feed and day, "
-        f"{duration(line[-1][1])} at {figures(line[-1][0])}"
+        f"{name}: {roughly(line[0][1])} at {figures(line[0][0])} polls per feed and day, "
+        f"{roughly(line[-1][1])} at {figures(line[-1][0])}"
         for name, line in points.items()
         if line
     )
@@ -138,7 +138,7 @@ def _colours(names: Sequence[str]) -> dict[str, int]:
 
 def late_chart(delays_s: Floats, p50_s: float, p90_s: float) -> Markup:
     """How the delays are spread: one bar for each factor of root two."""
-    plot = Plot(560, 220, 12, 12, bottom=30)
+    plot = Plot(560, 220, 40, 12, top=28, bottom=30)
     steps = int(np.ceil(np.log2(MOST_S / LEAST_S) * PER_OCTAVE))
     edges = LEAST_S * 2.0 ** (np.arange(steps + 1) / PER_OCTAVE)
     counts, _edges = np.histogram(np.clip(delays_s, edges[0], edges[-1] * 0.999), edges)
@@ -147,8 +147,8 @@ def late_chart(delays_s: Floats, p50_s: float, p90_s: float) -> Markup:
         words = _(
             "%(share)s within %(low)s to %(high)s",
             share=percent(number / len(delays_s)),
-            low=duration(low),
-            high=duration(high),
+            low=roughly(low),
+            high=roughly(high),
         )
         plot.bar(x(low) + 1, y(number), x(high) - x(low) - 2, plot.foot - y(number), "column", words)
     plot.level(plot.foot, kind="axis")
@@ -158,16 +158,22 @@ def late_chart(delays_s: Floats, p50_s: float, p90_s: float) -> Markup:
     for late_s, word, anchor in ((p50_s, _("half"), "end"), (p90_s, _("nine in ten"), "start")):
         place = x(float(np.clip(late_s, LEAST_S, edges[-1])))
         plot.upright(place)
-        plot.text(place + (-5 if anchor == "end" else 5), plot.top + 10, word, "tick you", anchor)
-    words = _("Half of the posts within %(half)s, nine in ten within %(most)s", half=duration(p50_s), most=duration(p90_s))
+        plot.text(place + (-5 if anchor == "end" else 5), plot.top - 10, word, "tick you", anchor)
+    words = _("Half of the posts within %(half)s, nine in ten within %(most)s", half=roughly(p50_s), most=roughly(p90_s))
     return plot.svg(_("How late posts were"), words)
+
+
+def _between_ticks(low: float, high: float) -> tuple[float, float]:
+    """The same and a little more, so that an axis of delays has a word at either end."""
+    ticks = [at for at, _word in TIME_TICKS]
+    return max((at for at in ticks if at <= low), default=low), min((at for at in ticks if at >= high), default=high)
 
 
 def days_chart(days: Sequence[tuple[str, float | None, float | None]]) -> Markup:
     """By day: its name, the delay of half of its posts, and of nine in ten."""
-    plot = Plot(560, 220, 56, 92, bottom=30)
+    plot = Plot(560, 220, 60, 104, bottom=30)
     every = [value for _day, *both in days for value in both if value]
-    low, high = max(min(every, default=60.0), 1.0) / 1.3, max(every, default=3600.0) * 1.3
+    low, high = _between_ticks(max(min(every, default=60.0), 1.0) / 1.1, max(every, default=3600.0) * 1.1)
     x, y = plot.across(0, max(len(days) - 1, 1)), plot.up(low, high, log=True)
     plot.delays(y, low, high)
     for place, (day, *_both) in enumerate(days):
@@ -176,17 +182,17 @@ def days_chart(days: Sequence[tuple[str, float | None, float | None]]) -> Markup
     for name, kind, values in ((_("half"), "c2", [d[1] for d in days]), (_("nine in ten"), "c1", [d[2] for d in days])):
         line = [(place, value) for place, value in enumerate(values) if value]
         if line:
-            words = [f"{days[place][0]}: {name} {duration(value)}" for place, value in line]
+            words = [f"{days[place][0]}: {name} {roughly(value)}" for place, value in line]
             plot.line([(x(place), y(value)) for place, value in line], kind, words=words)
             ends.append((x(line[-1][0]), y(line[-1][1]), name, kind))
     plot.names(ends)
-    said = "; ".join(f"{day}: {duration(half)}, {duration(most)}" for day, half, most in days)
+    said = "; ".join(f"{day}: {roughly(half)}, {roughly(most)}" for day, half, most in days)
     return plot.svg(_("Delay by day"), _("Half of the posts within, nine in ten within. %(days)s", days=said))
 
 
 def spent_chart(days: Sequence[tuple[str, int, int, int]], budget: float) -> Markup:
     """By day: its name, and requests that found something, found nothing, and failed; the budget is a line."""
-    plot = Plot(560, 220, 56, 100, bottom=30)
+    plot = Plot(560, 220, 60, 140, bottom=30)
     most = max([budget, *(sum(day[1:]) for day in days)])
     x, y = plot.across(0, len(days)), plot.up(0, most * 1.08)
     plot.level(y(budget), figures(budget), "mark")
@@ -210,16 +216,16 @@ def spent_chart(days: Sequence[tuple[str, int, int, int]], budget: float) -> Mar
 
 def budget_chart(points: Sequence[tuple[float, float, float, float]], today: float, hourly: float) -> Markup:
     """Requests a day, mean delay, delay of half, and missed share: the delay above, the losses below, today marked."""
-    plot = Plot(560, 320, 56, 92, bottom=110)
+    plot = Plot(560, 320, 60, 104, bottom=110)
     budgets = [point[0] for point in points]
     every = [value for _b, mean, half, _m in points for value in (mean, half) if value > 0]
-    low, high = min(every) / 1.25, max(every) * 1.25
+    low, high = _between_ticks(min(every) / 1.1, max(every) * 1.1)
     x, y = plot.across(budgets[0], budgets[-1], log=True), plot.up(low, high, log=True)
     plot.delays(y, low, high)
     ends = []
     for which, name, kind in ((1, _("mean"), "c2"), (2, _("half within"), "c0")):
         line = [(b, point[which]) for b, point in zip(budgets, points, strict=True) if point[which] > 0]
-        words = [_("%(n)s requests a day: %(name)s %(delay)s", n=figures(b), name=name, delay=duration(d)) for b, d in line]
+        words = [_("%(n)s requests a day: %(name)s %(delay)s", n=figures(b), name=name, delay=roughly(d)) for b, d in line]
         plot.line([(x(b), y(d)) for b, d in line], kind, words=words)
         ends.append((x(line[-1][0]), y(line[-1][1]), name, kind))
     here = min(max(today, budgets[0]), budgets[-1])
@@ -228,7 +234,7 @@ def budget_chart(points: Sequence[tuple[float, float, float, float]], today: flo
     plot.parts.append(f'<circle class="here" cx="{x(here):.1f}" cy="{y(mean):.1f}" r="6"/>')
     plot.text(x(here) + 10, y(mean) - 8, _("you"), "you", "start")
     plot.names(ends)
-    missed, base = Plot(560, 320, 56, 92, top=236, bottom=46), 274.0
+    missed, base = Plot(560, 320, 60, 104, top=236, bottom=46), 274.0
     most = max(*(point[3] for point in points), 0.001)
     z = _scale(0, most, base, 236, False)
     missed.level(base, "0", "axis")
@@ -245,7 +251,7 @@ def budget_chart(points: Sequence[tuple[float, float, float, float]], today: flo
     missed.text((plot.left + plot.right) / 2, 312, _("requests a day"))
     plot.parts += missed.parts
     said = "; ".join(
-        _("%(n)s: mean %(mean)s, missed %(share)s", n=figures(b), mean=duration(mean), share=percent(share))
+        _("%(n)s: mean %(mean)s, missed %(share)s", n=figures(b), mean=roughly(mean), share=percent(share))
         for b, mean, _half, share in points
     )
     return plot.svg(_("Delay and missed posts against the budget"), said)
@@ -296,7 +302,8 @@ def time_line(
         if x(at) < plot.right - 40:
             plot.text(x(at) + 4, plot.height - 8, word, anchor="start")
     plot.level(middle, kind="axis")
-    plot.upright(x(now))
+    if now <= ticks[-1][0]:
+        plot.upright(x(now))
     for at, words in posts:
         plot.bar(x(at) - 1, middle - 28, 2, 26, "post", words)
     for at, kind, words in looks:

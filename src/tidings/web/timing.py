@@ -18,7 +18,7 @@ from tidings.web.forecast import MOST_PER_FEED, Forecast, own_forecast
 from tidings.web.reader import sidebar
 from tidings.web.texts import _, n_
 from tidings.web.visit import Site, Visit, page
-from tidings.words import duration, figures, percent
+from tidings.words import figures, percent, roughly
 
 #: Hosts that are named on the page; all of them are among the data.
 MOST_PAUSES = 5
@@ -103,8 +103,8 @@ def _facts(week: Week, feeds: int) -> dict[str, str]:
     hourly = HOURLY * feeds * (len(week.days) - began)
     lost, recovered = week.total("lost"), week.total("recovered")
     return {
-        _("half were here within"): duration(week.p50_s),
-        _("nine in ten within"): duration(week.p90_s),
+        _("half were here within"): roughly(week.p50_s),
+        _("nine in ten within"): roughly(week.p90_s),
         _("missed"): figures(max(lost - recovered, 0.0), 2),
         _("missed and repaired"): figures(recovered, 2),
         _("requests saved against asking hourly"): f"{max(1 - asked / hourly, 0):.0%}" if hourly else "–",
@@ -130,11 +130,11 @@ def _weekday(at: float, settings: Settings) -> str:
 
 def _reason(one: Needy, now: float) -> str:
     """In words, why a feed stands in the table."""
-    since = duration(now - one.since) if one.since is not None else ""
+    since = roughly(now - one.since) if one.since is not None else ""
     return {
         "broken": _("broken for %(since)s, %(times)s failures: %(words)s", since=since, times=int(one.number), words=one.words),
-        "late": _("its posts arrive %(late)s after publication", late=duration(one.number)),
-        "silent": _("silent for %(since)s; it used to post every %(gap)s", since=since, gap=duration(one.number or None)),
+        "late": _("its posts arrive %(late)s after publication", late=roughly(one.number)),
+        "silent": _("silent for %(since)s; it used to post every %(gap)s", since=since, gap=roughly(one.number or None)),
         "lying": n_(
             "%(num)s post of this week was dated in the future",
             "%(num)s posts of this week were dated in the future",
@@ -160,4 +160,4 @@ async def _curve(site: Site) -> dict[str, Any]:
 
 
 def _rows(told: Forecast) -> Sequence[tuple[str, ...]]:
-    return [(f"{p.per_day:,.0f}", duration(p.mean_s), duration(p.half_s), percent(p.missed_share)) for p in told.points]
+    return [(f"{p.per_day:,.0f}", roughly(p.mean_s), roughly(p.half_s), percent(p.missed_share)) for p in told.points]

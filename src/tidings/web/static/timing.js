@@ -3,10 +3,10 @@ const form = document.getElementById("budget");
 const curve = document.getElementById("curve");
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
-// As on the server: three figures, and a unit from one and a half of it upwards.
+// As on the server: two figures, and a unit from one and a half of it upwards.
 function duration(seconds) {
   const [name, size] = UNITS.find(([, size]) => seconds >= 1.5 * size) || UNITS[3];
-  return `${Number((seconds / size).toPrecision(3))} ${name}`;
+  return `${Number((seconds / size).toPrecision(2))} ${name}`;
 }
 
 // Between the points along a power law.
