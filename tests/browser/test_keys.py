@@ -22,6 +22,17 @@ def test_next_and_previous(reader):
     opens(reader, "k", first)  # nothing is before it
 
 
+def test_space_reads_on_and_at_the_end_opens_the_next_unread(reader):
+    main, (first, second, *_) = reader.page.locator("#main"), reader.names
+    opens(reader, "Space", first)
+    reader.page.set_viewport_size({"width": 1360, "height": 300})
+    reader.keys("Space")
+    assert main.evaluate("main => main.scrollTop") > 0
+    expect(opened(reader.page)).to_have_text(first)
+    main.evaluate("main => main.scrollTo(0, main.scrollHeight)")
+    opens(reader, "Space", second)
+
+
 def test_next_and_previous_unread_pass_over_what_is_read(reader):
     page, (first, second, third, *_) = reader.page, reader.names
     opens(reader, "j", first)

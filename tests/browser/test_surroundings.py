@@ -22,6 +22,8 @@ def test_one_pane_at_a_time_on_a_phone(phone):
     page.get_by_role("link", name="The river that went underground").tap()
     expect(page.locator("article .content")).to_be_visible()
     expect(page.locator("#list")).to_be_hidden()
+    page.get_by_role("button", name="Next entry").tap()
+    expect(page.locator("#article-title")).not_to_have_text("The river that went underground")
     page.get_by_role("link", name="Back to the list").tap()
     expect(page.locator("#list")).to_be_visible()
     page.get_by_role("link", name="Feeds and settings").tap()
@@ -33,6 +35,14 @@ def test_one_pane_at_a_time_on_a_phone(phone):
     page.go_back()
     expect(page.locator("#list h1")).to_have_text("Science")
     expect(page.locator("#list")).to_be_visible()
+
+
+def test_what_is_far_down_scrolls_its_own_pane(reader):
+    reader.page.set_viewport_size({"width": 1200, "height": 420})
+    for path in ("/feeds#folders", "/settings", "/unread"):
+        page = reader.go(path)
+        assert page.evaluate("document.scrollingElement.scrollHeight") == 420, path
+        assert page.evaluate("document.scrollingElement.scrollTop") == 0, path
 
 
 def test_nothing_is_wider_than_a_phone(phone):

@@ -57,12 +57,13 @@ def totals(db: Connection, user_id: int) -> Totals:
     """Of all subscriptions together; thousands of them need not be listed for it."""
     row = db.execute(
         "SELECT count(*), coalesce(sum(s.unread), 0), count(CASE WHEN f.errors > 0 THEN 1 END), "
-        "coalesce(max(f.last_ok_at), 0.0) FROM subscriptions AS s JOIN feeds AS f ON f.id = s.feed_id WHERE s.user_id = ?",
-        (user_id,),
+        "coalesce(max(f.last_ok_at), 0.0), (SELECT count(*) FROM marks WHERE user_id = ? AND starred_at IS NOT NULL) "
+        "FROM subscriptions AS s JOIN feeds AS f ON f.id = s.feed_id WHERE s.user_id = ?",
+        (user_id, user_id),
     ).fetchone()
     assert row is not None
-    feeds, unread, failing, refreshed_at = row
-    return Totals(feeds, int(unread), failing, refreshed_at)
+    feeds, unread, failing, refreshed_at, starred = row
+    return Totals(feeds, int(unread), failing, refreshed_at, starred)
 
 
 def titles(db: Connection, user_id: int, feed_ids: Iterable[int]) -> dict[int, str]:

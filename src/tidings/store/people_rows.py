@@ -60,6 +60,7 @@ class Totals(Struct, frozen=True):
     unread: int
     failing: int
     refreshed_at: float  #: the last poll of any that went well; 0: none
+    starred: int
 
 
 class Folder(Struct, frozen=True):

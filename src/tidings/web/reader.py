@@ -31,6 +31,7 @@ class Sidebar(Struct, frozen=True):
     """What stands at the side of every page."""
 
     unread: int
+    starred: int
     folders: tuple[tuple[Folder, tuple[Subscription, ...]], ...]
     top: tuple[Subscription, ...]  #: in no folder
     tags: tuple[Tag, ...]
@@ -49,6 +50,7 @@ async def sidebar(visit: Visit, open_folder: int | None = None) -> Sidebar:
         by_folder.setdefault(subscription.folder_id, []).append(subscription)
     return Sidebar(
         unread=totals.unread,
+        starred=totals.starred,
         folders=tuple((folder, tuple(by_folder.get(folder.id, ()))) for folder in await reading.folders()),
         top=tuple(by_folder.get(None, ())),
         tags=tuple(sorted(sorted(await reading.tags(), key=lambda tag: -tag.entries)[:MOST_TAGS], key=lambda tag: tag.name)),
@@ -65,6 +67,7 @@ def routes(site: Site) -> list[BaseRoute]:
         page(site, "/entry/{id:int}", article),
         page(site, "/entry/{id:int}", change, posts=True),
         page(site, "/folder/{id:int}/feeds", folder_feeds),
+        page(site, "/sidebar", places),
         page(site, "/mark", mark, posts=True),
         page(site, "/mark-all", mark_all, posts=True),
         page(site, "/undo", undo, posts=True),
@@ -121,18 +124,19 @@ async def article(visit: Visit) -> Response:
 
 
 async def _article(visit: Visit, entry_id: int, settings: Settings, *, whole: bool = False) -> dict[str, Any]:
-    """With ``whole``, the article as its site has it; why there is none is noted."""
-    reading = visit.reading
+    """With ``whole``, the article as its site has it, or why there is none."""
+    reading, trouble = visit.reading, ""
     item = await reading.item(entry_id)
     if whole:
         try:
             item = replace(item, entry=replace(item.entry, content=await reading.full_text(entry_id)))
         except NoArticle as problem:
-            visit.note(str(problem))
-    also = await reading.items(item.also)
+            trouble = str(problem)
+    also = {other.entry.feed_id: other for other in await reading.items(item.also)}.values()
     titles = await reading.titles([item.entry.feed_id, *(other.entry.feed_id for other in also)])
     key = await visit.site.key("images") if settings.image_proxy else b""
-    return {"opened": item, "also": also, "names": titles, "content": images.through_proxy(item, key), "whole": whole}
+    content = images.through_proxy(item, key)
+    return {"opened": item, "also": also, "names": titles, "content": content, "whole": whole, "trouble": trouble}
 
 
 async def change(visit: Visit) -> Response:
@@ -194,7 +198,7 @@ async def undo(visit: Visit) -> Response:
 
 
 async def counts(visit: Visit) -> Response:
-    """What is unread, by feed; folders are added up by who shows them."""
+    """What is starred, and what is unread, by feed; folders are added up by who shows them."""
     every = await visit.reading.subscriptions()
     folders: dict[str, int] = {}
     for subscription in every:
@@ -202,7 +206,13 @@ async def counts(visit: Visit) -> Response:
             folders[str(subscription.folder_id)] = folders.get(str(subscription.folder_id), 0) + subscription.unread
     feeds = {str(s.feed.id): s.unread for s in every if s.unread}
     tags = {tag.name: tag.unread for tag in await visit.reading.tags() if tag.unread}
-    return visit.json({"unread": sum(feeds.values()), "feeds": feeds, "folders": folders, "tags": tags})
+    starred = (await visit.reading.totals()).starred
+    return visit.json({"unread": sum(feeds.values()), "starred": starred, "feeds": feeds, "folders": folders, "tags": tags})
+
+
+async def places(visit: Visit) -> Response:
+    """The sidebar alone, for pages whose feeds or tags have changed since they were made."""
+    return await visit.render("_sidebar.html", sidebar=await sidebar(visit))
 
 
 async def folder_feeds(visit: Visit) -> Response:

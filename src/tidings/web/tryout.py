@@ -74,6 +74,8 @@ def routes(site: Site) -> list[BaseRoute]:
         await check(visit)
         if visit.form.get("do") == "stop":
             demo.stop()
+            if visit.somebody is not None:
+                visit.note(_("The demo world has ended."))
             return visit.go("/")
         await demo.start()
         return visit.go("/demo")

@@ -9,10 +9,21 @@ function live() {
   const news = new EventSource("/events");
   const tell = (event) => JSON.parse(event.data);
   news.addEventListener("arrived", (event) => reader.arrived(tell(event).feed, tell(event).ids.length));
-  for (const kind of ["marked", "subscriptions", "missed"]) news.addEventListener(kind, reader.counts);
+  for (const kind of ["marked", "missed"]) news.addEventListener(kind, reader.counts);
+  news.addEventListener("subscriptions", places);
   news.addEventListener("hello", reader.listening);
   addEventListener("pagehide", () => news.close());
 }
+
+// Feeds, folders and tags, when one came or went.
+const places = told(async () => {
+  const made = document.createElement("template");
+  made.innerHTML = await part("/sidebar", "sidebar");
+  document.querySelector("#sidebar .scroll").replaceChildren(...made.content.querySelector(".scroll").childNodes);
+  folders();
+  reader.choose();
+});
+document.addEventListener("places", places);
 
 function folders() {
   const opened = new Set(JSON.parse(localStorage.getItem("folders") || "[]"));
@@ -50,6 +61,22 @@ document.addEventListener("click", (event) => {
     location.hash = "#main";
   }
 });
+
+// Where a form leads back to its own page, what was typed stays there until it was right.
+document.addEventListener("submit", told(async (event) => {
+  const form = event.target;
+  if (form.dataset.busy) event.submitter.textContent = form.dataset.busy;
+  if (!form.matches("[data-stay]")) return;
+  event.preventDefault();
+  const body = new URLSearchParams(new FormData(form, event.submitter));
+  const answer = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { accept: "application/json" }, redirect: "manual" });
+  if (answer.type === "opaqueredirect") return location.assign(location.pathname + location.search);
+  form.querySelector(".problem")?.remove();
+  const { error } = await answer.json();
+  const said = Object.assign(document.createElement("p"), { className: "problem", textContent: error });
+  said.setAttribute("role", "alert");
+  event.submitter.before(said);
+}));
 
 for (const box of document.querySelectorAll(".note")) fade(box);
 folders();

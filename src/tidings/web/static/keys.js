@@ -23,6 +23,7 @@ const inReader = {
   p: () => reader.step(-1, unread),
   o: () => (document.body.classList.contains("reading") ? reader.toList() : reader.step(1)),
   Enter: () => inReader.o(),
+  " ": () => reader.further(),
   v: () => press("article a[target=_blank].tool"),
   m: () => reader.toggle("read", "unread"),
   s: () => reader.toggle("star", "starred"),
@@ -44,7 +45,7 @@ export function begin() {
     const both = `${before} ${event.key}`;
     before = event.key === "g" ? "g" : "";
     const act = anywhere[both] || anywhere[event.key] || (reader.here() && inReader[event.key]);
-    if (!act || event.key === "g" || (event.key === "Enter" && event.target.closest("a, button, summary"))) return;
+    if (!act || event.key === "g" || ([" ", "Enter"].includes(event.key) && event.target.closest("a, button, summary, audio, video"))) return;
     event.preventDefault();
     act();
   });

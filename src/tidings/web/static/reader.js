@@ -10,7 +10,7 @@ export const here = () => Boolean(list);
 
 export const entries = () => [...list.querySelectorAll(".entry")];
 export const current = () => list?.querySelector(".entry a[aria-current]")?.closest(".entry");
-const view = () => list.querySelector(".bar").dataset;
+const view = () => list?.querySelector(".bar").dataset;
 const withEntry = (href, id) => {
   const url = new URL(href, location.href);
   id ? url.searchParams.set("entry", id) : url.searchParams.delete("entry");
@@ -25,12 +25,14 @@ export async function openView(href, push = true) {
   if (mine !== wanted) return; // another was opened meanwhile
   list.innerHTML = html;
   list.scrollTop = 0;
-  closeArticle();
-  if (push) history.pushState({}, "", withEntry(href));
-  document.title = `${view().search || list.querySelector("h1").textContent} – tidings`;
-  for (const link of document.querySelectorAll("#sidebar [data-view]")) {
-    link.dataset.view === view().view ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
+  if (push) {
+    closeArticle();
+    history.pushState({}, "", withEntry(href));
   }
+  const open = main.querySelector("article");
+  if (open) document.querySelector(`#e${open.dataset.id} a`)?.setAttribute("aria-current", "true");
+  else document.title = `${view().search || list.querySelector("h1").textContent} – tidings`;
+  choose();
   settle();
   counts();
   if (!push) return;
@@ -38,6 +40,14 @@ export async function openView(href, push = true) {
   field && !field.value ? field.focus() : list.focus();
 }
 
+// Where one is, in the sidebar.
+export function choose() {
+  for (const link of document.querySelectorAll("#sidebar [data-view]")) {
+    link.dataset.view === view()?.view ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
+  }
+}
+
+// The list anew; what is being read stays open.
 export const reload = () => openView(location.pathname + location.search, false);
 
 function closeArticle() {
@@ -64,6 +74,12 @@ export async function openEntry(row, { push = true } = {}) {
   if (entries().indexOf(row) > entries().length - 8) more();
 }
 
+async function openWhole(link) {
+  link.textContent = link.dataset.busy;
+  const html = await part(`/entry/${link.closest("article").dataset.id}?whole=1`, "article");
+  if (link.isConnected) main.innerHTML = html;
+}
+
 export function toList() {
   const row = current();
   if (!document.body.classList.contains("reading")) return;
@@ -80,6 +96,13 @@ export function step(by, wanted = () => true) {
   if (at < 0 && by < 0) at = every.length;
   for (at += by; at >= 0 && at < every.length; at += by) if (wanted(every[at])) return told(openEntry)(every[at]);
   if (by > 0) more();
+}
+
+// A page further in the article, which the browser does by itself; at its end, the next that is unread.
+export function further() {
+  const read = main.scrollTop + main.clientHeight >= main.scrollHeight - 4;
+  if (read || !document.body.classList.contains("reading")) step(1, (row) => row.classList.contains("unread"));
+  else main.scrollBy({ top: 0.9 * main.clientHeight });
 }
 
 export function walkFeeds(by) {
@@ -154,6 +177,7 @@ async function fromArticle(form, button) {
   if (!["star", "read"].includes(button?.name)) {
     main.innerHTML = await part(`/entry/${id}`, "article"); // tags and rating are drawn anew
     main.querySelector(".menu summary")?.focus();
+    if (button?.name !== "rating") document.dispatchEvent(new Event("places"));
   }
   show(marks);
   counts();
@@ -174,7 +198,7 @@ async function recount() {
   const now = await json("/counts");
   const of = (name) => {
     const [kind, ...rest] = name.split("/");
-    return kind === "unread" ? now.unread : now[`${kind}s`]?.[rest.join("/")];
+    return ["unread", "starred"].includes(kind) ? now[kind] : now[`${kind}s`]?.[rest.join("/")];
   };
   for (const place of document.querySelectorAll("[data-count]")) {
     const number = of(place.dataset.count);
@@ -251,9 +275,11 @@ export function begin() {
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a");
     if (event.target.closest("#fresh")) told(reload)();
+    if (event.target.closest(".next")) step(1);
     if (!link || !plain(event)) return;
     const entry = link.closest(".entry");
     if (entry) event.preventDefault(), told(openEntry)(entry);
+    else if (link.matches(".whole")) event.preventDefault(), told(openWhole)(link);
     else if (link.matches(".back")) event.preventDefault(), toList();
     else if (link.matches("[data-view], [data-part]")) event.preventDefault(), told(openView)(link.getAttribute("href"));
   });
