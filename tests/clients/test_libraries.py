@@ -30,6 +30,8 @@ def test_miniflux(client, app, press):
     assert marks(app) == ({first["title"], second["title"]}, {third["title"]})
     assert [entry["id"] for entry in client.get_entries(starred=True)["entries"]] == [third["id"]]
     assert client.get_entries(status=["read"], after_entry_id=min(first["id"], second["id"]))["total"] == 1
+    assert client.update_entry(first["id"], title="In short", content="<p>So</p>")["title"] == "In short"
+    assert client.get_entry(first["id"])["content"] == "<p>So</p>"
     feed = client.get_entry(first["id"])["feed"]
     assert sum(client.get_feed_counters()["unreads"].values()) == 6
     client.mark_feed_entries_as_read(feed["id"])

@@ -146,24 +146,28 @@ def test_common_words_and_rare_ones_are_found_alike(town):
         assert town.ann.unread(search="heron", by=by) == ["Post 13"]
 
 
-def test_what_is_sought_among_all_entries_is_walked_page_by_page(town, monkeypatch):
-    """Whose entries are few are gathered instead: the limit is moved so that these are not."""
-    monkeypatch.setattr("tidings.store.reading.PAGE", 0)
+@pytest.mark.parametrize("sparse", [0, 500], ids=["one by one", "by the stretch"])
+@pytest.mark.parametrize("common", [0, 50], ids=["rare", "common"])
+@pytest.mark.parametrize("by", ["arrival", "publication"])
+def test_what_is_sought_among_all_entries_is_found_page_by_page(town, monkeypatch, by, common, sparse):
+    """Where entries are few they are gathered, and read at once: the limits are moved so that all ways are gone."""
+    for name, value in ("PAGE", 0), ("COMMON", common), ("SPARSE", sparse):
+        monkeypatch.setattr(f"tidings.store.reading.{name}", value)
     town.ann.follows("a")
     town.bob.follows("b")
     town.posted("a", 1, 3, 5, text="the river")
     town.posted("b", 2, text="the river")
     dry, *_ = town.posted("a", 4, text="a dry river")
     for oldest_first in False, True:
-        wanted = Stream(search="river -dry", oldest_first=oldest_first)
+        wanted = Stream(search="river -dry", by=by, oldest_first=oldest_first)
         first = town.ann.page(wanted, limit=2)
         rest = town.ann.page(wanted, limit=2, after=first.next)
         found = [item.entry.title for item in (*first.items, *rest.items)]
         assert found == sorted(["Post 1", "Post 3", "Post 5"], reverse=not oldest_first)
         assert rest.next is None
-    assert "Post 4" not in town.ann.titles(search="river", below_id=dry)
+    assert "Post 4" not in town.ann.titles(search="river", by=by, below_id=dry)
     town.ann.mark([dry], unread=False)
-    assert town.ann.titles(search="river", unread=False) == ["Post 4"]
+    assert town.ann.titles(search="river", by=by, unread=False) == ["Post 4"]
 
 
 def test_counts_agree_with_lists(town):

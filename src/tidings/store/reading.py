@@ -5,7 +5,7 @@ arrival, or publication and id): whatever arrives or is marked in between, no en
 
 A stream is walked from the table that holds the fewest rows of it: `unread`, the user's marks, their labels, or all entries.
 Where few feeds are asked for, their rows are gathered and sorted; where many, the whole order is walked until there are enough.
-SQLite's search index has the order of arrival too: what is sought among all entries is walked there.
+Words that many entries have are looked for in SQLite's index stretch by stretch, as the order is walked.
 A ``+ 0`` in a query is how both databases are told which of the two.
 """
 
@@ -24,7 +24,9 @@ from tidings.store.search import Terms, terms
 #: Of so many feeds all entries are gathered and sorted; of more, the newest are found sooner by walking the order.
 FEW_FEEDS = 300
 #: What one in so many of the newest entries has is common, as far as so many of those that have it tell.
-COMMON, SAMPLE = 3, 1000
+COMMON, SAMPLE = 50, 300
+#: To ask SQLite's search index for one entry takes as long as to read so many on in it.
+SPARSE = 500
 #: So long a page is, roughly.
 PAGE = 100
 #: Entries do not arrive exactly in the order of their ids: polls that were under way together are recorded as they finish.
@@ -40,6 +42,7 @@ class Selection(Struct, frozen=True):
     id: str
     published: str
     gathered: bool
+    match: str = ""  #: what SQLite's search index has to be asked yet, for each stretch that is walked
 
 
 class _Conditions:
@@ -79,7 +82,6 @@ def selection(
         where.add("l.user_id = ? AND l.name = ?", user_id, tags.pop())
     else:
         source, entry, feed, table = "entries AS e", "e.id", "e.feed_id", "e"
-    all_entries = source == "entries AS e"
     published, seen = f"{table}.published_at", f"{table}.first_seen_at"
 
     gathered, single = source.startswith(("marks", "labels")), False  # what people mark by hand is never so much
@@ -95,21 +97,19 @@ def selection(
             where.add(f"{feed} = ?", feeds[0])
         else:
             where.add(f"{feed} {IN_MANY}" if few else f"{feed} + 0 {IN_MANY}", Many(feeds))
-    elif all_entries:
+    elif source == "entries AS e":
         gathered = ordered and _few_of_all(db, user_id)
-        unsorted = " + 0" if ordered and not gathered else ""
-        where.add(f"e.feed_id{unsorted} IN (SELECT s.feed_id FROM subscriptions AS s WHERE s.user_id = ?)", user_id)
+        walked = " + 0" if ordered and not gathered else ""
+        where.add(f"e.feed_id{walked} IN (SELECT s.feed_id FROM subscriptions AS s WHERE s.user_id = ?)", user_id)
 
-    walked = ordered and not gathered
+    match = ""
     if stream.search:
         sought = terms(stream.search, postgres=db.postgres)
         if sought.nothing:
             return None
-        if sought.wanted and all_entries and walked and not single and stream.by == "arrival" and not db.postgres:
-            source, entry = "search CROSS JOIN entries AS e ON e.id = search.rowid", "search.rowid"
-            where.add("search MATCH ?", _match(sought))
-        else:
-            _search(db, where, entry, sought, walked=walked)
+        match = _match(sought) if ordered and not gathered and not db.postgres and sought.wanted else ""
+        if not match or not _is_common(db, match):
+            match = _search(db, where, entry, sought)
 
     if unread is False:
         where.add(f"NOT EXISTS (SELECT 1 FROM unread AS n WHERE n.user_id = ? AND n.entry_id = {entry})", user_id)
@@ -117,7 +117,7 @@ def selection(
             f"NOT EXISTS (SELECT 1 FROM marks AS x WHERE x.user_id = ? AND x.entry_id = {entry} AND x.muted_at IS NOT NULL)",
             user_id,
         )
-    elif all_entries and _mutes(db, user_id):
+    elif source == "entries AS e" and _mutes(db, user_id):
         where.add(
             "NOT EXISTS (SELECT 1 FROM marks AS x WHERE x.user_id = ? AND x.entry_id = e.id AND x.muted_at IS NOT NULL)",
             user_id,
@@ -145,7 +145,8 @@ def selection(
     where.bound(entry, "<", stream.below_id)
     if stream.by == "arrival" and not _bound_ids(db, where, entry, stream.seen_from, stream.seen_until):
         return None
-    return Selection(f"FROM {source} WHERE {' AND '.join(where.parts)}", tuple(where.values), entry, published, gathered)
+    conditions = " AND ".join(where.parts) or "1 = 1"
+    return Selection(f"FROM {source} WHERE {conditions}", tuple(where.values), entry, published, gathered, match)
 
 
 def _mutes(db: Connection, user_id: int) -> bool:
@@ -195,19 +196,17 @@ def _bound_ids(db: Connection, where: _Conditions, entry: str, since: float | No
     return True
 
 
-def _search(db: Connection, where: _Conditions, entry: str, sought: Terms, *, walked: bool) -> None:
-    """Narrow to what people typed."""
+def _search(db: Connection, where: _Conditions, entry: str, sought: Terms) -> str:
+    """Narrow to what people typed; nothing is left to be asked then."""
     if db.postgres:
         for expression, condition in (sought.wanted, "w.words @@ ?::tsquery"), (sought.unwanted, "NOT w.words @@ ?::tsquery"):
             if expression:
                 where.add(f"EXISTS (SELECT 1 FROM entries AS w WHERE w.id = {entry} AND {condition})", expression)
-        return
-    if not sought.wanted:
-        where.add(f"{entry} NOT IN (SELECT rowid FROM search WHERE search MATCH ?)", sought.unwanted)
-    elif walked and _is_common(db, _match(sought)):
-        where.add(f"EXISTS (SELECT 1 FROM search WHERE search MATCH ? AND rowid = {entry})", _match(sought))
-    else:
+    elif sought.wanted:
         where.add(f"{entry} IN (SELECT rowid FROM search WHERE search MATCH ?)", _match(sought))
+    else:
+        where.add(f"{entry} NOT IN (SELECT rowid FROM search WHERE search MATCH ?)", sought.unwanted)
+    return ""
 
 
 def _match(sought: Terms) -> str:
@@ -215,7 +214,7 @@ def _match(sought: Terms) -> str:
 
 
 def _is_common(db: Connection, expression: str) -> bool:
-    """Whether so many entries have it that a page is full sooner by trying one after the other than by gathering all."""
+    """Whether so many entries have it that a page is full sooner by walking past others than by gathering all."""
     newest = "SELECT rowid FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT ?"
     found, first, last = db.execute(
         f"SELECT count(*), min(rowid), (SELECT max(id) FROM entries) FROM ({newest})", (expression, SAMPLE)
@@ -230,6 +229,19 @@ def ids(db: Connection, user_id: int, stream: Stream, limit: int, after: str | N
     chosen = selection(db, user_id, stream, ordered=True)
     if chosen is None or limit < 1:
         return IdPage((), None)
+    rows: list[Any] = []
+    wanted = limit + 1
+    while len(rows) <= limit:
+        stretch = _stretch(db, chosen, stream, wanted, after)
+        rows += _matching(db, chosen.match, stretch) if chosen.match else stretch
+        if len(stretch) < wanted:
+            break
+        wanted, after = 2 * wanted, _place(stretch[-1], stream)
+    return IdPage(tuple(row[0] for row in rows[:limit]), _place(rows[limit - 1], stream) if len(rows) > limit else None)
+
+
+def _stretch(db: Connection, chosen: Selection, stream: Stream, count: int, after: str | None) -> list[Any]:
+    """The next rows in the stream's order: ids, and what else they are ordered by."""
     direction, sign = ("ASC", ">") if stream.oldest_first else ("DESC", "<")
     sql, values = chosen.sql, list(chosen.values)
     unordered = " + 0" if chosen.gathered else ""
@@ -245,12 +257,26 @@ def ids(db: Connection, user_id: int, stream: Stream, limit: int, after: str | N
             at, last = _key(after, 2)
             sql += f" AND ({chosen.published}, {chosen.id}) {sign} (?, ?)"
             values += [float(at), last]
-    rows = db.execute(f"SELECT {columns} {sql} ORDER BY {order} LIMIT ?", (*values, limit + 1)).fetchall()
-    more = None
-    if len(rows) > limit:
-        rows = rows[:limit]
-        more = str(rows[-1][0]) if stream.by == "arrival" else f"{rows[-1][1]!r},{rows[-1][0]}"
-    return IdPage(tuple(row[0] for row in rows), more)
+    return db.execute(f"SELECT {columns} {sql} ORDER BY {order} LIMIT ?", (*values, count)).fetchall()
+
+
+def _matching(db: Connection, match: str, rows: list[Any]) -> list[Any]:
+    """Those that have the words. From the lowest of their ids to the highest the index is read at once; but where these are
+    far apart, such as those of one feed, it is asked for each."""
+    ids = Many(row[0] for row in rows)
+    first, last = min(ids, default=0), max(ids, default=0)
+    if last - first < SPARSE * len(ids):
+        found = db.execute("SELECT rowid FROM search WHERE search MATCH ? AND rowid BETWEEN ? AND ?", (match, first, last))
+    else:
+        each = "SELECT 1 FROM search WHERE search MATCH ? AND rowid = value"
+        found = db.execute(f"SELECT value FROM json_each(?) WHERE EXISTS ({each})", (ids, match))
+    having = {i for (i,) in found}
+    return [row for row in rows if row[0] in having]
+
+
+def _place(row: Any, stream: Stream) -> str:
+    """The key of a row as text."""
+    return str(row[0]) if stream.by == "arrival" else f"{row[1]!r},{row[0]}"
 
 
 def _key(after: str, parts: int) -> list[Any]:
