@@ -119,6 +119,9 @@ def test_attacks(attack: str) -> None:
         f'<a href="/{"x" * 500_000}">' + "<p>x" * 10_000,
         f'<a href=">{"x" * 500_000}">' + "<p>x" * 10_000,
         "<b>" * 20_000 + "<div>" * 20_000 + "</b>" * 20_000,
+        "<a " + " ".join(f"a{number}=1" for number in range(200_000)) + ">",
+        "<b" + "".join(f"/a{number}" for number in range(200_000)) + ">",
+        "<i " + "".join(f"a{number}='>'" for number in range(200_000)) + ">",
     ],
     ids=lambda bomb: bomb[:20],
 )
