@@ -133,6 +133,12 @@ def test_html_that_would_grow_becomes_plain_text(bomb: str) -> None:
     assert len(clean) < 2 * len(bomb)
 
 
+def test_a_long_base_is_not_repeated_by_every_address() -> None:
+    html = '<a href="q">x</a>' * 10_000
+    assert len(clean_html(html, BASE + "a/" * 50_000)) < 3 * len(html)
+    assert clean_html('<a href="q">x</a>', "https://example.org/a/").startswith('<a href="https://example.org/a/q"')
+
+
 def test_a_million_spaces_after_an_equals_sign() -> None:
     start = time.process_time()
     clean_html("<p>href=" + " " * 1_000_000, BASE)

@@ -119,7 +119,8 @@ def _needed(base_url: str, html: str) -> str:
     site = _SITE.match(base_url)
     if site is None or not _RELATIVE.search(html):
         return ""
-    return base_url if _RELATIVE_TO_PAGE.search(html) else site[0]
+    base = base_url if _RELATIVE_TO_PAGE.search(html) else site[0]
+    return base if len(base) * html.count("=") < 1_000_000 + 10 * len(html) else ""  # every address would repeat it
 
 
 def search_text(clean: str) -> str:
