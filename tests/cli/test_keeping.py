@@ -103,6 +103,7 @@ def test_what_is_no_backup_is_refused_and_changes_nothing(home, blogs, tmp_path)
     (tmp_path / "text").write_text("Hello " * 1000)
     assert "is not a database" in home.refuses("restore", tmp_path / "text", code=1)
     assert "does not exist" in home.refuses("restore", tmp_path / "nothing")
+    assert not list(tmp_path.glob("data/*before-restore*"))
     assert len(home.json("feeds")) == 1
     assert "is the store itself" in home.refuses("backup", tmp_path / "data" / "tidings.db")
 

@@ -1,5 +1,7 @@
 """The command itself: help, version, and how errors are told."""
 
+import json
+import os
 import subprocess
 import sys
 
@@ -42,13 +44,21 @@ def test_every_command_has_an_example_and_fits_80_columns(tidings, path):
     text = tidings(*path, "--help")
     assert "Example" in text
     assert f"tidings {' '.join(path)}" in text.split("Example", 1)[1]
-    assert max(len(line) for line in text.split("Example", 1)[0].splitlines()) <= 80
+    assert max(len(line) for line in text.splitlines()) <= 80
 
 
 def test_every_lab_command_speaks_json(tidings):
     for path in commands(root):
         if path[0] == "lab":
             assert "--json" in tidings(*path, "--help"), path
+
+
+def test_a_terminal_that_knows_few_characters_shows_the_others_as_questions(installed, tmp_path):
+    latin = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    feeds = ["--data-dir", tmp_path, "feeds"]
+    installed("--data-dir", tmp_path, "import", "-", input="https://example.org/feed Grüße ☃\n")
+    assert "Grüße ?" in installed(*feeds, env=latin, encoding="latin-1").stdout
+    assert json.loads(installed(*feeds, "--json", env=latin, encoding="latin-1").stdout)[0]["title"] == "Grüße ☃"
 
 
 def test_unknown_command_is_a_usage_error(installed):

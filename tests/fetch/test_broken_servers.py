@@ -192,6 +192,14 @@ async def test_an_empty_200_is_a_problem(w: World) -> None:
 
 
 @story()
+async def test_a_part_that_nobody_asked_for_is_no_document(w: World) -> None:
+    w.script("/feed", Answer(206, body=RSS[:100], headers={"ETag": '"part"'}))
+    result = await w.poll("/feed")
+    assert result.error is not None
+    assert (result.status, result.body, result.validators.etag) == (206, None, None)
+
+
+@story()
 async def test_a_304_to_a_request_without_conditions_is_a_problem(w: World) -> None:
     w.script("/feed", Answer(304))
     result = await w.poll("/feed")

@@ -54,6 +54,13 @@ def test_external_entities_are_not_read(doctype: bytes, tmp_path: Path) -> None:
     assert document is None or "the secret" not in document.entries[0].title
 
 
+def test_a_long_base_is_not_repeated_by_every_address() -> None:
+    entries = b'<entry><link href="../x"/></entry>' * 2000
+    document = hurried(b'<feed xml:base="http://example.org/' + b"a/" * 500_000 + b'">' + entries + b"</feed>")
+    assert document is not None
+    assert document.entries[0].url == "https://example.org/x"
+
+
 def test_a_body_that_is_a_path_is_not_opened(tmp_path: Path) -> None:
     feed = tmp_path / "feed.xml"
     feed.write_bytes(with_item(b"local"))

@@ -119,6 +119,9 @@ def test_attacks(attack: str) -> None:
         f'<a href="/{"x" * 500_000}">' + "<p>x" * 10_000,
         f'<a href=">{"x" * 500_000}">' + "<p>x" * 10_000,
         "<b>" * 20_000 + "<div>" * 20_000 + "</b>" * 20_000,
+        "<a " + " ".join(f"a{number}=1" for number in range(200_000)) + ">",
+        "<b" + "".join(f"/a{number}" for number in range(200_000)) + ">",
+        "<i " + "".join(f"a{number}='>'" for number in range(200_000)) + ">",
     ],
     ids=lambda bomb: bomb[:20],
 )
@@ -128,6 +131,12 @@ def test_html_that_would_grow_becomes_plain_text(bomb: str) -> None:
     assert time.process_time() - start < 5
     assert clean.endswith("the end")
     assert len(clean) < 2 * len(bomb)
+
+
+def test_a_long_base_is_not_repeated_by_every_address() -> None:
+    html = '<a href="q">x</a>' * 10_000
+    assert len(clean_html(html, BASE + "a/" * 50_000)) < 3 * len(html)
+    assert clean_html('<a href="q">x</a>', "https://example.org/a/").startswith('<a href="https://example.org/a/q"')
 
 
 def test_a_million_spaces_after_an_equals_sign() -> None:

@@ -8,6 +8,8 @@ runs, so that `tidings --help` answers at once.
 
 import errno
 import os
+import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -124,4 +126,7 @@ for command in (
 
 def main() -> None:
     """The installed command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may know fewer characters than a title has
     root(prog_name="tidings")

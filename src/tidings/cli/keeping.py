@@ -92,15 +92,20 @@ async def restore(home: Home, file: Path) -> None:
     Example:
       tidings restore monday.db
     """
-    from tidings.errors import UsageError
+    from tidings.errors import TidingsError, UsageError
     from tidings.store import restore as put_back
 
     if isinstance(home.place, str):
         raise UsageError(f"a store in PostgreSQL is restored by its own means; use: pg_restore -d ADDRESS {file}")
     home.make_folder()
     kept = await _set_aside(home)
-    with progress(f"copying {file}", total=1) as bar:
-        put_back(file, home.store_path, bar.reached)
+    try:
+        with progress(f"copying {file}", total=1) as bar:
+            put_back(file, home.store_path, bar.reached)
+    except TidingsError:  # the store is where it was, and needs no copy
+        if kept is not None:
+            kept.unlink()
+        raise
     click.echo(f"restored {home.store_path}" + (f"; what was there is now {kept}" if kept else ""))
 
 

@@ -34,7 +34,8 @@ def allocate(
 
     \b
     Example (Han et al., Table 2):
-      tidings lab allocate --policy min-missing --rates 30,30,10,10 --windows 15,10,10,5 --budget 8
+      tidings lab allocate --policy min-missing --rates 30,30,10,10 \\
+        --windows 15,10,10,5 --budget 8
     """
     import numpy as np
 
@@ -95,7 +96,8 @@ def schedule(hourly: list[float], polls: int, method: str, plot: Path | None) ->
 
     \b
     Example (a feed that posts from 9 to 17 h):
-      tidings lab schedule --hourly 0,0,0,0,0,0,0,0,0,1,1,1,1,1,1,1,1,0,0,0,0,0,0,0 --polls 2
+      tidings lab schedule --polls 2 \\
+        --hourly 0,0,0,0,0,0,0,0,0,1,1,1,1,1,1,1,1,0,0,0,0,0,0,0
     """
     import numpy as np
 

@@ -98,8 +98,10 @@ def compare(
 
     \b
     Examples:
-      tidings lab compare sample --policies uniform,min-delay,combined --budget 4 --against uniform
-      tidings lab compare sample --policies uniform,combined --budget 0.5,1,2,4,8 --plot curve.png
+      tidings lab compare sample --policies uniform,min-delay,combined \\
+        --budget 4 --against uniform
+      tidings lab compare sample --policies uniform,combined \\
+        --budget 0.5,1,2,4,8 --plot curve.png
     """
     from tidings.lab.compare import compare as run
     from tidings.policy import make_policy

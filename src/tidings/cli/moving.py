@@ -30,7 +30,7 @@ async def sqlite_to_postgres(home: Home, source: Path | None) -> None:
 
     \b
     Example:
-      tidings --database postgresql://tidings@db.example/tidings migrate sqlite-to-postgres
+      tidings --database postgresql://me@db/tidings migrate sqlite-to-postgres
     """
     from tidings.store.moving import move
 

@@ -127,16 +127,22 @@ def wants_json() -> bool:
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout; what is not a finite number becomes null, because JSON knows no nan."""
-    click.echo(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+    click.echo(_json(value, indent=2))
 
 
 async def print_json_list(values: AsyncIterator[Any]) -> None:
     """A JSON array, an element to a line as it comes: a million entries need no more memory than one."""
     comma = "["
     async for value in values:
-        click.echo(f"{comma}\n{json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)}", nl=False)
+        click.echo(f"{comma}\n{_json(value)}", nl=False)
         comma = ","
     click.echo("[]" if comma == "[" else "\n]")
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    """Characters that stdout cannot show are escaped, so that none is lost."""
+    wide = (sys.stdout.encoding or "").lower().startswith("utf")
+    return json.dumps(_plain(value), indent=indent, ensure_ascii=not wide, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:

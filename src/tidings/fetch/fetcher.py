@@ -219,7 +219,7 @@ class _Fetch:
         if self.status in redirects and answer.headers.get("Location"):
             self.elapsed_s, self.started = self.elapsed_s + fetcher._clock() - now, None
             return None
-        if not 200 <= self.status < 300:
+        if not 200 <= self.status < 300 or self.status == 206:  # a part, which nobody has asked for
             return self._refused(_said(answer))
         return self._document(answer) if self.sent is None else self._result()
 

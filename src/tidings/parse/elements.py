@@ -47,6 +47,7 @@ _PREFIXES = {
     "w3.org/1999/02/22-rdf-syntax-ns": "rdf",
 }
 _KNOWN = frozenset(_PREFIXES.values())
+_LONGEST_BASE = 2000
 
 #: What stands in an element: its children under their names, in the order of the document.
 Children = dict[str, list[Element]]
@@ -178,11 +179,14 @@ def atom_text(element: Element | None) -> str:
 
 
 def base_of(element: Element, document_url: str) -> str:
-    """What addresses in an element are relative to (XML Base); empty bases and those of other schemes are passed over."""
+    """What addresses in an element are relative to (XML Base); empty bases and those of other schemes are passed over.
+
+    So are long ones, which every address in the document would repeat.
+    """
     bases = [element.get(XML_BASE), *(ancestor.get(XML_BASE) for ancestor in element.iterancestors())]
     url = document_url
     for base in reversed(bases):
-        if base and base.strip():
+        if base and base.strip() and len(base) + len(url) < _LONGEST_BASE:
             url = absolute(base.strip(), url) or url
     return url
 

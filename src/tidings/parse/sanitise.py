@@ -67,6 +67,11 @@ _RELATIVE = re.compile(r"""=(?i:(?<=href=)|(?<=src=)|(?<=poster=)|(?<=\s=))\s*+[
 _RELATIVE_TO_PAGE = re.compile(_RELATIVE.pattern.replace("mailto:|", "mailto:|/|"))
 _SITE = re.compile(r"https?://[^/?#\\]+")
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)", re.IGNORECASE)
+#: One attribute as the HTML standard reads it, and a tag with more of them than anybody writes.
+_ATTRIBUTE = r"""(?:[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)?+)"""
+_ATTRIBUTES_OF_TAG = re.compile(rf"<[a-z][^\s/>]*+{_ATTRIBUTE}{{0,100}}+(?P<more>{_ATTRIBUTE})?+", re.IGNORECASE)
+#: In less than this, no number of attributes takes long.
+_SHORT = 20_000
 #: These never stay open: they are empty, or the next of their kind closes them.
 _NEVER_OPEN = _names("area br col dd dt hr img input li link meta option p source tbody td tfoot th thead tr wbr")
 
@@ -114,7 +119,8 @@ def _needed(base_url: str, html: str) -> str:
     site = _SITE.match(base_url)
     if site is None or not _RELATIVE.search(html):
         return ""
-    return base_url if _RELATIVE_TO_PAGE.search(html) else site[0]
+    base = base_url if _RELATIVE_TO_PAGE.search(html) else site[0]
+    return base if len(base) * html.count("=") < 1_000_000 + 10 * len(html) else ""  # every address would repeat it
 
 
 def search_text(clean: str) -> str:
@@ -141,8 +147,11 @@ def _explodes(html: str) -> bool:
     An element of formatting that stays open (``<font>``, ``<a>``) is opened again in every later paragraph with all its
     attributes: 40 kB of ``<font color=1><p>x<font color=2><p>x`` become 80 MB. Deep nesting takes time that grows with the
     square. So every tag costs what stands open at that point, counted with the text up to the next tag since a quoted ``>``
-    cannot be told from a real one here; real posts cost a few times their length.
+    cannot be told from a real one here; real posts cost a few times their length. A tag's attributes are compared each with
+    all others.
     """
+    if len(html) > _SHORT and any(tag["more"] for tag in _ATTRIBUTES_OF_TAG.finditer(html)):
+        return True
     allowed = 200_000 + 50 * len(html)
     if html.count("<") * len(html) < allowed:  # as if everything stood open at every tag
         return False
