@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import click
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+#: No row of a table in a file has more columns.
+WIDEST = 1_000_000
 
 # --- reading ------------------------------------------------------------------------------------------------------------
 
@@ -156,7 +158,6 @@ def _plain(value: Any) -> Any:
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> None:
     """Aligned columns, the first ``left`` of them to the left and the rest, numbers, to the right."""
     from rich.console import Console
-    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
@@ -167,15 +168,9 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     buffer = StringIO()
-    console = Console(file=buffer, force_terminal=terminal, highlight=False)
-    if not terminal:  # nothing to fit: as wide as the widest row
-        console.width = max(console.width, Measurement.get(console, console.options, table).maximum, _width(headings, rows))
-    console.print(table)
+    width = None if terminal else WIDEST  # nothing to fit: as wide as the widest row
+    Console(file=buffer, force_terminal=terminal, highlight=False, width=width).print(table)
     click.echo("\n".join(line.rstrip() for line in buffer.getvalue().splitlines()))
-
-
-def _width(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    return sum(max(len(cell) for cell in column) + 2 for column in zip(headings, *rows, strict=True))
 
 
 # --- progress -----------------------------------------------------------------------------------------------------------
