@@ -137,8 +137,8 @@ def _draw(file: Path, pattern: "DailyPattern", times: "Floats") -> None:
 
     from tidings.lab import plots
 
-    fig, ax = plots.figure(7.0, 3.2)
-    ax.set_title("When to look: posts an hour, and the best times to poll", loc="left", fontsize=10.5)
+    title = "When to look: posts an hour, and the best times to poll"
+    fig, ax = plots.figure(7.0, 3.2, title=title, x="hour of the day", y="posts an hour")
     ax.stairs(pattern.hourly, np.arange(25.0), color=plots.GREY, fill=True, alpha=0.35)
     ax.stairs(pattern.hourly, np.arange(25.0), color=plots.GREY, linewidth=1.2)
     top = max(float(pattern.hourly.max()), 1e-9)
@@ -149,6 +149,4 @@ def _draw(file: Path, pattern: "DailyPattern", times: "Floats") -> None:
     ax.set_xlim(0, 24)
     ax.set_ylim(0, top * 1.18)
     ax.set_xticks([0, 3, 6, 9, 12, 15, 18, 21, 24])
-    ax.set_xlabel("hour of the day")
-    ax.set_ylabel("posts an hour")
     plots.save(fig, file)

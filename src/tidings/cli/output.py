@@ -4,7 +4,6 @@ Results go to stdout, everything else to stderr. Tables are aligned columns with
 terminal only, so that a pipe or a file gets plain text.
 """
 
-import json
 import math
 import re
 import sys
@@ -17,6 +16,8 @@ from typing import Any, TypeVar
 import click
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+#: No row of a table in a file has more columns.
+WIDEST = 1_000_000
 
 # --- reading ------------------------------------------------------------------------------------------------------------
 
@@ -127,42 +128,30 @@ def wants_json() -> bool:
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout; what is not a finite number becomes null, because JSON knows no nan."""
-    click.echo(_json(value, indent=2))
+    import msgspec
+
+    click.echo(msgspec.json.format(encoded(value), indent=2))
 
 
 async def print_json_list(values: AsyncIterator[Any]) -> None:
     """A JSON array, an element to a line as it comes: a million entries need no more memory than one."""
-    comma = "["
+    comma = b"["
     async for value in values:
-        click.echo(f"{comma}\n{_json(value)}", nl=False)
-        comma = ","
-    click.echo("[]" if comma == "[" else "\n]")
+        click.echo(comma + b"\n" + encoded(value), nl=False)
+        comma = b","
+    click.echo("[]" if comma == b"[" else "\n]")
 
 
-def _json(value: Any, indent: int | None = None) -> str:
-    """Characters that stdout cannot show are escaped, so that none is lost."""
-    wide = (sys.stdout.encoding or "").lower().startswith("utf")
-    return json.dumps(_plain(value), indent=indent, ensure_ascii=not wide, allow_nan=False)
+def encoded(value: Any) -> bytes:
+    """Arrays and numbers of numpy as lists and numbers, without importing it to find out; other things by their words."""
+    import msgspec
 
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):  # a numpy array or scalar, without importing numpy to find out
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if value is None or isinstance(value, str | int | float):
-        return value
-    return str(value)
+    return msgspec.json.encode(value, enc_hook=lambda odd: odd.tolist() if hasattr(odd, "tolist") else str(odd))
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> None:
     """Aligned columns, the first ``left`` of them to the left and the rest, numbers, to the right."""
     from rich.console import Console
-    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
@@ -173,15 +162,9 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     buffer = StringIO()
-    console = Console(file=buffer, force_terminal=terminal, highlight=False)
-    if not terminal:  # nothing to fit: as wide as the widest row
-        console.width = max(console.width, Measurement.get(console, console.options, table).maximum, _width(headings, rows))
-    console.print(table)
+    width = None if terminal else WIDEST  # nothing to fit: as wide as the widest row
+    Console(file=buffer, force_terminal=terminal, highlight=False, width=width).print(table)
     click.echo("\n".join(line.rstrip() for line in buffer.getvalue().splitlines()))
-
-
-def _width(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    return sum(max(len(cell) for cell in column) + 2 for column in zip(headings, *rows, strict=True))
 
 
 # --- progress -----------------------------------------------------------------------------------------------------------

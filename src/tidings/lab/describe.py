@@ -4,6 +4,7 @@ As a dictionary (`describe`), as text of 80 columns (`as_text`) and as a picture
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +23,8 @@ BURST_S = MINUTE_S
 FANO_POSTS = 10
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 QUANTILES = (10, 50, 90, 99)
+#: Bars of a histogram for each factor of ten.
+PER_DECADE = 6
 
 
 def describe(trace: Trace) -> dict[str, Any]:
@@ -30,7 +33,6 @@ def describe(trace: Trace) -> dict[str, Any]:
     rates = posts / max(trace.days, 1 / 24)  # a trace shorter than an hour says nothing about a day
     week = _week(trace)
     busiest = np.sort(posts)[::-1][: max(1, round(trace.n_feeds / 10))]
-    zipf = fit_zipf(rates)
     return {
         "trace": trace.name,
         "feeds": trace.n_feeds,
@@ -48,7 +50,7 @@ def describe(trace: Trace) -> dict[str, Any]:
         "hour_of_day_share": week.sum(axis=0).tolist(),
         "day_of_week_share": week.sum(axis=1).tolist(),
         "hour_of_week_share": week.tolist(),
-        "zipf": {"exponent": zipf.exponent, "scale": zipf.scale, "r_squared": zipf.r_squared, "ranks": list(zipf.ranks)},
+        "zipf": asdict(fit_zipf(rates)),
         "bursts": _bursts(trace),
         "entry_lifetime_s": _lifetimes_summary(trace),
     }
@@ -223,9 +225,9 @@ def picture(trace: Trace, found: dict[str, Any]) -> plots.Figure:
     fig.suptitle(heading, x=0.012, ha="left")
     posts = np.diff(trace.offsets)
     rates = np.sort(posts[posts > 0] / max(trace.days, 1 / 24))[::-1]
-    _draw_rates(axes[0], rates)
-    _draw_zipf(axes[1], rates, found["zipf"])
-    _draw_hours(axes[2], found["hour_of_day_share"])
+    _draw_histogram(axes[0], "How often feeds post", rates, "posts a day", "no posts")
+    draw_zipf(axes[1], rates, found["zipf"])
+    draw_hours(axes[2], found["hour_of_day_share"])
     _draw_week(axes[3], np.array(found["hour_of_week_share"]))
     _draw_fano(axes[4], fano_factors(trace))
     _draw_lifetimes(axes[5], lifetimes_s(trace))
@@ -252,25 +254,26 @@ def _nothing(ax: plots.Axes, why: str) -> None:
     ax.text(0.5, 0.5, why, transform=ax.transAxes, ha="center", va="center", color="#7a7a7a")
 
 
-def _steps(values: Floats, per_decade: int = 5) -> Floats:
+def _steps(values: Floats) -> Floats:
     """Bin edges, even in the logarithm, that hold all values."""
-    low, high = np.floor(np.log10(values.min()) * per_decade), np.ceil(np.log10(values.max()) * per_decade + 1e-9)
-    edges: Floats = 10 ** (np.arange(low, max(high, low + 1) + 1) / per_decade)
+    low, high = np.floor(np.log10(values.min()) * PER_DECADE), np.ceil(np.log10(values.max()) * PER_DECADE + 1e-9)
+    edges: Floats = 10 ** (np.arange(low, max(high, low + 1) + 1) / PER_DECADE)
     return edges
 
 
-def _draw_rates(ax: plots.Axes, rates: Floats) -> None:
-    _title(ax, "How often feeds post")
-    if len(rates) == 0:
-        return _nothing(ax, "no posts")
-    ax.hist(rates, bins=_steps(rates).tolist(), color=plots.ACCENT, rwidth=0.92)
+def _draw_histogram(ax: plots.Axes, title: str, values: Floats, x: str, why_not: str) -> None:
+    """How many feeds have which value, on a logarithmic axis."""
+    _title(ax, title)
+    if len(values) == 0:
+        return _nothing(ax, why_not)
+    ax.hist(values, bins=_steps(values).tolist(), color=plots.ACCENT, rwidth=0.92)
     ax.set_xscale("log")
-    _decades(ax, "x", rates)
-    ax.set(xlabel="posts a day", ylabel="feeds")
+    _decades(ax, "x", values)
+    ax.set(xlabel=x, ylabel="feeds")
     return plots.grid(ax)
 
 
-def _draw_zipf(ax: plots.Axes, rates: Floats, zipf: dict[str, Any]) -> None:
+def draw_zipf(ax: plots.Axes, rates: Floats, zipf: dict[str, Any]) -> None:
     _title(ax, "Rate by rank, with Zipf's law")
     if len(rates) == 0:
         return _nothing(ax, "no posts")
@@ -287,7 +290,7 @@ def _draw_zipf(ax: plots.Axes, rates: Floats, zipf: dict[str, Any]) -> None:
     return plots.grid(ax, "both")
 
 
-def _draw_hours(ax: plots.Axes, shares: Sequence[float]) -> None:
+def draw_hours(ax: plots.Axes, shares: Sequence[float]) -> None:
     _title(ax, "Hour of the day (UTC)")
     ax.bar(np.arange(24) + 0.5, np.array(shares) * 100, color=plots.ACCENT, width=0.85)
     ax.axhline(100 / 24, color=plots.INK, linestyle=(0, (4, 2)), linewidth=0.9)
@@ -310,17 +313,11 @@ def _draw_week(ax: plots.Axes, shares: Floats) -> None:
 
 
 def _draw_fano(ax: plots.Axes, factors: Floats) -> None:
-    _title(ax, "Variance over mean of daily counts")
-    factors = factors[factors > 0]
-    if len(factors) == 0:
-        return _nothing(ax, f"no feed has {FANO_POSTS} posts\nin two whole days")
-    ax.hist(factors, bins=_steps(factors, 8).tolist(), color=plots.ACCENT, rwidth=0.92)
-    ax.set_xscale("log")
-    _decades(ax, "x", factors)
-    ax.axvline(1.0, color=plots.INK, linestyle=(0, (4, 2)), linewidth=0.9)
-    ax.text(1.0, 0.98, "Poisson  ", transform=ax.get_xaxis_transform(), ha="right", va="top", fontsize=9)
-    ax.set(xlabel="Fano factor of a feed", ylabel="feeds")
-    return plots.grid(ax)
+    title, why_not = "Variance over mean of daily counts", f"no feed has {FANO_POSTS} posts\nin two whole days"
+    _draw_histogram(ax, title, factors[factors > 0], "Fano factor of a feed", why_not)
+    if factors.any():
+        ax.axvline(1.0, color=plots.INK, linestyle=(0, (4, 2)), linewidth=0.9)
+        ax.text(1.0, 0.98, "Poisson  ", transform=ax.get_xaxis_transform(), ha="right", va="top", fontsize=9)
 
 
 def _draw_lifetimes(ax: plots.Axes, spans: Floats) -> None:

@@ -1,10 +1,12 @@
 """FeedEx (Jun & Ahamad 2006): Fig. 2, the statistics of publishing. Its network experiments belong to the exchange."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 
 import numpy as np
 
 from tidings.lab import plots
+from tidings.lab.describe import draw_zipf
 from tidings.lab.generate import FEEDEX_PATTERNS, generate
 from tidings.lab.papers.report import Experiment, Paper, Row
 from tidings.lab.traces import Trace
@@ -33,21 +35,8 @@ def figure_2a(trace: Trace) -> Experiment:
     ordered = np.sort(rates[rates > 0])[::-1]
 
     def picture() -> plots.Figure:
-        fig, ax = plots.figure(5.8, 3.6, x="rank", y="entries per day")
-        ranks = np.arange(1, len(ordered) + 1)
-        ax.loglog(ranks, ordered, "o", color=plots.ACCENT, markersize=2.8)
-        line = np.arange(fit.ranks[0], fit.ranks[1] + 1)
-        ax.loglog(line, fit.scale * line**-fit.exponent, color="#cc6d2e", linewidth=1.4)
-        middle = line[len(line) // 3]
-        ax.annotate(
-            f"rate ∝ rank$^{{-{fit.exponent:.2f}}}$",
-            (middle, fit.scale * middle**-fit.exponent),
-            xytext=(12, 10),
-            textcoords="offset points",
-            color="#cc6d2e",
-        )
-        plots.log_ticks(ax, "x", [1, 3, 10, 30, 100, 200])
-        plots.log_ticks(ax, "y", [0.1, 1, 10, 100])
+        fig, ax = plots.figure(5.8, 3.6)
+        draw_zipf(ax, ordered, asdict(fit))
         return fig
 
     return Experiment(

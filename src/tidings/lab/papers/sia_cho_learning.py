@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from tidings.lab import plots
+from tidings.lab.describe import draw_hours
 from tidings.lab.papers.report import Experiment, Row, change, minutes, percent
 from tidings.lab.score import Judgement, replay
 from tidings.lab.traces import UNLIMITED, Trace
@@ -138,12 +139,8 @@ def figure_10(trace: Trace) -> Experiment:
     weekend = float((weekday >= 5).mean() / 2 / ((weekday < 5).mean() / 5))
 
     def picture() -> plots.Figure:
-        fig, ax = plots.figure(6.4, 3.2, x="hour of the day", y="share of posts, %")
-        ax.bar(np.arange(24) + 0.5, 100 * shares, width=0.92, color=plots.ACCENT)
-        ax.axhline(100 / 24, color=plots.INK, linewidth=0.7, linestyle=(0, (3, 3)))
-        ax.annotate("even", (0.2, 100 / 24), xytext=(0, 3), textcoords="offset points", fontsize=9)
-        ax.set_xticks(range(0, 25, 4))
-        ax.set_xlim(0, 24)
+        fig, ax = plots.figure(6.4, 3.2)
+        draw_hours(ax, shares.tolist())
         return fig
 
     return Experiment(
