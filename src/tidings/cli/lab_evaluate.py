@@ -1,6 +1,8 @@
 """`tidings lab evaluate`, `ablate`, `whatif`: our policy against all others, itself in parts, and the budget."""
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,6 @@ from tidings.cli.output import (
     Names,
     Numbers,
     Target,
-    encoded,
     json_option,
     plot_option,
     print_table,
@@ -47,7 +48,7 @@ def _on_cells(command: Decorated) -> Decorated:
 
 def _deliver(found: dict[str, Any], out: Path | None, show: Callable[[dict[str, Any]], None]) -> None:
     if out is not None:
-        out.write_bytes(encoded(found))
+        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     tell(found, lambda: show(found))
 
 
@@ -258,7 +259,7 @@ def whatif(
 
         plots.save(asking.picture(points, f"{read.name}: what a budget buys under {policy}"), plot)
     result = {"trace": read.name, "policy": policy, "train_days": days, "feeds": read.n_feeds}
-    result |= {"sample": sample and min(sample, read.n_feeds), "points": points}
+    result |= {"sample": sample and min(sample, read.n_feeds), "points": [asdict(point) for point in points]}
     tell(result, lambda: _show_points(result, points))
 
 

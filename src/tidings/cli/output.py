@@ -4,6 +4,7 @@ Results go to stdout, everything else to stderr. Tables are aligned columns with
 terminal only, so that a pipe or a file gets plain text.
 """
 
+import json
 import math
 import re
 import sys
@@ -128,25 +129,36 @@ def wants_json() -> bool:
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout; what is not a finite number becomes null, because JSON knows no nan."""
-    import msgspec
-
-    click.echo(msgspec.json.format(encoded(value), indent=2))
+    click.echo(_json(value, indent=2))
 
 
 async def print_json_list(values: AsyncIterator[Any]) -> None:
     """A JSON array, an element to a line as it comes: a million entries need no more memory than one."""
-    comma = b"["
+    comma = "["
     async for value in values:
-        click.echo(comma + b"\n" + encoded(value), nl=False)
-        comma = b","
-    click.echo("[]" if comma == b"[" else "\n]")
+        click.echo(f"{comma}\n{_json(value)}", nl=False)
+        comma = ","
+    click.echo("[]" if comma == "[" else "\n]")
 
 
-def encoded(value: Any) -> bytes:
-    """Arrays and numbers of numpy as lists and numbers, without importing it to find out; other things by their words."""
-    import msgspec
+def _json(value: Any, indent: int | None = None) -> str:
+    """Characters that stdout cannot show are escaped, so that none is lost."""
+    wide = (sys.stdout.encoding or "").lower().startswith("utf")
+    return json.dumps(_plain(value), indent=indent, ensure_ascii=not wide, allow_nan=False)
 
-    return msgspec.json.encode(value, enc_hook=lambda odd: odd.tolist() if hasattr(odd, "tolist") else str(odd))
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):  # a numpy array or scalar, without importing numpy to find out
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return str(value)
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> None:

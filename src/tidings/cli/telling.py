@@ -32,12 +32,14 @@ async def explain(home: Home, feed: str, polls: int) -> None:
     Example:
       tidings explain https://example.org/feed
     """
+    import msgspec
+
     from tidings.aggregator.explain import explain as explained
 
     now = time.time()
     async with home.open_store() as store:
         told = await explained(store, await find_feed(store, feed), now, polls=polls)
-    tell(told, lambda: _tell_feed(told, now))
+    tell(msgspec.to_builtins(told), lambda: _tell_feed(told, now))
 
 
 def _tell_feed(told: "Explained", now: float) -> None:
@@ -82,11 +84,13 @@ async def status(home: Home) -> None:
     Example:
       tidings status
     """
+    import msgspec
+
     from tidings.aggregator.explain import overview
 
     async with home.open_store() as store:
         told = await overview(store, home.config.budget)
-    tell(told, lambda: _tell_all(told, time.time()))
+    tell(msgspec.to_builtins(told), lambda: _tell_all(told, time.time()))
 
 
 def _tell_all(told: "Overview", now: float) -> None:

@@ -28,6 +28,8 @@ async def timing(home: Home, curve: bool, plot: Path | None) -> None:
       tidings timing
       tidings timing --budgets --plot timing.svg
     """
+    import msgspec
+
     from tidings.aggregator.explain import overview
     from tidings.store.timing import week
     from tidings.web.forecast import forecast, own_trace
@@ -43,7 +45,8 @@ async def timing(home: Home, curve: bool, plot: Path | None) -> None:
                 found = forecast(trace, manners, home.config.policy_name, budget, now)
     if plot is not None:
         _draw(plot, told, found)
-    tell({"days": told.days, "budgets": found}, lambda: _print(told, found))
+    result = {"days": msgspec.to_builtins(told.days), "budgets": msgspec.to_builtins(found)}
+    tell(result, lambda: _print(told, found))
 
 
 def _print(told: "Week", found: "Forecast | None") -> None:
