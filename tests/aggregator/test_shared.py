@@ -144,6 +144,28 @@ def test_the_leader_moves_the_price_and_all_decide_by_it(office):
     assert policy.control.spent == 120
 
 
+def test_the_leader_is_told_how_often_others_look_and_all_take_their_turns(office):
+    leader, service = office.worker(), office.worker(office.open())
+    ids = office.follow(leader, 10)
+    office.lead(leader)
+    told = [0, 3, 240]
+    for looks in told:
+        for _ in range(looks):
+            office.wait(service.hear())
+        service = office.worker(office.open())  # it may be started anew at any time, and goes on counting
+        office.now += 4 * HOUR_S + 1
+        office.lead(leader)
+    policy = make_policy("price")
+    office.wait(Brain(policy, BUDGET).start(office.store, office.now))
+    control = policy.control
+    assert [looks - polls for looks, polls in zip(control.looks, control.polls, strict=True)] == told
+    assert control.turns < 0.5
+    look = Look(ids[0], office.now, added_at=MONDAY, window=20)
+    for worker in (leader, service):
+        office.wait(worker.decide([look]))
+        assert worker.policy.turns == control.turns
+
+
 def test_the_leader_gives_no_new_time_to_a_feed_that_somebody_holds(office):
     leader = office.worker()
     (held, *_) = office.follow(leader, 6)

@@ -239,6 +239,24 @@ def test_who_is_one_of_twenty_finds_their_price_in_three_days_and_holds_the_budg
     assert own * PER_DAY < 90
 
 
+def test_friends_keep_one_price_and_take_turns_until_each_has_spent_its_part():
+    """Who has the lowest price, or stands in line more often, looks more: a price of one's own would be a look too many."""
+    prices = np.geomspace(1e-6, 1e3, 100)
+    friends = [Controller(30.0, 1.0, 0.0, prices, 30 / np.sqrt(prices), 1.0, np.full(SLOTS, 30.0)) for _ in range(20)]
+    rng, spent, apart = np.random.default_rng(1), np.zeros(20, dtype=np.int64), []
+    for slot in range(1, 12 * PER_DAY + 1):
+        price = np.array([control.price for control in friends])
+        looks = rng.poisson(30 / np.sqrt(np.exp(np.log(price).mean())) / PER_DAY)
+        chance = np.array([control.turns for control in friends]) / price
+        own = rng.multinomial(looks, chance / chance.sum())
+        spent += own
+        for control, polls, so_far in zip(friends, own.tolist(), spent.tolist(), strict=True):
+            control.tick(slot * SLOT_S, so_far, looks - polls)
+        apart.append(np.log(price).std())
+    assert np.mean(apart[6 * PER_DAY :]) < 0.12
+    assert spent / (12 * 30) == pytest.approx(np.ones(20), abs=0.2)
+
+
 def test_it_holds_the_budget_online_over_any_seven_days():
     trace = poisson_trace(np.random.default_rng(2).lognormal(0, 1.0, 200), 63, seed=9)
     start = trace.cut(28)

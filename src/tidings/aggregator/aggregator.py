@@ -6,7 +6,6 @@ was recorded, or all.
 """
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -24,7 +23,6 @@ from tidings.fetch import Fetcher, FetchResult
 from tidings.fetch.wishes import hour_of_week
 from tidings.logs import Log
 from tidings.model import DAY_S
-from tidings.policy.together import longer_s
 from tidings.store import Store, StoreError
 from tidings.store.rows import Feed, Schedule
 from tidings.words import duration
@@ -311,15 +309,14 @@ class Aggregator:
 
     async def take_look(self, feed_id: int, at: float, bound_s: float) -> None:
         """Somebody else has looked at the feed, so that it need not be asked so soon: but for no more than ``bound_s`` after
-        our own last look. Who knows the same would look at the same moment, hence a random moment longer.
+        our own last look.
         """
         feed = await self.store.feed(feed_id)
         if feed is None or feed.retired_at is not None or feed_id in self.polls.tasks or at <= (feed.state.last_poll_at or at):
             return
         now, planned = self._clock(), feed.state.next_poll_at
         (decision,) = await self.polls.recorder.decide([self.reader.others_look(feed, at)])
-        longer = longer_s(decision.at - at, self.brain.policy.turns, random.random)
-        then = min(max(decision.at, now) + longer, _latest(feed, bound_s, now))
+        then = min(max(decision.at, now), _latest(feed, bound_s, now))
         if decision.estimate is not None:
             await self.store.save_estimates({feed_id: decision.estimate})
         await self._reschedule([Schedule(feed_id, then, f"a neighbour has looked; {decision.reason}", was=planned)])

@@ -259,6 +259,10 @@ class Brain:
             return Decision(float(np.ceil(earliest)), why)
         return Decision(float(np.ceil(at)), "new: how often it posts is not known yet")
 
+    async def hear(self) -> None:
+        """Somebody else has looked at a feed of ours."""
+        self.policy.others += 1
+
     # --- now and then --------------------------------------------------------------------------------------------------
 
     async def tick(self, now: float) -> list[Schedule]:

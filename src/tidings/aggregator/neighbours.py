@@ -216,7 +216,7 @@ class Neighbourhood:
             case Arrived():
                 await self._arrived(effect)
             case Looked(look, sender) if (feed_id := self._feeds.get(look.feed)) is not None:
-                self._aggregator.brain.policy.others += 1
+                await self._aggregator.brain.hear()
                 await self._aggregator.take_look(feed_id, look.at, self._bound_s(sender))
             case Confirmed(feed, identities) if feed in self._feeds:
                 await self._store.write(neighbours.confirm, self._feeds[feed], identities)

@@ -1,6 +1,7 @@
 """The policy, feed by feed: whose each row of its table is, what that feed has to keep to, and its next poll in words."""
 
 import asyncio
+import random
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -13,7 +14,8 @@ from tidings.errors import UsageError
 from tidings.logs import Log
 from tidings.model import DAY_S, Bools, Documents, Floats, Rows
 from tidings.policy import Feeds, Policy
-from tidings.policy.base import GOLDEN, spread
+from tidings.policy.base import GOLDEN, constrain, spread
+from tidings.policy.together import longer_s
 from tidings.store.rows import Estimate, Schedule
 from tidings.words import duration
 
@@ -180,7 +182,11 @@ class Planner:
         """Decide for these rows, after their polls of ``asked`` (or, between polls, after ``now``)."""
         least = asked + LEAST_GAP_S if now is None else asked
         chosen = self.policy.decide(rows, asked, first=first)
-        times = np.ceil(np.maximum(chosen.times, least))
+        times = np.maximum(chosen.times, least)
+        if self.policy.among_others:
+            longer = [longer_s(gap_s, self.policy.turns, random.random) for gap_s in (times - asked).tolist()]
+            times = constrain(self.policy.feeds, rows, asked, times + longer)
+        times = np.ceil(times)
         bound = self.policy.feeds.earliest[rows]
         late = asked + self.policy.feeds.longest_s[rows]
         out = []

@@ -23,6 +23,9 @@ from tidings.store.rows import Schedule
 
 #: How often a process asks whether it leads, and the leader whether there is something to do: so soon another takes over.
 CHECK_S = 15.0
+#: In the store: how many looks of others were told of, which the one process that has neighbours counts, and of how many of
+#: them the policy knows.
+HEARD, TOLD = "looks_heard", "looks_told"
 #: So old may be what a worker knows of the price, which moves every four hours.
 FRESH_S = 30.0
 
@@ -37,9 +40,11 @@ class SharedBrain(Brain):
         self._make, self._store = make, store
         self._known_at = -float("inf")
         self._shared: bytes = b""
+        self._heard = 0
 
     async def start(self, store: Store, now: float) -> None:
         await self._refresh(now)
+        self._heard = int((await store.shared()).get(HEARD, b"0"))
         self.next_tick = now
 
     async def save(self, store: Store, now: float) -> None:
@@ -63,7 +68,12 @@ class SharedBrain(Brain):
         if self._shared:
             saved = await self._store.estimates(self.policy.name, [look.feed_id for look in looks])
             part.recall(looks, saved, self._shared, now)
+            self.policy.turns = part.policy.turns
         return await part.decide_at_once(looks, now)
+
+    async def hear(self) -> None:
+        self._heard += 1
+        await self._store.share({HEARD: str(self._heard).encode()})
 
     # --- the budget is the store's -------------------------------------------------------------------------------------
 
@@ -99,7 +109,10 @@ class SharedBrain(Brain):
         await whole.start(self._store, now)
         schedules = await whole.settle(self._store, now) if whole.unsettled else []
         if now >= whole.next_tick:
+            shared = await self._store.shared()
+            whole.policy.others = int(shared.get(HEARD, b"0")) - int(shared.get(TOLD, b"0"))
             schedules += await whole.tick(now)
+            await self._store.share({TOLD: shared.get(HEARD, b"0")})
             await whole.save_rows(self._store, [s.feed_id for s in schedules], now)
         await whole.save(self._store, now)
         await self._refresh(now)

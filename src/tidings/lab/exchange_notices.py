@@ -69,8 +69,8 @@ class _Reader:
         self._last = [start] * trace.n_feeds
         self._random = random.Random(seed)
         self.polls: list[tuple[int, float]] = []
-        for feed in range(trace.n_feeds):
-            world.at(self._due[feed], self._come, feed)
+        for feed, due in enumerate(self._due):
+            world.at(due, self._come, feed, due)
         world.at(start + policy.tick_s, self._tick)
 
     def _tick(self) -> None:
@@ -79,23 +79,23 @@ class _Reader:
             self._decide(feed)
         self._world.at(self._world.now + self._policy.tick_s, self._tick)
 
-    def _come(self, feed: int) -> None:
-        """It is time to look, unless a look of others has moved the time."""
+    def _come(self, feed: int, due: float) -> None:
+        """It is time to look, unless a look of others or the price has moved the time."""
         now = self._world.now
-        if self._due[feed] > now:
-            self._world.at(self._due[feed], self._come, feed)
+        if self._due[feed] != due:
             return
         self.polls.append((feed, now))
         new = self._world.poll(self._place, feed)
         self._world.at(now + FLUSH_S, self._world.tick, self._place)
-        self.looked(feed, now, [entry.published or now for entry in new], own=True)
-        self._world.at(self._due[feed], self._come, feed)
+        self.looked(feed, now, [entry.published or now for entry in new])
 
-    def looked(self, feed: int, at: float, times: Sequence[float], *, own: bool = False) -> None:
+    def hear(self) -> None:
+        self._policy.others += 1
+
+    def looked(self, feed: int, at: float, times: Sequence[float]) -> None:
         """Somebody has looked, perhaps we, and this was new."""
-        if at <= self._last[feed] and not times:
+        if at < self._last[feed] and not times:
             return
-        self._policy.others += not own
         at = max(at, self._last[feed])
         zero = np.zeros(1, dtype=np.int64)
         seen = Documents(np.sort(np.array(times, dtype=np.float64)), zero, zero, zero + len(times), zero.astype(np.bool_))
@@ -106,7 +106,9 @@ class _Reader:
     def _decide(self, feed: int) -> None:
         now = self._world.now
         at = float(self._policy.decide(np.array([feed]), np.array([self._last[feed]])).times[0])
-        self._due[feed] = max(at, now + 1.0) + longer_s(at - self._last[feed], self._policy.turns, self._random.random)
+        due = max(at, now + 1.0) + longer_s(at - self._last[feed], self._policy.turns, self._random.random)
+        self._due[feed] = due
+        self._world.at(due, self._come, feed, due)
 
 
 def run(setup: Friends, progress: Callable[[float], None] | None = None) -> Shared:
@@ -134,6 +136,7 @@ def run(setup: Friends, progress: Callable[[float], None] | None = None) -> Shar
 
     def looked(i: int, feed: int, at: float) -> None:
         world.at(world.now + FLUSH_S, world.tick, i)  # it is passed on
+        readers[i].hear()
         readers[i].looked(feed, at, ())
 
     world.on_arrived, world.on_looked = arrived, looked

@@ -108,7 +108,7 @@ class Policy(ABC):
     tick_s: float = DAY_S
     #: Whether the last `tick` has changed what is remembered of every feed.
     renewed: bool = False
-    #: Looks that others have made and told of, so far; `observe` has heard of them like of our own.
+    #: Looks that others have made and told of since the last `tick`; `observe` has heard of them like of our own.
     others: int = 0
     #: The share of looks for which we stand in line where others look as well; for the rest we wait longer, and let them.
     turns: float = 1.0
@@ -164,6 +164,11 @@ class Policy(ABC):
     @abstractmethod
     def explain(self, code: int, numbers: npt.NDArray[np.float32]) -> str:
         """A reason in plain words."""
+
+    @property
+    def among_others(self) -> bool:
+        """Whether others look as well: who knows the same would look at the same moment (`together`)."""
+        return self.others > 0
 
     # The next four are for policies that say `extends`; whoever calls them has asked.
 

@@ -28,8 +28,9 @@ STEP = 1.25
 #: Among others it may have to go far, and soon: ten friends look ten times as often as one can pay for, at a hundredth of its
 #: price.
 STEP_AMONG_OTHERS = 2.0
-#: How often others look is told by so many slots, what part of all looks is ours by so many.
-LATELY, PART = 2, 2 * PER_DAY
+#: How often others look is told by so many slots, what part of all looks is ours by so many: a price that follows our luck of a
+#: day or two drifts away from the others'.
+LATELY, PART = 2, 4 * PER_DAY
 #: All together are wanted to look no more often than others do now and we could beside them, times this.
 GROWTH = 1.25
 #: So many stand in line for a look, on average: whose price is lowest by a hair does not look for all.
@@ -133,15 +134,17 @@ class Controller:
     def _of_all(self, wanted: float) -> float:
         """Looks a day of all together, of which ``wanted`` would be ours.
 
-        Our part of the looks of the last day says how many. It is a rough guess where we made few, and none where others have
-        far more to spend: hence no fewer than what they look anyway, and no more than a few shares of ours beyond it.
+        Our part of the looks of the last days says how many there are for our budget; what we alone owe comes on top once,
+        not once for each of the others: that is for our turns to make up for. It is a rough guess where we made few, and none
+        where others have far more to spend: hence no more than a few shares of ours beyond what they look anyway.
         """
         if not self.among_others:
             self.turns = 1.0
             return wanted
         lately = [(self.ticks - 1 - k) % SLOTS for k in range(min(LATELY, len(self.polls)))]
         others = (sum(self.looks[-LATELY:]) - sum(self.polls[-LATELY:])) / (7 * float(self.timetable[lately].sum()))
-        guess = wanted * sum(self.looks[-PART:]) / max(sum(self.polls[-PART:]), 1)
+        for_budget = self.budget_per_day * sum(self.looks[-PART:]) / max(sum(self.polls[-PART:]), 1)
+        guess = for_budget + wanted - self.budget_per_day
         of_all = min(guess, GROWTH * (others + wanted))
         self.turns = min(IN_LINE * wanted / of_all, 1.0)
         return of_all

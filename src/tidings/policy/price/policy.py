@@ -106,7 +106,6 @@ class Price(Policy):
         self.control: Controller
         self._feeds_in_market = 0
         self._told_spent, self._spent_before = 0, 0  # by the last tick; what the controller counts beyond that
-        self._told_others = 0
         self._valued_at = 0.0  # the price of the values of time
 
     @property
@@ -312,7 +311,7 @@ class Price(Policy):
         self.feeds = feeds
         self.state = np.frombuffer(b"".join(rows), dtype=self.row_dtype).copy()
         self.control, self.shared, self.level.prior, self._feeds_in_market = load_shared(shared)
-        self._spent_before, self._valued_at = self.control.spent, self.control.price
+        self._spent_before, self._valued_at, self.turns = self.control.spent, self.control.price, self.control.turns
         self.budget_per_day = self.control.budget_per_day * self.scale
         if budget_per_day is None:
             return
@@ -332,14 +331,19 @@ class Price(Policy):
             self._share()
             self._value_all()
         self._told_spent = spent
-        self.control.tick(now, self._spent_before + spent, self.others - self._told_others)
-        self._told_others, self.turns = self.others, self.control.turns
+        others, self.others = self.others, 0
+        self.control.tick(now, self._spent_before + spent, others)
+        self.turns = self.control.turns
         if self.control.among_others and abs(np.log(self.control.price / self._valued_at)) > VALUED_WITHIN:
             self._value_all()
             self.renewed = True
         was, price = self.state["price"], self.control.price
         soon = self.state["next"] < now + 1.5 * SLOT_S
         return np.flatnonzero((was > REPLAN * price) | (soon & (np.abs(np.log(was / price)) > REPLAN_SOON)))
+
+    @property
+    def among_others(self) -> bool:
+        return self.others > 0 or self.control.among_others
 
     def _demand(self, around: float) -> tuple[Floats, Floats]:
         """Polls a day of all feeds at prices around one, each feed polled at its best steady gap."""
