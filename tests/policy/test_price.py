@@ -286,6 +286,16 @@ def test_a_feed_that_posts_by_the_clock_is_looked_at_every_day_soon_after():
     assert np.median(after) < 0.5 * HOUR_S
 
 
+def test_feeds_that_are_all_alike_are_not_asked_at_one_moment():
+    posts = np.array([d * DAY_S + 9 * HOUR_S for d in range(28)])
+    trace = trace_of(*[posts] * 60, window=20, start=MONDAY)
+    policy = make_policy("price")
+    policy.start(Feeds.of(trace.window), trace.history(trace.end), trace.start, trace.end, 60.0)
+    times = policy.decide(np.arange(60), np.full(60, trace.end)).times
+    assert np.unique(times // 60, return_counts=True)[1].max() <= 15  # of sixty, in one minute: there are five of them
+    assert len(np.unique(np.ceil(times))) > 50
+
+
 def test_it_polls_before_a_window_overflows():
     rng = np.random.default_rng(3)
     rates = np.where(np.arange(60) < 6, 60.0, 0.5)

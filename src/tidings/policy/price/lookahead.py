@@ -38,6 +38,7 @@ class Outlook:
     batch: Floats  #: posts that come at once, on average
     earliest: Floats
     forbidden: Bools | None  #: (n, 168)
+    phase: Floats  #: where in a bin to look: in [0, 1), and the same always
 
 
 def steady(
@@ -142,7 +143,7 @@ def look_ahead(o: Outlook, hours: int, loss_days: float) -> tuple[Floats, Floats
     fine = o.scale[:, None] * (fine_delay + loss_days * fine_charged) - fine_fall
     fine[(inside <= 0) | _closed(o, bins + BIN_S, hour_of_week(bins + BIN_S))] = np.inf
     pick = np.argmin(fine, axis=1)
-    times = bins[row, pick] + BIN_S
+    times = bins[row, pick] + BIN_S * (1 + o.phase)  # at the same second for all would be a herd
 
     # Feeds faster than the bins: the steady gap at the rate of now.
     gap = np.sqrt(2 / np.maximum(o.scale * rate[:, 0], 1e-12)) * DAY_S

@@ -428,6 +428,7 @@ class Price(Policy):
             batch=batch,
             earliest=self.feeds.earliest[rows],
             forbidden=None if self.feeds.forbidden is None else self.feeds.forbidden[rows],
+            phase=self.feeds.phase[rows],
         )
 
     def explain(self, code: int, numbers: npt.NDArray[np.float32]) -> str:
