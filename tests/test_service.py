@@ -3,13 +3,17 @@
 import asyncio
 import socket
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
 
+from tests import PATIENCE_S
 from tests.web.conftest import Serving
 from tidings import service
+from tidings.aggregator import patience
 from tidings.config import ConfigError, config_of, read
+from tidings.people import icons
 from tidings.store import Store, StoreError
 from tidings.store.rows import Wanted
 
@@ -59,7 +63,7 @@ def test_a_server_that_never_answers_does_not_keep_the_service_from_ending(tmp_p
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/feed"
         asyncio.run(feed(url))
         with Serving(tmp_path):
-            silent.settimeout(30)
+            silent.settimeout(PATIENCE_S)
             connection, _ = silent.accept()  # it has asked, and will wait
         connection.close()
     left = asyncio.run(feed()).feed.state
@@ -67,8 +71,22 @@ def test_a_server_that_never_answers_does_not_keep_the_service_from_ending(tmp_p
     assert left.last_poll_at is None
 
 
+def test_a_store_that_is_away_for_a_moment_is_waited_for(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(patience, "RETRIES_S", (0.01,) * 10_000)
+    monkeypatch.setattr(icons, "ROUND_S", 0.01)
+    with Serving(tmp_path) as serving, closing(sqlite3.connect(tmp_path / "tidings.db", timeout=PATIENCE_S)) as db:
+        db.execute("ALTER TABLE icons RENAME TO elsewhere")
+        end = time.monotonic() + PATIENCE_S
+        while "tidings.patience" not in {one.name for one in caplog.records} and time.monotonic() < end:
+            time.sleep(0.01)
+        db.execute("ALTER TABLE elsewhere RENAME TO icons")
+        assert serving.get("/healthz")[0].status == 200
+    assert "the store cannot be used; trying again" in caplog.text
+
+
 def test_a_store_that_breaks_ends_the_service_with_one_error(tmp_path, monkeypatch):
     monkeypatch.setattr(service, "NOTICE_S", 0.01)
+    monkeypatch.setattr(patience, "RETRIES_S", (0.01,))
     with Serving(tmp_path) as serving, closing(sqlite3.connect(tmp_path / "tidings.db")) as db:
         db.execute("PRAGMA foreign_keys = OFF")
         db.execute("DROP TABLE feeds")

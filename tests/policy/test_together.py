@@ -10,7 +10,7 @@ from tidings.policy.together import longer_s
 @pytest.mark.parametrize(("turns", "stood_back"), [(1.0, 0.0), (0.25, 0.75), (0.0, 1.0)])
 def test_who_stands_back_waits_half_as_long_again_and_all_wait_a_moment(turns, stood_back):
     chance = random.Random(1).random
-    for gap_s, most_s in ((3000.0, 750.0), (100_000.0, 900.0)):
+    for gap_s, most_s in ((3000.0, 300.0), (100_000.0, 600.0)):
         waits = [longer_s(gap_s, turns, chance) for _ in range(2000)]
         back = [wait for wait in waits if wait >= gap_s / 2]
         assert len(back) / len(waits) == pytest.approx(stood_back, abs=0.05)

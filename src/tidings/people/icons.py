@@ -10,6 +10,7 @@ from urllib.parse import urljoin
 
 from tidings import logs
 from tidings.aggregator.aggregator import Aggregator
+from tidings.aggregator.patience import insist
 from tidings.fetch.values import FetchRequest
 from tidings.parse.html import find_icon
 from tidings.store import icons as table
@@ -51,9 +52,12 @@ class Icons:
     async def run(self) -> None:
         """For ever, a few at a time."""
         while True:
-            for feed_id, site in await self._aggregator.store.read(table.wanting, self._clock() - AGAIN_S, AT_ONCE):
-                await self.look(feed_id, site)
+            await insist(self._round, asyncio.sleep)
             await asyncio.sleep(ROUND_S)
+
+    async def _round(self) -> None:
+        for feed_id, site in await self._aggregator.store.read(table.wanting, self._clock() - AGAIN_S, AT_ONCE):
+            await self.look(feed_id, site)
 
     async def look(self, feed_id: int, site: str) -> None:
         """Find and keep the icon of a feed whose site this is."""

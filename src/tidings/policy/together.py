@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 #: A random moment longer: up to this share of the time between looks, and no longer than that.
-SHARE, MOST_S = 0.25, 900.0
+SHARE, MOST_S = 0.1, 600.0
 #: Who lets others look waits so much longer, in times between looks, and looks if nobody did.
 STAND_BACK = 0.5
 

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from tidings.aggregator.patience import insist
 from tidings.errors import TidingsError, UsageError
 from tidings.fetch import Fetcher, FetchRequest
 from tidings.logs import Log
@@ -133,7 +134,7 @@ class Hub:
 
     async def run(self) -> None:
         """Until cancelled."""
-        saved = (await self._site.store.shared()).get(SHARED)
+        saved = (await insist(self._site.store.shared, asyncio.sleep)).get(SHARED)
         for follower in msgspec.json.decode(saved, type=list[Follower]) if saved else ():
             self._followers[follower.topic, follower.callback] = follower
         self._news.set()  # what came while nobody distributed
@@ -146,7 +147,7 @@ class Hub:
                 pass  # somebody who failed is to be tried again
             await asyncio.sleep(GATHER_S)
             self._news.clear()
-            await self.distribute()
+            await insist(self.distribute, asyncio.sleep)
 
     async def distribute(self) -> None:
         """Send what has changed to everybody who does not have it yet."""
