@@ -1,7 +1,9 @@
 """The service itself: whom it believes, and that it tells what has arrived."""
 
 import asyncio
+import html
 import json
+import re
 import time
 
 from tests import PATIENCE_S
@@ -74,8 +76,8 @@ def test_a_reader_fetches_a_whole_article_on_the_page(tmp_path):
             ann = serving.person("ann").begin()
             ids = {entry["title"]: entry["id"] for entry in command.json("entries")}
             herons, gone = ids["Herons"], ids["Gone"]
-            assert f"/entry/{herons}?whole=1" in ann.get(f"/feed/1?entry={herons}").text
-            assert "All that there is to say" in ann.get(f"/feed/1?entry={herons}&whole=1").text
+            (whole,) = re.findall(r'class="whole" href="([^"]+)"', ann.get(f"/feed/1?entry={herons}").text)
+            assert "All that there is to say" in ann.get(html.unescape(whole)).text
             refused = ann.get(f"/feed/1?entry={gone}&whole=1").text
     assert "Of another" in refused
     assert "answered 404" in refused

@@ -54,7 +54,7 @@ def haste():
 def publisher(house, blogs):
     """Ada, whose output feeds have a hub; ``publisher.news()`` makes something appear in all of them."""
     house.feed = house.ada.follow(blogs.url(1))
-    house.news = lambda: news(house.ada, blogs, house.feed)
+    house.news = lambda: news(house.ada, blogs, house.feed, 1)
     house.topic = lambda kind="atom", title="All entries": f"http://127.0.0.1:{house.port}{addresses(house.ada, kind)[title]}"
     return house
 
@@ -243,7 +243,7 @@ def test_subscriptions_outlive_the_service_and_what_came_meanwhile_is_sent(tmp_p
     with Serving(tmp_path, **{"serve.public_url": f"http://127.0.0.1:{first.port}"}) as second:
         ada = second.person("ada")
         ada.log_in()
-        news(ada, blogs, feed)
+        assert news(ada, blogs, feed, 2)
         assert follower.next_push()
 
 

@@ -128,8 +128,8 @@ def test_opml_has_what_version_2_demands(ada):
 # --- only what is new since -----------------------------------------------------------------------------------------------
 
 
-def news(person, blogs, feed, number=1):
-    """A blog has posted, and its feed is fetched; returns the ids that came."""
+def news(person, blogs, feed, number):
+    """The blog of that number has posted, and its feed is fetched; returns the ids that came."""
     before = set(person.get(f"/feed/{feed}?show=all").entries)
     blogs.until_news(number)
     person.post(f"/feed/{feed}/look")

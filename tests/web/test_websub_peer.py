@@ -57,7 +57,7 @@ def test_an_independent_subscriber_at_our_hub(house, ada, blogs, tmp_path):
         assert found == {"topic_url": topic, "hub_url": f"http://127.0.0.1:{house.port}/hub"}
         number = subscriber.subscribe(**found)
         assert agreed.get(timeout=PATIENCE_S) == (topic, "subscribe")
-        (came, *_) = news(ada, blogs, feed)
+        (came, *_) = news(ada, blogs, feed, 1)
         sent_topic, body = got.get(timeout=PATIENCE_S)
         assert sent_topic == topic
         assert f"/entry/{came}<" in body.decode()
