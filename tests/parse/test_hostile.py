@@ -117,3 +117,9 @@ def test_no_zero_character_gets_through() -> None:
     document = parse(b'{"version": "https://jsonfeed.org/version/1", "items": [{"id": "1", "title": "%s"}]}' % title)
     assert document.entries[0].title == "a\ufffd\ufffdb \\\\u0000 \\\ufffd"
     assert hurried(rb'{"version": "https://jsonfeed.org/version/1", "items": [{"id": "1", "title": "\u00\u000000"}]}') is None
+
+
+def test_half_a_pair_spoils_no_json() -> None:
+    title = rb"\ud83d\ude00 cut \ud83d \uDE00 \ud83d\ud83d\ude00 \\ud83d"
+    document = parse(b'{"version": "https://jsonfeed.org/version/1", "items": [{"id": "1", "title": "%s"}]}' % title)
+    assert document.entries[0].title == "\U0001f600 cut \ufffd \ufffd \ufffd\U0001f600 \\ud83d"

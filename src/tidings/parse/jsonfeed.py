@@ -13,8 +13,11 @@ from .dates import When, read_date
 from .elements import absolute
 from .entries import MOST_ENTRIES, make_entry
 
-#: The character zero, which no XML may have and PostgreSQL cannot keep; browsers show another in its place, and so do we.
-_ZERO = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+#: The character zero, which no XML may have and PostgreSQL cannot keep, and halves of pairs (a title cut in mid-emoji), which
+#: are none; pairs stay. Browsers show another character in their place, and so do we.
+_ODD = re.compile(
+    rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2}))"
+)
 
 
 def read_json_feed(data: dict[str, Any], url: str) -> Document:
@@ -42,7 +45,8 @@ def read_json_feed(data: dict[str, Any], url: str) -> Document:
 def decode(body: bytes) -> dict[str, Any] | None:
     """The JSON object in a body, None where it is not one. Deep nesting is refused by the decoder."""
     try:
-        data = msgspec.json.decode(_ZERO.sub(rb"\1\\ufffd", body.removeprefix(b"\xef\xbb\xbf")))
+        known = _ODD.sub(lambda odd: odd[0] if odd[2] else odd[1] + rb"\ufffd", body.removeprefix(b"\xef\xbb\xbf"))
+        data = msgspec.json.decode(known)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
