@@ -42,7 +42,7 @@ def run(house, ann, *options):
     """Schemathesis makes up requests from the document. Its token is not among the first, which it takes back in passing."""
     program = shutil.which("schemathesis", path=str(Path(sys.executable).parent))
     assert program, "pip install schemathesis (or: make tools)"
-    names = (f"{' '.join(options)} {number}" for number in range(20))
+    names = (f"{' '.join(options)} {number}" for number in range(300))
     *_, token = (house.wait(house.people.add_token(ann.user, name)).secret for name in names)
     asked = [program, "run", f"{house.address}/v1/openapi.json", "-H", f"X-Auth-Token: {token}", "--seed", "1"]
     asked += ["--checks", CHECKS, "--no-color", *options]
