@@ -41,6 +41,10 @@ def test_what_is_no_feed_says_so(home, blogs):
     assert "404" in home.refuses("add", f"{blogs.address}/nothing", code=1)
 
 
+def test_what_is_no_address_is_a_mistake_of_who_typed_it(home):
+    assert "only http and https addresses can be asked, not htp" in home.refuses("add", "htp://example.org/feed")
+
+
 def test_private_addresses_are_refused_unless_allowed(tidings, blogs, tmp_path):
     complaint = tidings.refuses("--data-dir", tmp_path, "add", blogs.url(1), code=1)
     assert "fetch.allow_private" in complaint or "private" in complaint

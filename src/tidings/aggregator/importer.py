@@ -9,8 +9,9 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from tidings.aggregator.aggregator import FEEDS, Aggregator
-from tidings.errors import TidingsError
+from tidings.errors import TidingsError, UsageError
 from tidings.fetch.discovery import discover
+from tidings.fetch.values import Problem as FetchError
 from tidings.parse.html import FoundFeed
 from tidings.parse.opml import Outline, Problem, read_list, read_opml
 from tidings.store import Store
@@ -84,7 +85,8 @@ async def add_feed(
         await aggregator.brain.spend(found.requests, clock(), beside=True)
         if found.error is not None:
             said = f": {found.error.said}" if found.error.said else ""
-            raise AddError(f"{url}: {found.error.words}{said}")
+            problem = UsageError if found.error.kind == FetchError.URL else AddError
+            raise problem(f"{url}: {found.error.words}{said}")
         if len(found.feeds) > 1:
             return Addition(choices=found.feeds)
         url, document = found.feeds[0].url, found.document
