@@ -69,9 +69,9 @@ def enter(browser, home):
 
 
 @pytest.fixture
-def reader(enter, stand):
-    """A tab of somebody who follows all magazines."""
-    walker = enter()
+def reader(request, enter, stand):
+    """A tab of somebody who follows all magazines; a parameter holds options of the browser's context."""
+    walker = enter(**getattr(request, "param", {}))
     walker.person.send_file("/feeds/import", "file", stand.opml())
     walker.go("/unread")
     return walker
