@@ -59,7 +59,7 @@ def test_open_close_and_the_original_in_another_tab(reader, stand):
     expect(opened(page)).to_have_count(0)
 
 
-# What a page asks for that a service worker has taken over, which may be at any moment after its first load, passes by `page.route`.
+# What a page asks for that a service worker has taken over, at any moment after its first load, passes by `page.route`.
 @pytest.mark.parametrize("reader", [{"service_workers": "block"}], indirect=True)
 def test_the_last_wish_holds_however_slow_the_answer_to_the_first(reader):
     page, first, held = reader.page, reader.names[0], []

@@ -191,16 +191,23 @@ class Newsroom:
         """A new edition; returns when that share of the feeds has been asked for it."""
         self.press.asked.clear()
         self.press.edition += 1
+        ((before,),) = self.ask("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
+        self._since = int(before)  # what has not been recorded by now is recorded by this transaction or a later one
         lasting = "SET synchronous_commit = on"  # whoever kills PostgreSQL now kills what workers do, not what we did
         self.ask(lasting, f"UPDATE feeds SET next_poll_at = {self.now()}", f"SELECT pg_notify('{FEEDS}', '')")
         self.wait_for(lambda: len(self.press.asked) >= until * len(self.press.urls), "requests")
 
     def forgotten(self):
-        """Feeds that nobody would ask for longer than a lease although they have not been read."""
+        """Feeds that nobody would ask for longer than a lease although they have not been read.
+
+        One that was being asked when the edition came out, and shown the one before, has had its look: it is not due.
+        """
         now = self.now()
+        shown = f"entries < {self.press.edition} AND xmin::text::bigint >= {self._since}"
         return self.ask(
             f"SELECT id, next_poll_at - {now}, last_poll_at - {now}, reason FROM feeds WHERE next_poll_at > {now + LEASE_S} "
-            f"AND id NOT IN (SELECT feed_id FROM entries WHERE identity LIKE '%{self.press.edition - 1}')"
+            f"AND id NOT IN (SELECT feed_id FROM entries WHERE identity LIKE '%{self.press.edition - 1}') "
+            f"AND NOT EXISTS (SELECT 1 FROM polls WHERE feed_id = feeds.id AND at = last_poll_at AND {shown})"
         )
 
     def wait_until_read(self):
