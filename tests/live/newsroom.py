@@ -38,8 +38,8 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.live.newsroom"])
 
 
-def worker(url, began):
-    """The process: as `tidings worker`, but for its clock."""
+def worker(url, began, at_work):
+    """The process: as `tidings worker`, but for its clock; from ``at_work`` on it must outlive whatever happens."""
     settings = read(Path("/nonexistent"), {}, {"policy.budget": "1200", "log.level": "error"})
     manners = FetchSettings(allow_private=True, private_like_public=True, host_spacing_s=1.0, concurrency=8)
 
@@ -51,6 +51,7 @@ def worker(url, began):
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         options = {"clock": clock, "sleep": lambda seconds: asyncio.sleep(seconds / SPEED), "fetching": manners}
         async with open_polling(settings, url, serving=True, **options) as aggregator:
+            at_work.set()
             await labour(aggregator, settings, stop, clock)
 
     loops.run(run())
@@ -165,11 +166,12 @@ class Newsroom:
             await store.add([Wanted(url, self.now() + 1e9) for url in self.press.urls])
 
     def hire(self, count, url=None):
-        hired = [PROCESSES.Process(target=worker, args=(url or self.url, self._began), daemon=True) for _ in range(count)]
+        begun = [PROCESSES.Event() for _ in range(count)]
+        hired = [PROCESSES.Process(target=worker, args=(url or self.url, self._began, one), daemon=True) for one in begun]
         for process in hired:
             process.start()
         self.workers += hired
-        self.wait_for(lambda: {process.pid for process in hired} <= self.at_work(), "workers at the database")
+        self.wait_for(lambda: all(one.is_set() for one in begun), "workers at work")
         return hired
 
     def at_work(self):
