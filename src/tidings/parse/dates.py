@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
+from unicodedata import combining, normalize
 
 
 class When(NamedTuple):
@@ -19,29 +20,47 @@ class When(NamedTuple):
 
 
 _MONTHS = {name: i + 1 for i, name in enumerate(re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec"))}
-#: Months that do not begin like the English ones: German, French, Spanish, Italian, Portuguese, Dutch, Polish, Nordic.
-_MONTHS |= {"mär": 3, "mrz": 3, "maa": 3, "mai": 5, "mag": 5, "mei": 5, "maj": 5, "okt": 10, "out": 10, "ott": 10, "dez": 12}
-_MONTHS |= {"dic": 12, "déc": 12, "ene": 1, "gen": 1, "janv": 1, "fév": 2, "fev": 2, "avr": 4, "abr": 4, "giu": 6, "lug": 7}
-_MONTHS |= {"juin": 6, "juil": 7, "aoû": 8, "ago": 8, "set": 9, "des": 12, "märz": 3, "mars": 3}
+#: Months that do not begin like the English ones, without accents: German, French, Spanish, Italian, Portuguese, Dutch, Nordic.
+_MONTHS |= {"mrz": 3, "maa": 3, "mai": 5, "mag": 5, "mei": 5, "maj": 5, "okt": 10, "out": 10, "ott": 10, "dez": 12}
+_MONTHS |= {"dic": 12, "ene": 1, "gen": 1, "fev": 2, "avr": 4, "abr": 4, "giu": 6, "lug": 7}
+_MONTHS |= {"juin": 6, "juil": 7, "aou": 8, "ago": 8, "set": 9, "des": 12}
+_MONTHS |= {"sze": 9, "мая": 5}  # Hungarian; Russian has two for May
+for _twelve in (  # Greek, Russian, Ukrainian, Turkish; not Polish and Croatian, in which "lis" and "lip" are different months
+    "ιαν φεβ μαρ απρ μαι ιουν ιουλ αυγ σεπ οκτ νοε δεκ",
+    "янв фев мар апр маи июн июл авг сен окт ноя дек",
+    "січ лют бер кві тра чер лип сер вер жов лис гру",
+    "oca sub mar nis may haz tem agu eyl eki kas ara",
+):
+    _MONTHS |= {name: i + 1 for i, name in enumerate(_twelve.split())}
 #: Hours from UTC. RFC 822's own zones (sect. 5.1), then those that real feeds use; letters are military and read as RFC 2822
 #: says (sect. 4.3): their signs were misprinted, so that they mean nothing, except Z.
 _ZONES = {"ut": 0, "utc": 0, "gmt": 0, "z": 0, "est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8}
 _ZONES |= {"pdt": -7, "akst": -9, "akdt": -8, "hst": -10, "ast": -4, "adt": -3, "wet": 0, "west": 1, "bst": 1, "cet": 1}
 _ZONES |= {"cest": 2, "met": 1, "mest": 2, "mez": 1, "mesz": 2, "eet": 2, "eest": 3, "msk": 3, "msd": 4, "jst": 9, "kst": 9}
 _ZONES |= {"sgt": 8, "hkt": 8, "aest": 10, "aedt": 11, "awst": 8, "nzst": 12, "nzdt": 13, "sast": 2, "et": -5, "ct": -6}
-_ZONES |= {"mt": -7, "pt": -8, "brt": -3, "art": -3}
+_ZONES |= {"mt": -7, "pt": -8, "at": -4, "brt": -3, "art": -3}
 _HALF_ZONES = {"ist": 5.5, "acst": 9.5, "acdt": 10.5, "nst": -3.5, "ndt": -2.5}
 
 _ISO = re.compile(
-    r"""(?P<year>\d{4})
-    (?: -?(?P<ordinal>\d{3})(?!\d) | (?: [-/.]0?(?P<month>\d\d?) (?:[-/.](?P<day>\d\d?))? | (?P<month2>\d\d)(?P<day2>\d\d)? ) )?
+    r"""(?P<year>(?:1\d|20)\d\d)
+    (?: -?(?P<ordinal>\d{3})(?!\d|-\d) | -?w(?P<week>\d\d)(?:-?(?P<weekday>\d))?
+    | (?: [-/.]0?(?P<month>\d\d?) (?:[-/.](?P<day>\d\d?))? | (?P<month2>\d\d)(?P<day2>\d\d)? ) )?
     (?: (?: \s*t\s* | \s+ | (?<=\d{8}) ) (?P<clock>\d.*) )? $""",
     re.IGNORECASE | re.VERBOSE,
 )
+#: ISO 8601 before 2004 allowed years of two digits: 03-12-31, 031231, -03-12, -0312, and the day of the year, 03335.
+_ISO_SHORT = re.compile(r"(\d\d)(-?)(\d\d)\2(\d\d)|-(\d\d)-?(\d\d)|(\d\d)(\d{3})")
+#: 2004년 5월 28일 오후 1:31, 2004年5月28日(金) 午後1時31分: as in ISO 8601, once the weekday is gone. Who writes so and names
+#: no zone is nine hours ahead of Greenwich, or eight where it is Chinese.
+_EASTERN = str.maketrans("년월일年月日号號시时時点點분分초秒", "-- --   :::::::  ")
+_EASTERN_WEEKDAY = re.compile(r"\([^)]*\)|.요일|.曜日?|星期.|[周週].")
+_EASTERN_HALF = re.compile(r"(?:(오전|上午|午前)|오후|下午|午後)\s*(\d[\d:]*)")
+_KOREAN_OR_JAPANESE = re.compile("[가-힣ぁ-ヿ曜]|午[前後]")
 _CLOCK = re.compile(
     r"(?P<hour>\d\d?)[:.h]?(?P<minute>\d\d)(?:[:.]?(?P<second>\d\d?)(?:[.,:](?P<fraction>\d+))?)?\s*(?P<half>[ap]\.?m\.?)?\s*(?P<zone>.*)",
     re.IGNORECASE,
 )
+_BEFORE_CLOCK = re.compile(r"^(?:[^\d\s]+ ){1,3}(?=\d)")  # at, um, à, г.
 _OFFSET = re.compile(r"(?:gmt|utc|ut|etc/gmt|z)?\s*([+-])\s*(\d{1,2}):?(\d\d)?", re.IGNORECASE)
 _WEEKDAY = re.compile(r"^[^\d\s,]+?(?:,|\.,|\.?\s)\s*(?=\S)")
 #: Nine dates in ten, read four times as fast and more.
@@ -80,16 +99,25 @@ def read_date(text: str) -> When | None:
 
 def _forms(text: str) -> Iterator[tuple[int, int, int, str]]:
     """Year, month, day and the rest that tells the time of day, in each reading that fits."""
+    if not text.isascii():
+        text = _from_the_east(text)
     iso = _ISO.match(text)
     if iso:
         clock = iso["clock"] or ""
         if iso["ordinal"]:
-            date = datetime(max(int(iso["year"]), 1), 1, 1) + timedelta(days=int(iso["ordinal"]) - 1)
-            yield date.year, date.month, date.day, clock
+            yield *_calendar_day(iso["year"] + iso["ordinal"], "%Y%j"), clock
+        elif iso["week"]:
+            yield *_calendar_day(f"{iso['year']}{iso['week']}{iso['weekday'] or 1}", "%G%V%u"), clock
         else:
             yield int(iso["year"]), int(iso["month"] or iso["month2"] or 1), int(iso["day"] or iso["day2"] or 1), clock
+    if short := _ISO_SHORT.fullmatch(text):
+        if short[8]:
+            yield *_calendar_day(f"{_year(short[7])}{short[8]}", "%Y%j"), ""
+        else:
+            yield _year(short[1] or short[5]), int(short[3] or short[6]), int(short[4] or 1), ""
     stripped = _WEEKDAY.sub("", text, count=1)
     for candidate in (text, stripped):
+        candidate = re.sub(r"(?<=\d)T(?=\d)", " ", candidate)
         words = re.split(r"[\s,]+|(?<=[^\d\s+])-(?=\d)|(?<=\d)-(?=[^\d\s])", candidate, maxsplit=3)
         if len(words) < 3:
             continue
@@ -102,7 +130,7 @@ def _forms(text: str) -> Iterator[tuple[int, int, int, str]]:
                 yield year, month, day, rest  # January 1, 2004 00:00
             elif ":" in third and (tail := rest.split()) and (year := _year(tail[-1])):
                 yield year, month, day, " ".join([third, *tail[:-1]])  # asctime: Jan 1 00:00:00 [GMT] 2004
-        elif len(first) == 4 and (month := _month(second)) and (year := _year(first)) and (day := _day(third)):
+        elif len(first) >= 4 and (month := _month(second)) and (year := _year(first)) and (day := _day(third)):
             yield year, month, day, rest  # 2004 Jan 1
     numeric = re.match(r"(?:\w+,? )?(\d{4})/(\d\d?)/(\d\d?)(?: (.*))?$", text)
     if numeric:
@@ -115,10 +143,31 @@ def _forms(text: str) -> Iterator[tuple[int, int, int, str]]:
         yield int(numeric[4]), month, day, numeric[5] or ""
 
 
+def _calendar_day(text: str, form: str) -> tuple[int, int, int]:
+    """Day of a year or week as year, month and day; zeros, which are no date, where there is no such day."""
+    try:
+        date = datetime.strptime(text, form)
+    except ValueError:
+        return 0, 0, 0
+    return date.year, date.month, date.day
+
+
+def _from_the_east(text: str) -> str:
+    """Signs of Chinese, Japanese and Korean dates as ISO 8601 has them; other texts are as they were."""
+    plain = _EASTERN_WEEKDAY.sub(" ", text).translate(_EASTERN)
+    plain = _EASTERN_HALF.sub(lambda half: f"{half[2]} {'am' if half[1] else 'pm'}", plain)
+    if plain == text:
+        return text
+    plain = re.sub(r":(?!\d)|(?<=-) ", "", " ".join(plain.split())).rstrip(" -")
+    if re.search(r":\d\d(?: [ap]m)?$", plain):
+        plain += " +0900" if _KOREAN_OR_JAPANESE.search(text) else " +0800"
+    return plain
+
+
 def _assemble(year: int, month: int, day: int, clock: str) -> When | None:
     if not clock.strip():
         return When(datetime(year, month, day, tzinfo=UTC).timestamp(), date_only=True)
-    parts = _CLOCK.match(clock.strip().removeprefix("at ").strip())
+    parts = _CLOCK.match(_BEFORE_CLOCK.sub("", clock.strip()))
     if parts is None:
         offset = _offset(clock)  # "1 Jan 2004 GMT"
         return None if offset is None else When(datetime(year, month, day, tzinfo=UTC).timestamp() - offset, date_only=True)
@@ -150,7 +199,9 @@ def _offset(zone: str) -> float | None:
 
 
 def _month(word: str) -> int:
-    word = word.lower().rstrip(".")
+    word = word.lower()
+    if not word.isascii():
+        word = "".join(sign for sign in normalize("NFD", word) if not combining(sign))
     return _MONTHS.get(word[:4]) or _MONTHS.get(word[:3], 0)
 
 
@@ -161,8 +212,10 @@ def _day(word: str) -> int:
 
 def _year(word: str) -> int:
     """Two digits as RFC 2822 sect. 4.3 has it: 00 to 49 are this century; three digits count from 1900."""
-    match = re.match(r"'?(\d{2,4})$", word)
+    match = re.match(r"'?(\d{2,4})\.?$", word)
     if not match:
         return 0
     year = int(match[1])
-    return year + 2000 if year < 50 else year + 1900 if year < 1000 else year
+    if len(match[1]) == 4:
+        return year
+    return year + 2000 if year < 50 else year + 1900
