@@ -24,6 +24,14 @@ BASE = "https://example.org/posts/1"
         ('<img src="i.png" srcset="javascript:x 2x">', '<img src="https://example.org/posts/i.png" loading="lazy">'),
         ('<form action="/x"><input name="q">Search</form>', "Search"),
         ('<iframe src="https://player.example.org/"></iframe>x', "x"),
+        (
+            "a <iframe src='https://player.example.org/'>See <a href='/film'>the film</a></iframe>",
+            'a See <a href="https://example.org/film" rel="noopener noreferrer">the film</a>',
+        ),
+        ("a <IFRAME src='/f' /> <b>c</b>", "a  <b>c</b>"),
+        ("a <script src='/s.js'/> <b>c</b>", "a  <b>c</b>"),
+        ("a <object data='/f.swf'><param name='x'><b>c</b></object>", "a <b>c</b>"),
+        ("a <object data='/f.swf'/> <b>c</b>", "a  <b>c</b>"),
         ("<!-- note -->x", "x"),
         ("<unknown>kept text</unknown>", "kept text"),
         ("<p>open <b>ended", "<p>open <b>ended</b></p>"),
@@ -81,6 +89,11 @@ ATTACKS = [
     "<object data='javascript:alert(1)'></object><embed src='javascript:alert(1)'>",
     '<a title=\'<img src=" width="1" height="1" onerror=alert(1)>\'>x</a>',
     "<template><script>alert(1)</script></template>",
+    "<iframe srcdoc='<script>alert(1)</script>'><script>alert(1)</script><img src=x onerror=alert(1)></iframe>",
+    "<ifr<iframe>ame src='javascript:alert(1)'><p title='<ifr<iframe>ame>'>x</p>",
+    "<scr<script/>ipt>alert(1)</scr<script/>ipt><p title='<scr<script/>ipt/>'>x</p>",
+    "<script>'<script/>';alert(1)</script/><img src=x onerror=alert(1)></script>",
+    "<object data='javascript:alert(1)'><iframe src='javascript:alert(1)'/><script/>alert(1)</object>",
     "<xmp><p title='</xmp><img src=x onerror=alert(1)>'>",
     "<textarea><img title='</textarea><img src=x onerror=alert(1)>'></textarea>",
 ]
@@ -166,13 +179,17 @@ def test_a_long_ordinary_post_keeps_its_markup() -> None:
         ("1 < 2 and a<b", "1 < 2 and a<b"),
         ("<PRE>loud</PRE>er", "loud er"),
         ("", ""),
+        ('<img alt="a<br>b" src="/x.png">c', "c"),
+        ("a<script src='/s.js'/>b", "a b"),
+        ("a<!-- never closed >b<script>c</script>", "ab"),
+        ("a<!-- closed > --> b", "a b"),
     ],
 )
 def test_plain_text(html: str, text: str) -> None:
     assert plain_text(html) == text
 
 
-@pytest.mark.parametrize("piece", ["<script>", "<", "<p ", "<!--", '<a x="', "&"])
+@pytest.mark.parametrize("piece", ["<script>", "<script/", "<", "<p ", "<!--", "<!-- >", '<a x="', '<a x="<b>', "&"])
 def test_plain_text_of_a_million_pieces(piece: str) -> None:
     start = time.process_time()
     plain_text(piece * (1_000_000 // len(piece)))

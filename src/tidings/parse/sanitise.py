@@ -24,8 +24,15 @@ _INLINE = _names(
     "a abbr acronym b bdi bdo big caption cite code col colgroup data del dfn em font i img ins kbd mark picture q rp rt ruby s"
     " samp small source span strike strong sub sup time tt u var wbr"
 )
-#: Gone with all that is within them; other unknown elements only lose their tags.
-_GONE = {"script", "style", "iframe", "object", "embed", "noscript", "template", "svg", "math", "select", "textarea", "title"}
+#: Gone with all that is within them; other unknown elements only lose their tags. What an `object` holds is what its author
+#: wants shown in its place.
+_GONE = {"script", "style", "iframe", "embed", "noscript", "template", "svg", "math", "select", "textarea", "title"}
+#: Two that HTML and authors read differently, and take the rest of a post with them: elements closed as in XML, which HTML
+#: takes for open, and frames, whose words HTML hides, but which are for whoever shows no frames (HTML 4.01 sect. 16.5). Given
+#: a name that nobody knows, they lose their tags alone.
+_MISREAD = re.compile(
+    r"<(?:(?=(?:script|style|title|textarea|noscript|template|select)\b[^<>]*/>)|(?=iframe\b)|/(?=iframe\b))", re.IGNORECASE
+)
 _ATTRIBUTES = {
     "*": {"dir", "lang", "title"},
     "a": {"href", "hreflang"},
@@ -58,7 +65,9 @@ _CLEAN_INLINE_TAG = re.compile(rf"</?(?:{'|'.join(sorted(_INLINE))})(?: [^<>]*)?
 _CLEAN_TAG = re.compile(r"<[^<>]*>")
 # Words need no parser: what is left over is text, and text is escaped wherever it is shown. No pattern reads on over a second
 # tag or comes back, so that a million of them are read once. An end of block is an end of word.
-_HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|title|template|svg)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
+_HIDDEN_ELEMENT = r"<(script|style|title|template|svg)\b(?:[^<>]*/>|.*?(?:</\1\s*>|\Z))"
+_HIDDEN = re.compile(rf"<!--.*?(?:-->|\Z)|{_HIDDEN_ELEMENT}", re.DOTALL | re.IGNORECASE)
+_HIDDEN_WITHOUT_COMMENTS = re.compile(_HIDDEN_ELEMENT, re.DOTALL | re.IGNORECASE)
 _ANY_TAG = re.compile(r"</?(?=[a-z!?])([a-z0-9]*)[^<>]*>", re.IGNORECASE)
 
 #: An address that may be relative: it does not begin like an absolute one. Looks for "=" first, which is quick to find.
@@ -103,6 +112,7 @@ def clean_html(html: str, base_url: str) -> str:
     """The fragment, safe to put into a page. Cleaning what is clean changes nothing."""
     if "<" not in html and "&" not in html:
         return entities.escape(html.strip(), quote=False)
+    html = _MISREAD.sub(lambda start: start[0] + "x-", html)
     if _explodes(html):
         return entities.escape(plain_text(html), quote=False)
     try:
@@ -133,12 +143,26 @@ def search_text(clean: str) -> str:
 def plain_text(html: str) -> str:
     """The words of a fragment on one line: for titles and summaries."""
     if "<" in html:
-        pieces = _ANY_TAG.split(_HIDDEN.sub(" ", html))
-        pieces[1::2] = [" " if name.lower() in _BLOCKS else "" for name in pieces[1::2]]
-        html = "".join(pieces)
+        html = _without_tags(_HIDDEN.sub(_hidden, html))
+    if "<" in html:  # a tag whose attribute holds one
+        html = _without_tags(html)
     if "&" in html:
         html = entities.unescape(html)
     return " ".join(html.split())
+
+
+def _hidden(found: re.Match[str]) -> str:
+    """A comment that is never closed ends with the first ``>``: it would take the rest of a title with it."""
+    text = found[0]
+    if text.startswith("<!--") and not text.endswith("-->"):
+        return _HIDDEN_WITHOUT_COMMENTS.sub(" ", text.partition(">")[2])
+    return " "
+
+
+def _without_tags(html: str) -> str:
+    pieces = _ANY_TAG.split(html)
+    pieces[1::2] = [" " if name.lower() in _BLOCKS else "" for name in pieces[1::2]]
+    return "".join(pieces)
 
 
 def _explodes(html: str) -> bool:
