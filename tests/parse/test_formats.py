@@ -175,6 +175,7 @@ def test_enclosures_of_all_kinds_each_once() -> None:
         ("1 &lt; 2 and a&lt;b", "1 < 2 and a<b"),
         ("<b>naked</b> <i>markup</i>", "naked markup"),
         (" two\n lines ", "two lines"),
+        ("&lt;![CDATA[Wrapped twice]]&gt;", "Wrapped twice"),
     ],
 )
 def test_titles_of_rss_are_read_as_a_person_would(title: str, text: str) -> None:
@@ -205,6 +206,8 @@ def test_where_the_text_of_an_item_may_be() -> None:
     assert atom_entry('<content type="application/octet-stream">PGI+eDwvYj4=</content>').content == "<b>x</b>"
     assert atom_entry('<content type="text/html" mode="base64">PGI+\n  eDwvYj4=</content>').content == "<b>x</b>"
     assert atom_entry('<content type="image/png">iVBORw0KGgo=</content>').content == ""
+    assert atom_entry('<title type="application/x-own">word</title>').title == "word", "base64 by chance"
+    assert rss_item("<content:encoded>&lt;![CDATA[&lt;p>b&lt;/p>]]&gt;</content:encoded>").content == "<p>b</p>"
 
 
 def test_xml_base_is_followed_down_to_the_text() -> None:
@@ -230,6 +233,23 @@ def test_which_link_is_the_page() -> None:
     assert rss_item("<guid>https://example.org/p</guid>").url == "https://example.org/p"
     assert rss_item('<guid isPermaLink="false">https://example.org/p</guid>').url == ""
     assert rss_item("<guid>tag:1</guid>").url == ""
+
+
+def test_content_that_is_elsewhere_is_a_file_or_the_page() -> None:
+    film = atom_entry('<link href="/page"/><content type="video/mp4" src="/film.mp4"/>')
+    assert (film.url, film.enclosures) == (
+        "https://example.org/page",
+        (Enclosure("https://example.org/film.mp4", "video/mp4"),),
+    )
+    text = atom_entry('<content type="text/html" src="text" xml:base="https://other.example.org/a/"/>')
+    assert (text.url, text.enclosures) == ("https://other.example.org/a/text", ())
+    assert atom_entry('<content src="/somewhere"/><summary>x</summary>').url == "https://example.org/somewhere"
+
+
+def test_an_empty_address_is_the_base_that_is_told() -> None:
+    link = '<link rel="self" href=""/>'
+    assert read(atom(link, attributes='xml:base="https://example.org/atom"')).links.self_url == "https://example.org/atom"
+    assert read(atom(link)).links.self_url == ""
 
 
 def test_links_of_the_feed() -> None:

@@ -48,6 +48,7 @@ _PREFIXES = {
 }
 _KNOWN = frozenset(_PREFIXES.values())
 _LONGEST_BASE = 2000
+_LONGEST_WORD = 40
 
 #: What stands in an element: its children under their names, in the order of the document.
 Children = dict[str, list[Element]]
@@ -99,9 +100,15 @@ def words(element: Element | None) -> str:
     """The text of an element as it stands, without the spaces around it."""
     if element is None:
         return ""
-    if len(element) == 0:
-        return (element.text or "").strip()
-    return "".join(element.itertext()).strip()
+    return unwrapped((element.text or "") if len(element) == 0 else "".join(element.itertext()))
+
+
+def unwrapped(text: str) -> str:
+    """Text without the spaces around it, and without a second CDATA section that somebody has put within the first."""
+    text = text.strip()
+    if text.startswith("<![CDATA["):
+        text = text.removeprefix("<![CDATA[").removesuffix("]]>").removesuffix("]]&gt;").strip()
+    return text
 
 
 def first_words(children: Children, *names: str) -> str:
@@ -115,7 +122,7 @@ def first_words(children: Children, *names: str) -> str:
 
 def markup(element: Element) -> str:
     """What is inside an element, as HTML: naked markup is written out, escaped markup is as it was published."""
-    return _inside(element) if len(element) else (element.text or "").strip()
+    return _inside(element) if len(element) else unwrapped(element.text or "")
 
 
 def _inside(element: Element) -> str:
@@ -144,7 +151,7 @@ def atom_html(element: Element) -> str:
     kind = (element.get("type") or "").strip().lower()
     mode = element.get("mode")
     if mode == "base64" or (kind and "/" in kind and not kind.startswith("text/") and not kind.endswith(("xml", "html"))):
-        return _from_base64(words(element))
+        return _from_base64(words(element), kind)
     is_html = kind in ("html", "text/html") or (mode == "escaped" and kind in ("", "text/html"))
     if len(element):
         whole = [child for child in element if isinstance(child.tag, str)]
@@ -155,11 +162,11 @@ def atom_html(element: Element) -> str:
     return words(element) if is_html else _inside(element)
 
 
-def _from_base64(text: str) -> str:
+def _from_base64(text: str, kind: str) -> str:
     try:
         return base64.b64decode("".join(text.split()), validate=True).decode().strip()
-    except UnicodeDecodeError:
-        return ""  # a picture or the like: nothing to read
+    except UnicodeDecodeError:  # a picture or the like: nothing to read; or a word that could be base64 by chance
+        return "" if kind.startswith(("image/", "audio/", "video/")) or len(text) > _LONGEST_WORD else text
     except ValueError:  # not in base64, whatever it says
         return html.escape(text, quote=False)
 

@@ -174,7 +174,8 @@ class _Reader:
     def page(self, element: Element, parts: Children, base: str) -> str:
         """The page of an entry or of the feed: by its own format's link; Atom's link in RSS comes second, CDF's (1997) last."""
         own = self.alternate(parts.get("link", ()), base) or self.alternate(parts.get("atom:link", ()), base)
-        return own or absolute(first_words(parts, "feedburner:origlink") or element.get("HREF") or "", base)
+        told = own or absolute(first_words(parts, "feedburner:origlink") or element.get("HREF") or "", base)
+        return told or next((file.url for file in self.content_elsewhere(parts, base) if _is_page(file.type)), "")
 
     def alternate(self, links: Iterable[Element], base: str) -> str:
         """The link whose relation is alternate, or untold: Atom's `href` before plain text, HTML before other types."""
@@ -198,6 +199,8 @@ class _Reader:
                     yield self.address(link, base)
 
     def address(self, link: Element, base: str) -> str:
+        if self.has_bases and link.get("href") == "":  # the base itself, where one is told: the document's address may change
+            return base_of(link, "")
         return absolute(link.get("href") or words(link), base if link.get(XML_BASE) is None else self.base(link))
 
     def links(self, channel: Element, feed: Children, base: str) -> Links:
@@ -286,11 +289,22 @@ class _Reader:
             for link in parts.get(name, ()):
                 if (link.get("rel") or "").strip().lower() == "enclosure":
                     yield _enclosure(self.address(link, base), link, "length", base)
+        yield from (file for file in self.content_elsewhere(parts, base) if not _is_page(file.type))
         media = list(parts.get("media:content", ()))
         for group in parts.get("media:group", ()):
             media.extend(self.names.children(group).get("media:content", ()))
         for element in media:
             yield _enclosure(element.get("url"), element, "fileSize", base)
+
+    def content_elsewhere(self, parts: Children, base: str) -> Iterator[Enclosure]:
+        """Atom's content may be at another address (RFC 4287 sect. 4.1.3.2): a page, or a file."""
+        for element in parts.get("content" if self.is_atom else "atom:content", ()):
+            if source := element.get("src"):
+                yield _enclosure(source, element, "length", base if element.get(XML_BASE) is None else self.base(element))
+
+
+def _is_page(type: str) -> bool:
+    return not type or type.lower() in _PAGES
 
 
 def _summaries(parts: Children) -> list[str]:
