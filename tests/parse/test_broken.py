@@ -82,6 +82,7 @@ UMLAUTS = "Grüße – “quoted”"
         (item(UMLAUTS, '<?xml version="1.0" encoding="windows-1252"?>').encode("cp1252"), ""),
         (item(UMLAUTS, '<?xml version="1.0" encoding="iso-8859-1"?>').encode("cp1252"), ""),
         (item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode("cp1252"), ""),
+        (item(UMLAUTS, '<?xml version="1.0" encoding="ISO-8859-1"?>').encode(), ""),
         (item(UMLAUTS, '<?xml version="1.0" encoding="iso-8859-1"?>').encode(), "text/xml; charset=utf-8"),
         (item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode("cp1252"), 'application/xml; charset="windows-1252"'),
         (item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode(), "text/xml; charset=no-such-thing"),
@@ -98,6 +99,11 @@ UMLAUTS = "Grüße – “quoted”"
 )
 def test_encodings(body: bytes, content_type: str) -> None:
     assert read(body, content_type).entries[0].title == UMLAUTS
+
+
+def test_an_encoding_that_is_as_declared_needs_no_repair() -> None:
+    assert not read(item(UMLAUTS, '<?xml version="1.0" encoding="iso-8859-1"?>').encode("cp1252")).repaired
+    assert read(item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode("cp1252")).repaired
 
 
 def test_one_bad_byte_does_not_make_it_another_encoding() -> None:

@@ -191,6 +191,7 @@ def test_titles_of_rss_are_read_as_a_person_would(title: str, text: str) -> None
         ("<itunes:author>Ann</itunes:author>", "Ann"),
         ("<atom:author><atom:name>Ann</atom:name></atom:author>", "Ann"),
         ("<author><b>Ann</b> Lee</author>", "Ann Lee"),
+        ("<itunes:author>Ann &amp;amp; Bob</itunes:author>", "Ann & Bob"),
     ],
 )
 def test_authors(written: str, name: str) -> None:
@@ -233,6 +234,12 @@ def test_which_link_is_the_page() -> None:
     assert rss_item("<guid>https://example.org/p</guid>").url == "https://example.org/p"
     assert rss_item('<guid isPermaLink="false">https://example.org/p</guid>').url == ""
     assert rss_item("<guid>tag:1</guid>").url == ""
+    assert atom_entry("<id>https://example.org/p</id>").url == "https://example.org/p"
+    assert atom_entry('<id>https://example.org/p</id><link href="/page"/>').url == "https://example.org/page"
+    assert atom_entry("<id>urn:uuid:1</id>").url == ""
+    assert only_entry('{"version": "https://jsonfeed.org/version/1", "items": [{"id": "https://example.org/p"}]}').url == (
+        "https://example.org/p"
+    )
 
 
 def test_content_that_is_elsewhere_is_a_file_or_the_page() -> None:

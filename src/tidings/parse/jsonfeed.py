@@ -53,11 +53,13 @@ def decode(body: bytes) -> dict[str, Any] | None:
 
 
 def _entry(item: dict[str, Any], url: str) -> Entry:
-    page = absolute(_text(item, "url") or _text(item, "external_url"), url)
+    id = _text(item, "id")
+    web_id = id if id.startswith(("http://", "https://")) else ""  # "ideally", says JSON Feed, it is the page's address
+    page = absolute(_text(item, "url") or _text(item, "external_url") or web_id, url)
     plain = _text(item, "content_text")
     image = absolute(_text(item, "image"), url)
     return make_entry(
-        id=_text(item, "id"),
+        id=id,
         url=page,
         title=" ".join(_text(item, "title").split()),
         author=_authors(item),

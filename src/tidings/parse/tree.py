@@ -45,6 +45,7 @@ _LARGER = {
 _LARGER |= {"iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874"}
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*?\bencoding\s*=\s*["']\s*([\w.:-]+)""")
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
+_USED_FOR_UTF8 = (b"utf-8", b"iso-8859-1", b"latin1", b"us-ascii", b"windows-1252")
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^>\[]*>", re.IGNORECASE)
 
 #: Control characters 128 to 159 are letters of Windows-1252 that somebody took for Latin-1; browsers read them so.
@@ -99,8 +100,10 @@ def read_tree(body: bytes, content_type: str = "") -> tuple[Element | None, bool
 def to_utf8(body: bytes, content_type: str = "") -> tuple[bytes, bool]:
     """The document in UTF-8 without byte order mark, and whether it was in the encoding that it claims.
 
-    The byte order mark wins over HTTP's charset, that over the declaration (RFC 7303 sect. 3), unless this is UTF-8 and true;
-    a claim that the bytes belie is dropped. What claims nothing and is not UTF-8 is Windows-1252, like most of the old web.
+    The byte order mark wins over HTTP's charset, that over the declaration (RFC 7303 sect. 3); but beyond ASCII hardly anything
+    can be read as UTF-8 that is not, so that UTF-8 wins over either where it is called Latin-1, and over HTTP's where the
+    document says nothing else. A claim that the bytes belie is dropped. What claims nothing and is not UTF-8 is Windows-1252,
+    like most of the old web.
     """
     for mark, encoding in _BOMS:
         if body.startswith(mark):
@@ -109,25 +112,27 @@ def to_utf8(body: bytes, content_type: str = "") -> tuple[bytes, bool]:
             return _decoded(body, [encoding])
     claims = [encoding for start, encoding in _STARTS if body.startswith(start)]
     declared = _DECLARED.match(body[:1000])
-    if http := _CHARSET.search(content_type):
-        # Servers call everything Latin-1; but beyond ASCII hardly anything can be read as UTF-8 that is not.
-        if not body.isascii() and (declared is None or declared[1].lower() == b"utf-8"):
-            claims.append("utf-8")
+    http = _CHARSET.search(content_type)
+    says = declared[1].lower() if declared else b"utf-8" if http else b""
+    guessed = says in _USED_FOR_UTF8 and not body.isascii()
+    if guessed:
+        claims.append("utf-8")
+    if http:
         claims.append(http[1])
     # A declaration that can be read as ASCII is not in UTF-16, whatever it says.
     if declared and not declared[1].lower().startswith((b"utf-16", b"utf-32", b"ucs", b"iso-10646")):
         claims.append(declared[1].decode("ascii"))
-    return _decoded(body, claims or ["utf-8"])
+    return _decoded(body, claims or ["utf-8"], believed=2 if guessed else 1)
 
 
-def _decoded(body: bytes, claims: list[str]) -> tuple[bytes, bool]:
+def _decoded(body: bytes, claims: list[str], believed: int = 1) -> tuple[bytes, bool]:
     for claim in [*claims, "utf-8"]:
         try:
             name = codecs.lookup(claim).name
             text = body.decode(_LARGER.get(name, name))
         except (LookupError, UnicodeError):
             continue
-        return (body if name == "utf-8" else text.encode("utf-8", "replace")), claim == claims[0]
+        return (body if name == "utf-8" else text.encode("utf-8", "replace")), claim in claims[:believed]
     # One bad byte in a page of good UTF-8 is a slip; many of them are another encoding.
     text = body.decode("utf-8", "replace")
     wide = sum(character > "\x7f" for character in text)

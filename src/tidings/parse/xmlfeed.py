@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from html import unescape
 from itertools import islice
 
 from tidings.document import Document, Enclosure, Entry, Links
@@ -165,9 +166,12 @@ class _Reader:
         )
 
     def is_permalink(self, guid: Element) -> bool:
-        """RSS 2.0: a guid is an address unless it says that it is not. Many forget to say so, hence the look at its form."""
+        """RSS 2.0: a guid is an address unless it says that it is not. Many forget to say so, hence the look at its form.
+
+        Atom says nothing of the kind, but an id of the web's form is mostly the page, and better than no page.
+        """
         text = words(guid)
-        if self.names[guid.tag] != "guid" or guid.get("isPermaLink", "true").strip().lower() == "false":
+        if guid.get("isPermaLink", "true").strip().lower() == "false":
             return False
         return text.startswith(("http://", "https://")) or (guid.get("isPermaLink") is not None and ":" not in text)
 
@@ -265,7 +269,7 @@ class _Reader:
     def author(self, parts: Children) -> str:
         for name in _AUTHORS:
             if name in parts and (people := [self.person(element) for element in parts[name]]) and any(people):
-                return ", ".join(dict.fromkeys(" ".join(person.split()) for person in people if person))
+                return ", ".join(dict.fromkeys(" ".join(unescape(person).split()) for person in people if person))
         return ""
 
     def person(self, element: Element) -> str:
