@@ -127,6 +127,8 @@ def test_attacks(attack: str) -> None:
     [
         "<div>" * 100_000,
         "<div>" * 50_000 + "</div>" * 50_000,
+        "<iframe>" * 100_000,
+        "<script/>" * 100_000,
         "".join(f"<font color={number}><p>x" for number in range(10_000)),
         "<div><table></div></table>" * 20_000,
         f'<a href="/{"x" * 500_000}">' + "<p>x" * 10_000,

@@ -100,15 +100,15 @@ def words(element: Element | None) -> str:
     """The text of an element as it stands, without the spaces around it."""
     if element is None:
         return ""
-    return unwrapped((element.text or "") if len(element) == 0 else "".join(element.itertext()))
+    text: str = ((element.text or "") if len(element) == 0 else "".join(element.itertext())).strip()
+    return _unwrapped(text) if text[:2] == "<!" else text
 
 
-def unwrapped(text: str) -> str:
-    """Text without the spaces around it, and without a second CDATA section that somebody has put within the first."""
-    text = text.strip()
-    if text.startswith("<![CDATA["):
-        text = text.removeprefix("<![CDATA[").removesuffix("]]>").removesuffix("]]&gt;").strip()
-    return text
+def _unwrapped(text: str) -> str:
+    """Without the second CDATA section that somebody may have put within the first."""
+    if not text.startswith("<![CDATA["):
+        return text
+    return text.removeprefix("<![CDATA[").removesuffix("]]>").removesuffix("]]&gt;").strip()
 
 
 def first_words(children: Children, *names: str) -> str:
@@ -122,7 +122,10 @@ def first_words(children: Children, *names: str) -> str:
 
 def markup(element: Element) -> str:
     """What is inside an element, as HTML: naked markup is written out, escaped markup is as it was published."""
-    return _inside(element) if len(element) else unwrapped(element.text or "")
+    if len(element):
+        return _inside(element)
+    text: str = (element.text or "").strip()
+    return _unwrapped(text) if text[:2] == "<!" else text
 
 
 def _inside(element: Element) -> str:

@@ -31,7 +31,7 @@ _GONE = {"script", "style", "iframe", "embed", "noscript", "template", "svg", "m
 #: takes for open, and frames, whose words HTML hides, but which are for whoever shows no frames (HTML 4.01 sect. 16.5). Given
 #: a name that nobody knows, they lose their tags alone.
 _MISREAD = re.compile(
-    r"<(?:(?=(?:script|style|title|textarea|noscript|template|select)\b[^<>]*/>)|(?=iframe\b)|/(?=iframe\b))", re.IGNORECASE
+    r"<(?=/?if|[stn])(?:(?=(?:script|style|title|textarea|noscript|template|select)\b[^<>]*/>)|/?(?=iframe\b))", re.IGNORECASE
 )
 _ATTRIBUTES = {
     "*": {"dir", "lang", "title"},

@@ -179,7 +179,9 @@ class _Reader:
         """The page of an entry or of the feed: by its own format's link; Atom's link in RSS comes second, CDF's (1997) last."""
         own = self.alternate(parts.get("link", ()), base) or self.alternate(parts.get("atom:link", ()), base)
         told = own or absolute(first_words(parts, "feedburner:origlink") or element.get("HREF") or "", base)
-        return told or next((file.url for file in self.content_elsewhere(parts, base) if _is_page(file.type)), "")
+        if told or not self.is_atom:
+            return told
+        return next((file.url for file in self.content_elsewhere(parts, base) if _is_page(file.type)), "")
 
     def alternate(self, links: Iterable[Element], base: str) -> str:
         """The link whose relation is alternate, or untold: Atom's `href` before plain text, HTML before other types."""
@@ -199,8 +201,9 @@ class _Reader:
     def all_related(self, parts: Children, base: str, relation: str) -> Iterator[str]:
         for name in ("link", "atom:link"):
             for link in parts.get(name, ()):
-                if relation in (link.get("rel") or "").lower().split() and self.address(link, base):
-                    yield self.address(link, base)
+                relations = link.get("rel")
+                if relations and relation in relations.lower().split() and (address := self.address(link, base)):
+                    yield address
 
     def address(self, link: Element, base: str) -> str:
         if self.has_bases and link.get("href") == "":  # the base itself, where one is told: the document's address may change
@@ -269,13 +272,14 @@ class _Reader:
     def author(self, parts: Children) -> str:
         for name in _AUTHORS:
             if name in parts and (people := [self.person(element) for element in parts[name]]) and any(people):
-                return ", ".join(dict.fromkeys(" ".join(unescape(person).split()) for person in people if person))
+                return unescape(", ".join(dict.fromkeys(" ".join(person.split()) for person in people if person)))
         return ""
 
     def person(self, element: Element) -> str:
-        inner = self.names.children(element)
-        named = first_words(inner, "name", "atom:name", "email", "atom:email")
-        return named if named or (inner and self.is_atom) else _person(words(element))
+        if len(element) == 0:
+            return _person(words(element))
+        named = first_words(self.names.children(element), "name", "atom:name", "email", "atom:email")
+        return named if named or self.is_atom else _person(words(element))
 
     def tags(self, parts: Children) -> Iterable[str]:
         for name in ("category", "atom:category", "dc:subject", "media:category"):
@@ -293,7 +297,9 @@ class _Reader:
             for link in parts.get(name, ()):
                 if (link.get("rel") or "").strip().lower() == "enclosure":
                     yield _enclosure(self.address(link, base), link, "length", base)
-        yield from (file for file in self.content_elsewhere(parts, base) if not _is_page(file.type))
+        for file in self.content_elsewhere(parts, base) if self.is_atom else ():
+            if not _is_page(file.type):
+                yield file
         media = list(parts.get("media:content", ()))
         for group in parts.get("media:group", ()):
             media.extend(self.names.children(group).get("media:content", ()))
@@ -302,7 +308,7 @@ class _Reader:
 
     def content_elsewhere(self, parts: Children, base: str) -> Iterator[Enclosure]:
         """Atom's content may be at another address (RFC 4287 sect. 4.1.3.2): a page, or a file."""
-        for element in parts.get("content" if self.is_atom else "atom:content", ()):
+        for element in parts.get("content", ()):
             if source := element.get("src"):
                 yield _enclosure(source, element, "length", base if element.get(XML_BASE) is None else self.base(element))
 
