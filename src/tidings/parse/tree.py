@@ -9,6 +9,7 @@ import codecs
 import html
 import re
 from functools import lru_cache
+from itertools import islice
 from typing import Any, TypeAlias
 
 from lxml import etree  # type: ignore[import-untyped]
@@ -17,6 +18,9 @@ Element: TypeAlias = Any  # lxml has no types
 
 #: Mending is Python's work, three seconds for this much at worst; a longer document is left to libxml2's own recovery.
 _MEND_CHARACTERS = 2_000_000
+#: That recovery notes every error, at half a kilobyte each, and each of these may be one. What comes first is newest.
+_MOST_MARKS = 500_000
+_MARK = re.compile("[<&]")
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -91,6 +95,8 @@ def read_tree(body: bytes, content_type: str = "") -> tuple[Element | None, bool
             return etree.fromstring(text.encode(), _parser()), True
         except (etree.XMLSyntaxError, ValueError):
             text = _balance(text)
+    elif too_many := next(islice(_MARK.finditer(text), _MOST_MARKS, None), None):
+        text = text[: too_many.start()]
     try:
         return etree.fromstring(text.encode("utf-8", "replace"), _parser(recover=True)), True
     except (etree.XMLSyntaxError, ValueError):
