@@ -32,6 +32,7 @@ BASE = "https://example.org/posts/1"
         ("a <script src='/s.js'/> <b>c</b>", "a  <b>c</b>"),
         ("a <object data='/f.swf'><param name='x'><b>c</b></object>", "a <b>c</b>"),
         ("a <object data='/f.swf'/> <b>c</b>", "a  <b>c</b>"),
+        ("a<br></br>b</br>c", "a<br>b<br>c"),
         ("<!-- note -->x", "x"),
         ("<unknown>kept text</unknown>", "kept text"),
         ("<p>open <b>ended", "<p>open <b>ended</b></p>"),

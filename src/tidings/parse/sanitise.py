@@ -112,7 +112,7 @@ def clean_html(html: str, base_url: str) -> str:
     """The fragment, safe to put into a page. Cleaning what is clean changes nothing."""
     if "<" not in html and "&" not in html:
         return entities.escape(html.strip(), quote=False)
-    html = _MISREAD.sub(lambda start: start[0] + "x-", html)
+    html = _MISREAD.sub(lambda start: start[0] + "x-", html).replace("<br></br>", "<br>")  # two lines, as HTML reads it
     if _explodes(html):
         return entities.escape(plain_text(html), quote=False)
     try:
