@@ -6,7 +6,7 @@ read, nothing has to be stored, and raising the number makes all addresses of th
 """
 
 import hmac
-from collections.abc import Sequence
+import re
 from datetime import UTC, datetime
 from email.utils import formatdate, parsedate_to_datetime
 from hashlib import blake2b
@@ -23,11 +23,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from tidings.document import Enclosure
 from tidings.exchange.announce import peers_element
 from tidings.parse.opml import writable
 from tidings.people import NotFound
 from tidings.store.people_rows import Item, User
 from tidings.web import pages, views
+from tidings.web.valid import media_type, uri
 from tidings.web.views import View
 from tidings.web.visit import Site, Visit
 
@@ -37,6 +39,7 @@ ATOM, DC, CONTENT = (
     "http://purl.org/rss/1.0/modules/content/",
 )
 TYPES = {"atom": "application/atom+xml", "rss": "application/rss+xml", "json": "application/feed+json"}
+_TITLE = re.compile(rb"<title>[^<]*")
 LENGTH = 50
 MARK = 26
 #: Views whose entries come in the order of arrival: only there is "what is new since" a matter of the last id.
@@ -179,7 +182,13 @@ def write(document: Document, kind: str) -> bytes:
     root = _atom(document) if kind == "atom" else _rss(document)
     if (peers := peers_element(document.peers)) is not None:
         (root if kind == "atom" else root[0]).append(peers)
-    return bytes(etree.tostring(root, xml_declaration=True, encoding="UTF-8"))
+    told = bytes(etree.tostring(root, xml_declaration=True, encoding="UTF-8"))
+    return told if kind == "atom" else _TITLE.sub(_as_plain, told)
+
+
+def _as_plain(title: re.Match[bytes]) -> bytes:
+    """RSS does not say whether a title is HTML. By the RSS profile, who writes these characters so means plain text."""
+    return title[0].replace(b"&amp;", b"&#x26;").replace(b"&lt;", b"&#x3C;")
 
 
 def _iso(at: float) -> str:
@@ -202,13 +211,8 @@ def _html(item: Item) -> str:
     return item.entry.content or item.entry.summary
 
 
-def _url(address: str) -> str:
-    """As a URI has to be written, whatever its publisher wrote."""
-    return quote(address, safe="%/:=&?~#+!$,;'@()*[]")
-
-
 def _link(document: Document, item: Item) -> str:
-    return _url(item.entry.url) or _id(document, item)
+    return uri(item.entry.url) or _id(document, item)
 
 
 def _atom(document: Document) -> Any:
@@ -241,9 +245,9 @@ def _atom(document: Document) -> Any:
     return root
 
 
-def _enclosure(make: Any, address_name: str, file: Any, **attributes: str) -> Any:
-    attributes |= {address_name: _url(file.url), "length": str(file.length or 0)}
-    return make(**attributes, type=file.type or "application/octet-stream")
+def _enclosure(make: Any, address_name: str, file: Enclosure, **attributes: str) -> Any:
+    attributes |= {address_name: uri(file.url), "length": str(file.length or 0)}
+    return make(**attributes, type=media_type(file))
 
 
 def _rss(document: Document) -> Any:
@@ -251,7 +255,7 @@ def _rss(document: Document) -> Any:
     channel = e.channel(
         e.title(writable(_title(document))),
         e.link(_home(document)),
-        e.description(writable(_title(document))),
+        e.description("What tidings has gathered here"),
         e.lastBuildDate(formatdate(document.changed_at, usegmt=True)),
         e(f"{{{ATOM}}}link", rel="self", href=document.self_url, type=TYPES["rss"]),
         e(f"{{{ATOM}}}link", rel="hub", href=f"{document.base}/hub"),
@@ -268,7 +272,8 @@ def _rss(document: Document) -> Any:
         if _html(item):
             element.append(e.description(writable(_html(item))))
         element.extend(e.category(writable(tag)) for tag in dict.fromkeys((*entry.tags, *item.tags)))
-        element.extend(_enclosure(e.enclosure, "url", file) for file in entry.enclosures[:1])
+        files = [file for file in entry.enclosures if file.url.startswith(("http://", "https://"))]  # RSS takes no others
+        element.extend(_enclosure(e.enclosure, "url", file) for file in files[:1])
         channel.append(element)
     return e.rss(channel, version="2.0")
 
@@ -297,10 +302,9 @@ def _json_item(document: Document, item: Item) -> dict[str, Any]:
     }
     if entry.updated_at is not None:
         told["date_modified"] = _iso(entry.updated_at)
-    files: Sequence[Any] = [file for file in entry.enclosures if file.type]
-    if files:
+    if entry.enclosures:
         told["attachments"] = [
-            {"url": file.url, "mime_type": file.type} | ({"size_in_bytes": file.length} if file.length else {})
-            for file in files
+            {"url": uri(file.url), "mime_type": media_type(file)} | ({"size_in_bytes": file.length} if file.length else {})
+            for file in entry.enclosures
         ]
     return told

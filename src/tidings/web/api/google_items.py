@@ -9,6 +9,7 @@ from lxml import etree  # type: ignore[import-untyped]  # it has no types
 from tidings.parse.opml import writable
 from tidings.store.people_rows import Item, Subscription
 from tidings.web.api.google_streams import LABEL, STATE, long_id
+from tidings.web.valid import media_type, uri
 
 ATOM = "http://www.w3.org/2005/Atom"
 READER = "http://www.google.com/schemas/reader/atom/"
@@ -85,9 +86,10 @@ def _entry(feed: etree._Element, item: Item, subscriptions: Subscriptions) -> No
     _add(node, "title", entry.title or entry.url or "(untitled)", type="text")
     _add(node, "published", _moment(entry.published_at))
     _add(node, "updated", _moment(entry.updated_at or entry.published_at))
-    _add(node, "link", rel="alternate", href=entry.url, type="text/html")
+    _add(node, "link", rel="alternate", href=uri(entry.url), type="text/html")
     for enclosure in entry.enclosures:
-        _add(node, "link", rel="enclosure", href=enclosure.url, type=enclosure.type, length=str(enclosure.length or 0))
+        told = {"href": uri(enclosure.url), "type": media_type(enclosure), "length": str(enclosure.length or 0)}
+        _add(node, "link", rel="enclosure", **told)
     _add(node, "content", entry.content or entry.summary, type="html")
     _add(_add(node, "author"), "name", entry.author or "(unknown)")
     if (subscription := subscriptions.get(entry.feed_id)) is not None:
