@@ -52,3 +52,16 @@ def test_an_unexpected_error_has_its_traceback(lines, form):
     except RuntimeError:
         logs.Log("tidings.test").exception("failed", feed=3)
     assert "RuntimeError: why" in "\n".join(said())
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_password_in_an_address_is_not_written(lines, form):
+    said = lines(form)
+    log = logs.Log("tidings.test")
+    log.warning("notice", url="https://ann:secret@a.test/feed", says="from https://ann:secret@a.test/feed")
+    try:
+        raise ValueError("https://ann:secret@a.test/feed")
+    except ValueError:
+        log.exception("a poll was not finished")
+    assert "ann:***@a.test" in said()[0]
+    assert "secret" not in str(said())

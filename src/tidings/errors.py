@@ -1,10 +1,16 @@
 """One tree of errors: what a user can do something about says so in its message."""
 
+from tidings.privacy import without_password
+
 
 class TidingsError(Exception):
     """Anything that tidings refuses or cannot do; the message names what to do about it."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        """Messages go to pages, terminals, apps and logs; an address in one keeps its password for itself."""
+        return without_password(super().__str__())
 
     def __reduce__(self) -> tuple[object, ...]:
         """From process to process as it is: `__init__` would be given the finished message."""

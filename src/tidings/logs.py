@@ -9,6 +9,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from tidings.privacy import without_password
+
 
 class Log:
     """The standard library's logger, with fields."""
@@ -40,7 +42,7 @@ class Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = " ".join(f"{key}={_value(value)}" for key, value in _fields(record).items())
         line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}{' ' if fields else ''}{fields}"
-        return line if not record.exc_info else f"{line}\n{self.formatException(record.exc_info)}"
+        return without_password(line if not record.exc_info else f"{line}\n{self.formatException(record.exc_info)}")
 
 
 class Json(logging.Formatter):
@@ -50,7 +52,7 @@ class Json(logging.Formatter):
         said = {"at": _time(record), "level": record.levelname.lower(), "event": record.getMessage(), **_fields(record)}
         if record.exc_info:
             said["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(said, default=str, ensure_ascii=False)
+        return without_password(json.dumps(said, default=str, ensure_ascii=False))
 
 
 def set_up(level: str = "info", form: str = "text", stream: TextIO | None = None) -> None:

@@ -35,6 +35,21 @@ def test_a_site_with_several_feeds_has_them_listed_and_one_is_chosen(home, blogs
     assert "there are only 2 feeds" in home.refuses("add", blogs.site(1), "--choose", 3)
     assert "feed 1, 20 entries" in home("add", blogs.site(1), "--choose", 2)
     assert [feed["url"] for feed in home.json("feeds")] == [f"{blogs.site(1)}/atom.xml"]
+    again = home.run("add", blogs.site(1)).stdout.splitlines()
+    assert [line.endswith("/atom.xml  followed already") for line in again] == [False, False, True]
+    assert "is followed already" in home("add", blogs.site(1), "--choose", 2)
+
+
+def test_a_password_in_an_address_is_not_printed(home, blogs):
+    address = blogs.url(1).replace("://", "://ann:hush@")
+    shown = address.replace("hush", "***")
+    assert f"({shown}): feed 1, 20 entries" in home("add", address)
+    for command in (("feeds",), ("explain", 1), ("add", address)):
+        assert shown in home(*command)
+        assert "hush" not in home(*command)
+    assert "ann:***@" in home.refuses("add", "http://ann:hush@127.0.0.1:9/", code=1)
+    assert home.json("feeds")[0]["url"] == address  # programs give it back to us
+    assert f'xmlUrl="{address}"' in home("export")
 
 
 def test_what_is_no_feed_says_so(home, blogs):

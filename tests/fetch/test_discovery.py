@@ -62,6 +62,18 @@ async def test_name_and_password_stay_in_the_address(w: World) -> None:
 
 
 @story()
+async def test_what_a_page_behind_a_password_names_opens_with_it_too(w: World) -> None:
+    w.serve("/", body=page("/posts.xml", "https://elsewhere.test/feed"))
+    w.serve("/bare/", body=page())
+    w.serve("/bare/feed", body=ATOM)
+    door = w.url("/").replace("://", "://me:secret@").removesuffix("/")
+    discovery = await discover(w.fetcher, door + "/")
+    assert [feed.url for feed in discovery.feeds] == [door + "/posts.xml", "https://elsewhere.test/feed"]
+    discovery = await discover(w.fetcher, door + "/bare/")
+    assert [feed.url for feed in discovery.feeds] == [door + "/bare/feed"]
+
+
+@story()
 async def test_a_page_names_its_feed(w: World) -> None:
     w.serve("/blog/", body=page("rss.xml"))
     _, urls = await found(w, "/blog/")

@@ -129,7 +129,11 @@ def test_a_site_with_several_feeds_offers_the_choice(ada, blogs):
     assert page.status == 200
     choices = re.findall(r'name="choice" value="([^"]+)"', page.text)
     assert len(choices) == 2
+    assert "followed already" not in page.text
     added = ada.post("/feeds/add", url=blogs.site(3), choice=choices[1], folder="Shelf")
+    again = ada.post("/feeds/add", url=blogs.site(3)).text
+    assert f'<a href="{added.goes_to}">followed already</a>' in again
+    assert re.findall(r'name="choice" value="[^"]+"( \w+)', again) == [" checked", " disabled"]
     feed = int(added.goes_to.rpartition("/")[2])
     assert len(ada.get(added.goes_to).entries) == 20
     assert "You no longer follow" in ada.get(ada.post(f"/feed/{feed}/leave").goes_to).text

@@ -4,7 +4,7 @@ All rows of a list are stored in one transaction. The first polls of a large lis
 it, so that no herd forms; a small one is polled at once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ from tidings.fetch.discovery import discover
 from tidings.fetch.values import Problem as FetchError
 from tidings.parse.html import FoundFeed
 from tidings.parse.opml import Outline, Problem, read_list, read_opml
-from tidings.store import Store
+from tidings.store import Store, folders
 from tidings.store.rows import OPERATOR, Added, Wanted
 from tidings.words import count
 
@@ -66,6 +66,7 @@ class Addition(Struct, frozen=True):
 
     added: Added | None = None
     choices: tuple[FoundFeed, ...] = ()
+    followed: dict[str, int] = {}  #: the feeds of those choices that are followed already, by address
 
 
 async def add_feed(
@@ -88,7 +89,7 @@ async def add_feed(
             problem = UsageError if found.error.kind == FetchError.URL else AddError
             raise problem(f"{url}: {found.error.words}{said}")
         if len(found.feeds) > 1:
-            return Addition(choices=found.feeds)
+            return Addition(choices=found.feeds, followed=await _followed(store, found.feeds, user_id))
         url, document = found.feeds[0].url, found.document
     (added,) = await store.add([Wanted(url, clock(), title, folder)], user_id)
     if document is not None and added.feed_new:
@@ -99,3 +100,12 @@ async def add_feed(
         aggregator.wake()
         await store.notify(FEEDS)
     return Addition(added)
+
+
+async def _followed(store: Store, choices: Iterable[FoundFeed], user_id: int) -> dict[str, int]:
+    """Which of these the user has, by the addresses that the site gives them; former ones count."""
+    known = {choice.url: feed.id for choice in choices if (feed := await store.feed(choice.url)) is not None}
+    own = {
+        subscription.feed.id for subscription in await store.read(folders.subscriptions, user_id, list(known.values()), None)
+    }
+    return {url: feed_id for url, feed_id in known.items() if feed_id in own}

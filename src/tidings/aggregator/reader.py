@@ -26,6 +26,7 @@ from tidings.fetch.wishes import ABSURD_S, Wish, wishes
 from tidings.logs import Log
 from tidings.parse import ParseError, each_once, parse
 from tidings.parse.sanitise import clean_address, clean_html, search_text
+from tidings.privacy import without_password
 from tidings.store import Store, StoreError
 from tidings.store.rows import EntryText, Feed, FeedState, Pause, PollOutcome
 
@@ -209,7 +210,7 @@ class Reader:
             earliest=wish.earliest,
             why=wish.reason,
         )
-        notice = f"It has moved for good, from {feed.url} to {adopt}." if adopt else ""
+        notice = without_password(f"It has moved for good, from {feed.url} to {adopt}.") if adopt else ""
         links = document.links if document is not None else None
         return Seen(feed, outcome, look, links, notice=notice, document=document)
 

@@ -9,14 +9,12 @@ import click
 from tidings.cli.home import Home, find_feed, with_home
 from tidings.cli.output import json_option, print_table, progress, tell, wants_json
 from tidings.errors import TidingsError, UsageError
+from tidings.privacy import without_password
 from tidings.words import count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tidings.aggregator.aggregator import Polled
-    from tidings.aggregator.importer import Report
-    from tidings.parse.html import FoundFeed
+    from tidings.aggregator.importer import Addition, Report
     from tidings.store.rows import Feed
 
 #: Bad rows and skipped feeds that are listed; all of them with --json.
@@ -70,7 +68,7 @@ def _tell_import(report: "Report", name: str, dry_run: bool) -> None:
 def _complain(lines: list[str]) -> None:
     """Beside the result; not endlessly."""
     for line in lines[:MOST_LISTED]:
-        click.echo(line, err=True)
+        click.echo(without_password(line), err=True)
     if (more := len(lines) - MOST_LISTED) > 0:
         click.echo(f"and {more:,} more; all of them with --json", err=True)
 
@@ -96,14 +94,14 @@ async def add(home: Home, url: str, choose: int | None, title: str, folder: str)
 
     home.make_folder()
     async with home.open_polling() as aggregator:
-        with progress(f"looking at {url}"):
+        with progress(f"looking at {without_password(url)}"):
             found = await add_feed(aggregator, url, time.time, title=title, folder=folder)
             if found.choices and choose is not None:
                 if choose > len(found.choices):
                     raise UsageError(f"--choose {choose}: there are only {len(found.choices)} feeds at {url}")
                 found = await add_feed(aggregator, found.choices[choose - 1].url, time.time, title=title, folder=folder)
         if found.added is None:
-            _offer(url, found.choices)
+            _offer(url, found)
             return
         feed = await aggregator.store.feed(found.added.feed_id)
         entries = len(await aggregator.store.entries(feed_id=found.added.feed_id, limit=1000))
@@ -118,15 +116,19 @@ async def add(home: Home, url: str, choose: int | None, title: str, folder: str)
         "reason": feed.state.reason,
     }
     what = "added" if found.added.subscription_new else "is followed already:"
-    tell(result, f"{what} {feed.state.title or feed.url} ({feed.url}): feed {feed.id}, {entries:,} entries")
+    address = without_password(feed.url)
+    tell(result, f"{what} {feed.state.title or address} ({address}): feed {feed.id}, {entries:,} entries")
 
 
-def _offer(url: str, choices: "Sequence[FoundFeed]") -> None:
+def _offer(url: str, addition: "Addition") -> None:
     """Several feeds to choose from."""
-    found = [{"number": n, "url": c.url, "title": c.title} for n, c in enumerate(choices, start=1)]
-    rows = [[str(number), choice.title or "–", choice.url] for number, choice in enumerate(choices, start=1)]
-    tell({"choices": found}, lambda: print_table(["N", "title", "address"], rows, left=3))
-    raise UsageError(f"{url} has {len(choices)} feeds; say which with --choose N")
+    offered = [(n, c, c.url in addition.followed) for n, c in enumerate(addition.choices, start=1)]
+    found = [{"number": n, "url": c.url, "title": c.title, "followed": followed} for n, c, followed in offered]
+    rows = [
+        [str(n), c.title or "–", without_password(c.url), "followed already" if followed else ""] for n, c, followed in offered
+    ]
+    tell({"choices": found}, lambda: print_table(["N", "title", "address", ""], rows, left=4))
+    raise UsageError(f"{url} has {len(offered)} feeds; say which with --choose N")
 
 
 @click.command()

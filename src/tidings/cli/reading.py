@@ -10,6 +10,7 @@ import click
 
 from tidings.cli.home import Home, find_feed, with_home
 from tidings.cli.output import Span, json_option, print_json_list, print_table, tell, wants_json
+from tidings.privacy import without_password
 from tidings.words import NOTHING, ago, duration
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ async def feeds(home: Home) -> None:
         [
             str(one.feed.id),
             one.title,
-            one.feed.url,
+            without_password(one.feed.url),
             f"{one.entries:,}",
             ago(one.newest_at, now),
             ago(one.feed.state.last_poll_at, now),

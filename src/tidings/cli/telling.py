@@ -9,6 +9,7 @@ import click
 
 from tidings.cli.home import Home, find_feed, with_home
 from tidings.cli.output import json_option, print_table, tell
+from tidings.privacy import without_password
 from tidings.words import NOTHING, ago, count, duration, figures, percent
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ async def explain(home: Home, feed: str, polls: int) -> None:
 
 def _tell_feed(told: "Explained", now: float) -> None:
     feed, state = told.feed, told.feed.state
-    click.echo(state.title or feed.url)
-    click.echo(f"{feed.url} (feed {feed.id}{f', {state.format}' if state.format else ''})\n")
+    address = without_password(feed.url)
+    click.echo(state.title or address)
+    click.echo(f"{address} (feed {feed.id}{f', {state.format}' if state.format else ''})\n")
     if told.next_poll_at is None:
         _line("next poll", ["never by itself"])
     else:

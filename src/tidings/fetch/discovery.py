@@ -6,8 +6,9 @@ address is a single request.
 """
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from tidings.fetch.addresses import parse_url
+from tidings.fetch.addresses import parse_url, with_userinfo_of
 from tidings.fetch.fetcher import Fetcher
 from tidings.fetch.values import FetchProblem, FetchRequest, FetchResult, Problem
 from tidings.parse import ParseError, parse
@@ -36,10 +37,10 @@ async def discover(fetcher: Fetcher, url: str, *, guess: bool = True) -> Discove
         return Discovery((_found(asked, result),), result, None, requests)
     found = find_feeds(result.body, result.url)
     if found:
-        return Discovery(tuple(found), None, None, requests)
+        return Discovery(tuple(replace(one, url=_opened(asked, one.url)) for one in found), None, None, requests)
     if _can_be_read(result):
         return Discovery((_found(asked, result),), result, None, requests)
-    for path in common_paths(result.url) if guess else ():
+    for path in (_opened(asked, one) for one in (common_paths(result.url) if guess else ())):
         guessed = await fetcher.fetch(FetchRequest(path))
         requests += guessed.requests
         if guessed.body is not None and looks_like_feed(guessed.body):
@@ -66,6 +67,14 @@ async def _open(fetcher: Fetcher, url: str) -> tuple[str, FetchResult, int]:
         return f"https://{url}", secure, secure.requests
     plain = await fetcher.fetch(FetchRequest(f"http://{url}"))
     return f"http://{url}", plain, secure.requests + plain.requests
+
+
+def _opened(asked: str, found: str) -> str:
+    """What is behind the same door as the page opens with the same name and password."""
+    try:
+        return str(with_userinfo_of(parse_url(asked), parse_url(found))) if "@" in asked else found
+    except ValueError:
+        return found
 
 
 def _can_be_read(result: FetchResult) -> bool:

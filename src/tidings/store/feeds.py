@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidings.document import Hints
+from tidings.privacy import without_password
 from tidings.store.arrivals import inherit, weigh, welcome
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.rows import Added, Estimate, Feed, FeedState, Listed, Pause, Push, Schedule, Wanted
@@ -118,7 +119,7 @@ def listing(db: Connection, user_id: int, after: int, limit: int) -> list[Listed
         "WHERE s.user_id = ? AND s.feed_id > ? ORDER BY s.feed_id LIMIT ?",
         (user_id, after, limit),
     )
-    return [Listed(feed_of(row), *row[WIDTH:]) for row in rows]
+    return [Listed(feed_of(row), without_password(row[WIDTH]), *row[WIDTH + 1 :]) for row in rows]
 
 
 def next_due(db: Connection) -> float | None:
@@ -147,7 +148,7 @@ def adopt(db: Connection, feed_id: int, url: str, now: float) -> None:
     if other is not None and other != feed_id:
         inherit(db, feed_id, other, now)
         db.execute("UPDATE aliases SET feed_id = ? WHERE feed_id = ?", (other, feed_id))
-        retire(db, feed_id, f"it has moved to {url}, which is feed {other}", now)
+        retire(db, feed_id, f"it has moved to {without_password(url)}, which is feed {other}", now)
         feed_id = other
     else:
         db.execute("DELETE FROM aliases WHERE url = ?", (url,))  # it has moved back

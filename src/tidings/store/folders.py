@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tidings.privacy import without_password
 from tidings.store.arrivals import weigh
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.feeds import FEED, feed_of
@@ -46,7 +47,7 @@ def subscriptions(
         state = FeedState(*row[_BEFORE : _BEFORE + _SHOWN])
         feed = Feed(*row[:_BEFORE], state)  # type: ignore[call-arg]  # a row has what its columns say
         title, folder_id, folder, priority, full_text, added_at, unread, newest, has_icon = row[_BEFORE + _SHOWN :]
-        title = title or state.title or feed.url
+        title = title or state.title or without_password(feed.url)
         own = Subscription(feed, title, folder_id, folder, priority, bool(full_text), added_at, unread, newest, bool(has_icon))
         found.append((folder.casefold(), title.casefold(), feed.id, own))
     found.sort()
@@ -73,7 +74,7 @@ def titles(db: Connection, user_id: int, feed_ids: Iterable[int]) -> dict[int, s
         f"LEFT JOIN subscriptions AS s ON s.feed_id = f.id AND s.user_id = ? WHERE f.id {IN_MANY}",
         (user_id, Many(feed_ids)),
     )
-    return dict(rows.fetchall())
+    return {feed_id: without_password(title) for feed_id, title in rows}
 
 
 def counters(db: Connection, user_id: int) -> list[tuple[int, int, int]]:

@@ -7,6 +7,7 @@ import numpy as np
 from msgspec import Struct
 
 from tidings.model import Floats
+from tidings.privacy import without_password
 from tidings.store.connection import Connection
 
 DAY_S = 86400.0
@@ -153,7 +154,7 @@ def _broken(db: Connection) -> Iterator[Needy]:
         (BROKEN, MOST),
     )
     for feed_id, title, url, since, errors, words in rows:
-        yield Needy("broken", feed_id, title or url, since, errors, words)
+        yield Needy("broken", feed_id, title or without_password(url), since, errors, words)
 
 
 def _late(db: Connection, now: float) -> Iterator[Needy]:
@@ -167,7 +168,7 @@ def _late(db: Connection, now: float) -> Iterator[Needy]:
         (since, LATE * usual, MOST),
     )
     for feed_id, title, url, late in rows:
-        yield Needy("late", feed_id, title or url, None, late)
+        yield Needy("late", feed_id, title or without_password(url), None, late)
 
 
 def _silent(db: Connection, now: float) -> Iterator[Needy]:
@@ -178,7 +179,7 @@ def _silent(db: Connection, now: float) -> Iterator[Needy]:
         (now - SILENT_S, now, SILENT_GAPS, MOST),
     )
     for feed_id, title, url, newest, usual in rows:
-        yield Needy("silent", feed_id, title or url, newest, usual)
+        yield Needy("silent", feed_id, title or without_password(url), newest, usual)
 
 
 def _lying(db: Connection, now: float) -> Iterator[Needy]:
@@ -189,4 +190,4 @@ def _lying(db: Connection, now: float) -> Iterator[Needy]:
         (now - DAYS * DAY_S, AHEAD_S, MOST),
     )
     for feed_id, title, url, posts in rows:
-        yield Needy("lying", feed_id, title or url, None, posts)
+        yield Needy("lying", feed_id, title or without_password(url), None, posts)

@@ -2,11 +2,13 @@
 
 from typing import Any, get_args
 
+from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from tidings.aggregator.explain import explain
 from tidings.errors import TidingsError, UsageError
+from tidings.privacy import without_password
 from tidings.store.people_rows import Action, Priority, Rule, Stream, Subscription
 from tidings.web import feed_page, pages, views
 from tidings.web.reader import sidebar
@@ -76,6 +78,7 @@ async def add_form(visit: Visit, **values: Any) -> Response:
         "folder": "",
         "problem": "",
         "choices": (),
+        "followed": {},
     } | values
     return await visit.render(
         "add.html",
@@ -96,7 +99,7 @@ async def add(visit: Visit) -> Response:
         for address in chosen[:100]:
             addition = await visit.reading.subscribe(address, folder=folder)
             if addition.added is None:
-                return await add_form(visit, url=address, folder=folder, choices=addition.choices)
+                return await add_form(visit, url=address, folder=folder, choices=addition.choices, followed=addition.followed)
     except TidingsError as error:
         return await add_form(visit, status=400, url=url, folder=folder, problem=pages.sentence(str(error)))
     assert addition.added is not None
@@ -145,7 +148,8 @@ async def about(visit: Visit) -> Response:
 async def about_data(visit: Visit) -> Response:
     """What the page is made from."""
     subscription = await visit.reading.subscription(visit.request.path_params["id"])
-    return visit.json(await explain(visit.site.store, subscription.feed, visit.site.clock(), polls=feed_page.MOST_LOOKS))
+    told = await explain(visit.site.store, subscription.feed, visit.site.clock(), polls=feed_page.MOST_LOOKS)
+    return visit.json(replace(told, feed=replace(told.feed, url=without_password(told.feed.url))))
 
 
 async def change(visit: Visit) -> Response:

@@ -11,6 +11,7 @@ from tidings import __version__
 from tidings.aggregator.aggregator import Aggregator
 from tidings.aggregator.explain import Overview, overview
 from tidings.aggregator.push import Subscriber
+from tidings.privacy import without_password
 from tidings.store import Store
 from tidings.store.rows import Feed
 from tidings.web.metrics import Counts, Family, Sample
@@ -128,4 +129,4 @@ class Live:
 
 
 def _title(feed: Feed) -> str:
-    return feed.state.title or feed.url
+    return feed.state.title or without_password(feed.url)

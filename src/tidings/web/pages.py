@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from tidings import __version__
 from tidings.parse.sanitise import plain_text
+from tidings.privacy import without_login, without_password
 from tidings.store.people_rows import Item, Settings
 from tidings.web import texts
 from tidings.web.texts import _, n_
@@ -182,6 +183,7 @@ def environment() -> Environment:
     made.globals |= {"time": time, "moment": moment, "arrived": arrived, "span": span}
     made.globals |= {"item_title": title, "body": body, "host": host}
     made.filters |= {"duration": roughly, "figures": figures, "sentence": sentence, "ago": ago}
+    made.filters |= {"without_password": without_password, "without_login": without_login}
     made.filters["thousands"] = lambda number: f"{number:,}"
     return made
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tidings.privacy import without_password
 from tidings.store.people_rows import Item, NoticeKind, Settings, Subscription
 from tidings.web.api import miniflux_entries as told
 
@@ -16,6 +17,7 @@ def event(kind: NoticeKind, user_id: int, settings: Settings, subscription: Subs
     feed = told.feed(user_id, subscription, settings.kept)
     category = {"id": feed.category.id, "title": feed.category.title}
     about = {"category_id": feed.category.id, "category": category} | {name: getattr(feed, name) for name in FEED}
+    about["feed_url"] = without_password(feed.feed_url)
     entries = [told.entry(item, user_id, {}, settings.kept) for item in items]
     if kind == "save_entry":
         return msgspec.json.encode({"event_type": kind, "entry": {**msgspec.to_builtins(entries[0]), "feed": about}})
