@@ -39,6 +39,8 @@ def test_what_config_prints_is_a_file_that_says_the_same(tidings, tmp_path):
         (("--set", "fetch.timeout_s", "feeds"), "--set fetch.timeout_s: write OPTION=VALUE"),
         (("--set", "fetch.tmeout_s=3", "config"), "there is no option fetch.tmeout_s; did you mean fetch.timeout_s?"),
         (("--set", "policy.name=best", "serve"), "--set policy.name: unknown policy 'best'; choose from price"),
+        (("--set", "policy.name=best", "status"), "--set policy.name: unknown policy 'best'; choose from price"),
+        (("--set", "policy.name=fixed:colour=2", "feeds"), "policy 'fixed' has no parameter 'colour'"),
         (("--set", "serve.port=x", "serve"), "--set serve.port: serve.port must be a whole number"),
     ],
 )

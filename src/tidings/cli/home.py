@@ -34,7 +34,12 @@ class Home:
 
     @cached_property
     def settings(self) -> dict[str, Setting]:
-        return read(self.folder, os.environ, self.flags)
+        found = read(self.folder, os.environ, self.flags)
+        if found["policy.name"].value != found["policy.name"].default:  # whoever has chosen none need not load them all
+            from tidings.service import check_policy
+
+            check_policy(found)
+        return found
 
     @cached_property
     def config(self) -> Config:
