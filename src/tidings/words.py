@@ -61,8 +61,13 @@ def in_unit(seconds: float | None, size: float) -> str:
     return f"{seconds / size:,.{2 if size > 1 else 0}f}"
 
 
+def portion(share: float | None) -> str:
+    """``80 %``, ``4.2 %``, ``0.37 %``: two figures, as they stand in a sentence."""
+    return NOTHING if share is None or not math.isfinite(share) else f"{figures(share * 100, 2)} %"
+
+
 def percent(share: float | None) -> str:
-    """``0.37 %``."""
+    """``0.37 %``: two decimals, which stand below each other in a column."""
     return NOTHING if share is None or not math.isfinite(share) else f"{share * 100:.2f} %"
 
 

@@ -47,6 +47,7 @@ def test_a_password_in_an_address_is_not_printed(home, blogs):
     for command in (("feeds",), ("explain", 1), ("add", address)):
         assert shown in home(*command)
         assert "hush" not in home(*command)
+    assert "redirected" not in home("explain", 1)  # what was asked has no password in it
     assert "ann:***@" in home.refuses("add", "http://ann:hush@127.0.0.1:9/", code=1)
     assert home.json("feeds")[0]["url"] == address  # programs give it back to us
     assert f'xmlUrl="{address}"' in home("export")

@@ -81,8 +81,16 @@ def test_moments(at, text):
     assert words.ago(at, 1000) == text
 
 
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.8, "80 %"), (1.0, "100 %"), (0.0417, "4.2 %"), (0.0037, "0.37 %"), (0.0, "0 %"), (None, "–")]
+)
+def test_a_share_in_a_sentence_has_two_figures(share, text):
+    assert words.portion(share) == text
+
+
 def test_a_column_shares_the_unit_of_its_smallest_value():
     assert words.common_unit([7200, 600, None, 0]) == ("min", 60.0)
     assert words.in_unit(7200, 60.0) == "120.00"
     assert words.percent(0.0037) == "0.37 %"
+    assert words.percent(0.8) == "80.00 %"
     assert words.count(1, "feed") == "1 feed"

@@ -76,3 +76,10 @@ def test_feeds_that_need_a_look(store, kind):
         "silent": (MONDAY - 40 * DAY_S, DAY_S),
         "lying": (None, 1.0),
     }[kind]
+
+
+def test_a_feed_that_is_rarely_asked_is_broken_after_a_day_of_failure(store):
+    feed = store.subscribe("https://ill.example/")
+    store.polled(feed, status=404, state={"errors": 1, "failing_since": MONDAY, "last_error": "gone"})
+    assert store.read(needy, MONDAY + DAY_S - 1) == []
+    assert [one.kind for one in store.read(needy, MONDAY + DAY_S)] == ["broken"]

@@ -13,9 +13,10 @@ from tidings.config import Budget
 from tidings.fetch.outcomes import DEAD_AFTER_S, MOVE_SIGHTINGS
 from tidings.fetch.wishes import HOURS_A_WEEK
 from tidings.model import DAY_S, HOUR_S, Floats
+from tidings.privacy import without_login, without_password
 from tidings.store import Store
 from tidings.store.rows import Feed, Gap, Poll, Push, Status
-from tidings.words import count, duration, figures, percent
+from tidings.words import count, duration, figures, portion, roughly
 
 #: Posts of so many days tell a feed's habits.
 HABITS_D = 60
@@ -84,15 +85,16 @@ def _habits(feed: Feed, posts: Floats, now: float) -> tuple[str, ...]:
     watched_s = now - max(min(feed.added_at, float(posts[0])), now - HABITS_D * DAY_S)
     per_day = len(posts) / max(watched_s / DAY_S, 1e-3)
     low, high = (figures(max(bound, 0.0), 2) for bound in _interval(posts, now - watched_s, now))
-    said.append(f"{figures(per_day, 2)} posts a day over {duration(watched_s)} (95 %: {low} to {high})")
-    said.append(f"its last post came {duration(now - posts[-1])} ago")
+    said.append(f"{figures(per_day, 2)} posts a day over {roughly(watched_s)} (95 %: {low} to {high})")
+    said.append(f"its last post came {roughly(now - posts[-1])} ago")
     if window:
-        said.append(f"at that pace it shows a post for {duration(window / per_day * DAY_S)}")
+        said.append(f"at that pace it shows a post for {roughly(window / per_day * DAY_S)}")
     hours = np.bincount((posts // HOUR_S).astype(np.int64) % 24, minlength=24)
     spans = np.array([np.roll(hours, -h)[:SPAN_H].sum() for h in range(24)])
     begin = int(spans.argmax())
     if spans[begin] >= SPAN_SHARE * len(posts):
-        said.append(f"{percent(spans[begin] / len(posts))} come from {begin:02d} to {(begin + SPAN_H) % 24:02d} h UTC")
+        most = "all" if spans[begin] == len(posts) else portion(spans[begin] / len(posts))
+        said.append(f"{most} come from {begin:02d} to {(begin + SPAN_H) % 24:02d} h UTC")
     return tuple(said)
 
 
@@ -140,12 +142,13 @@ def _troubles(feed: Feed, gaps: tuple[Gap, ...], now: float) -> tuple[str, ...]:
         said.append(f"retired on {moment(feed.retired_at)}: {feed.retired_why}")
     if state.errors:
         since = now if state.failing_since is None else state.failing_since
-        said.append(f"{count(state.errors, 'failure')} in a row for {duration(now - since)}: {state.last_error}")
+        said.append(f"{count(state.errors, 'failure')} in a row for {roughly(now - since)}: {state.last_error}")
         if now - since >= DEAD_AFTER_S:
             said.append("it is taken for dead and tried once a month")
     if state.moved_to:
-        said.append(f"it answers that it has moved to {state.moved_to} ({state.moved_sightings} of {MOVE_SIGHTINGS} sightings)")
-    elif state.validators_url and state.validators_url != feed.url:
+        place = without_password(state.moved_to)
+        said.append(f"it answers that it has moved to {place} ({state.moved_sightings} of {MOVE_SIGHTINGS} sightings)")
+    elif state.validators_url and state.validators_url != without_login(feed.url):
         said.append(f"it is redirected to {state.validators_url} for the time being")
     said += [f"about {figures(gap.lost, 2)} posts were lost until {moment(gap.until_at)}: {gap.state}" for gap in gaps]
     return tuple(said)

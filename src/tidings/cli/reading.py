@@ -11,7 +11,7 @@ import click
 from tidings.cli.home import Home, find_feed, with_home
 from tidings.cli.output import Span, json_option, print_json_list, print_table, tell, wants_json
 from tidings.privacy import without_password
-from tidings.words import NOTHING, ago, duration
+from tidings.words import NOTHING, ago, roughly
 
 if TYPE_CHECKING:
     from tidings.store import Store
@@ -148,7 +148,7 @@ async def entries(home: Home, feed: str | None, since: float | None, search: str
 
 def late(entry: "Entry") -> str:
     """How long after its publication we had it."""
-    return NOTHING if entry.delay_s is None else f"{duration(entry.delay_s)} later"
+    return NOTHING if entry.delay_s is None else f"{roughly(entry.delay_s)} later"
 
 
 async def _entries(store: "Store", feed_id: int | None, since: float | None, search: str, limit: int) -> AsyncIterator["Entry"]:

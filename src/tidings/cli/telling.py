@@ -10,7 +10,7 @@ import click
 from tidings.cli.home import Home, find_feed, with_home
 from tidings.cli.output import json_option, print_table, tell
 from tidings.privacy import without_password
-from tidings.words import NOTHING, ago, count, duration, figures, percent
+from tidings.words import NOTHING, ago, count, figures, portion, roughly
 
 if TYPE_CHECKING:
     from tidings.aggregator.explain import Explained, Overview
@@ -68,11 +68,11 @@ def _outcome(poll: "Poll") -> str:
         return f"{poll.error_kind}: {poll.error}"
     found = [f"{count(poll.new, 'new post')}" if poll.new else "nothing new"]
     if poll.delay_mean_s is not None:
-        found.append(f"{duration(poll.delay_mean_s)} after publication")
+        found.append(f"{roughly(poll.delay_mean_s)} after publication")
     if poll.changed:
         found.append(f"{poll.changed:,} changed")
     if poll.lost is not None:
-        found.append(f"about {figures(poll.lost)} lost")
+        found.append(f"about {figures(poll.lost, 2)} lost")
     return f"{poll.status or poll.source}: {', '.join(found)}; {poll.bytes:,} bytes"
 
 
@@ -100,10 +100,10 @@ def _tell_all(told: "Overview", now: float) -> None:
     feeds = f"{status.followed:,} followed, {status.failing:,} failing, {status.retired:,} retired"
     _line("feeds", [feeds, f"{status.due:,} due now" if status.due else f"the next is due {ago(status.next_due_at, now)}"])
     _line("entries", [f"{status.entries:,}"])
-    budget = f"{figures(told.budget_per_day)} requests a day, of which {percent(told.spent_share)} were spent in the last"
+    budget = f"{figures(told.budget_per_day)} requests a day, of which {portion(told.spent_share)} were spent in the last"
     _line("budget", [f"{budget} 24 hours"])
     _line("errors", ["; ".join(f"{count(n, 'feed')}: {kind}" for kind, n in status.errors.items()) or "none"])
-    pauses = [f"{pause.host}, for {duration(pause.until - now)}: {pause.why}" for pause in status.paused[:MOST_LISTED]]
+    pauses = [f"{pause.host}, for {roughly(pause.until - now)}: {pause.why}" for pause in status.paused[:MOST_LISTED]]
     more = [f"and {more:,} more"] if (more := len(status.paused) - MOST_LISTED) > 0 else []
     _line("paused", [*pauses, *more] or ["no host"])
     click.echo()
@@ -112,9 +112,9 @@ def _tell_all(told: "Overview", now: float) -> None:
         "requests": [f"{p.polls:,}" for p in periods],
         "megabytes": [f"{p.bytes / 1e6:,.1f}" for p in periods],
         "new entries": [f"{p.new:,}" for p in periods],
-        "half of them within": [duration(p.delay_p50_s) for p in periods],
-        "nine in ten within": [duration(p.delay_p90_s) for p in periods],
-        "posts thought lost": [figures(p.lost) if p.lost else NOTHING for p in periods],
+        "half of them within": [roughly(p.delay_p50_s) for p in periods],
+        "nine in ten within": [roughly(p.delay_p90_s) for p in periods],
+        "posts thought lost": [figures(p.lost, 2) if p.lost else NOTHING for p in periods],
         "recovered": [f"{p.recovered:,}" if p.recovered else NOTHING for p in periods],
     }
     print_table(["in the last", "hour", "day", "week"], [[name, *cells] for name, cells in rows.items()])

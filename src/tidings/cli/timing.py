@@ -8,7 +8,7 @@ import click
 
 from tidings.cli.home import Home, with_home
 from tidings.cli.output import json_option, plot_option, print_table, progress, tell
-from tidings.words import NOTHING, duration, figures, percent
+from tidings.words import NOTHING, figures, percent, roughly
 
 if TYPE_CHECKING:
     from tidings.store.timing import Day, Week
@@ -53,7 +53,7 @@ def _print(told: "Week", found: "Forecast | None") -> None:
     _print_days(told)
     if found is not None:
         click.echo()
-        rows = [[figures(p.per_day), duration(p.mean_s), duration(p.half_s), percent(p.missed_share)] for p in found.points]
+        rows = [[figures(p.per_day), roughly(p.mean_s), roughly(p.half_s), percent(p.missed_share)] for p in found.points]
         print_table(["requests a day", "mean delay", "half within", "missed"], rows, left=0)
 
 
@@ -65,8 +65,8 @@ def _print_days(told: "Week") -> None:
             f"{day.unchanged:,}",
             f"{day.failed:,}",
             f"{day.came:,}",
-            duration(day.p50_s),
-            duration(day.p90_s),
+            roughly(day.p50_s),
+            roughly(day.p90_s),
             figures(day.lost) if day.lost else NOTHING,
             f"{day.recovered:,}" if day.recovered else NOTHING,
         ]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tidings.fetch.values import FetchProblem, FetchRequest, FetchResult, Problem
 from tidings.model import DAY_S, HOUR_S
-from tidings.words import count, duration
+from tidings.words import count, duration, roughly
 
 FIRST_WAIT_S = HOUR_S
 LONGEST_WAIT_S = DAY_S
@@ -104,9 +104,9 @@ def judge(result: FetchResult, past: Past, now: float, key: str) -> Outcome:
     steep = 400 <= result.status < 500 and not limited
     wait_s = (UNDEAD_S if dead else _wait_s(failed.errors, steep)) * _stretch(key, failed.errors)
     earliest = max(now + wait_s, result.retry_at or now, result.fresh_until or now)
-    reason = f"{error.words}; {count(failed.errors, 'failure')} in a row, next try in {duration(earliest - now)}"
+    reason = f"{error.words}; {count(failed.errors, 'failure')} in a row, next try in {roughly(earliest - now)}"
     action = Action.WAIT if limited else Action.BACK_OFF
-    notice = f"No document for {duration(now - since)}: {error.words}. It is still tried once a month."
+    notice = f"No document for {roughly(now - since)}: {error.words}. It is still tried once a month."
     return Outcome(action, failed, earliest, reason, notice if dead and not past.told else "")
 
 

@@ -15,8 +15,9 @@ DAY_S = 86400.0
 DAYS = 7
 #: Feeds named for each kind of trouble.
 MOST = 8
-#: A feed is broken that has failed so many times in a row: once is a bad day, or a host that limits us.
-BROKEN = 3
+#: A feed is broken that has failed so many times in a row, or for so long: once is a bad day, or a host that limits us, but
+#: feeds that are rarely asked take days to fail three times.
+BROKEN, BROKEN_S = 3, DAY_S
 #: A feed is late if its posts are so many times as late as all.
 LATE = 3.0
 #: A feed is silent that has been so for longer than this, and for so many of its usual gaps.
@@ -144,14 +145,14 @@ def limited(db: Connection, now: float) -> list[Limited]:
 
 def needy(db: Connection, now: float) -> list[Needy]:
     """Worst first within each kind."""
-    return [*_broken(db), *_late(db, now), *_silent(db, now), *_lying(db, now)]
+    return [*_broken(db, now), *_late(db, now), *_silent(db, now), *_lying(db, now)]
 
 
-def _broken(db: Connection) -> Iterator[Needy]:
+def _broken(db: Connection, now: float) -> Iterator[Needy]:
     rows = db.execute(
-        "SELECT id, title, url, failing_since, errors, last_error FROM feeds WHERE errors >= ? AND retired_at IS NULL "
-        "ORDER BY failing_since LIMIT ?",
-        (BROKEN, MOST),
+        "SELECT id, title, url, failing_since, errors, last_error FROM feeds "
+        "WHERE (errors >= ? OR errors > 0 AND failing_since <= ?) AND retired_at IS NULL ORDER BY failing_since LIMIT ?",
+        (BROKEN, now - BROKEN_S, MOST),
     )
     for feed_id, title, url, since, errors, words in rows:
         yield Needy("broken", feed_id, title or without_password(url), since, errors, words)

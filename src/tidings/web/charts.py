@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.web.texts import _
-from tidings.words import TIME_TICKS, figures, percent, roughly
+from tidings.words import TIME_TICKS, figures, percent, portion, roughly
 
 LABEL_GAP = 17.0
 #: Policies that keep their colour wherever they appear; others take what is free.
@@ -146,7 +146,7 @@ def late_chart(delays_s: Floats, p50_s: float, p90_s: float) -> Markup:
     for low, high, number in zip(edges, edges[1:], counts.tolist(), strict=False):
         words = _(
             "%(share)s within %(low)s to %(high)s",
-            share=percent(number / len(delays_s)),
+            share=portion(number / len(delays_s)),
             low=roughly(low),
             high=roughly(high),
         )

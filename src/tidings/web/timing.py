@@ -18,7 +18,7 @@ from tidings.web.forecast import MOST_PER_FEED, Forecast, own_forecast
 from tidings.web.reader import sidebar
 from tidings.web.texts import _, n_
 from tidings.web.visit import Site, Visit, page
-from tidings.words import figures, percent, roughly
+from tidings.words import NOTHING, figures, percent, portion, roughly
 
 #: Hosts that are named on the page; all of them are among the data.
 MOST_PAUSES = 5
@@ -107,9 +107,9 @@ def _facts(week: Week, feeds: int) -> dict[str, str]:
         _("nine in ten within"): roughly(week.p90_s),
         _("missed"): figures(max(lost - recovered, 0.0), 2),
         _("missed and repaired"): figures(recovered, 2),
-        _("requests saved against asking hourly"): f"{max(1 - asked / hourly, 0):.0%}" if hourly else "–",
-        _("answered with 304"): f"{week.total('unchanged') / asked:.0%}" if asked else "–",
-        _("received"): f"{figures(week.total('bytes') / 1e6)} MB",
+        _("requests saved against asking hourly"): portion(max(1 - asked / hourly, 0)) if hourly else NOTHING,
+        _("answered with 304"): portion(week.total("unchanged") / asked) if asked else NOTHING,
+        _("received"): f"{figures(week.total('bytes') / 1e6, 2)} MB",
         _("sent to us by hubs and neighbours"): f"{week.total('pushed'):,.0f}",
     }
 
@@ -132,7 +132,13 @@ def _reason(one: Needy, now: float) -> str:
     """In words, why a feed stands in the table."""
     since = roughly(now - one.since) if one.since is not None else ""
     return {
-        "broken": _("broken for %(since)s, %(times)s failures: %(words)s", since=since, times=int(one.number), words=one.words),
+        "broken": n_(
+            "broken for %(since)s, %(num)s failure: %(words)s",
+            "broken for %(since)s, %(num)s failures: %(words)s",
+            int(one.number),
+            since=since,
+            words=one.words,
+        ),
         "late": _("its posts arrive %(late)s after publication", late=roughly(one.number)),
         "silent": _("silent for %(since)s; it used to post every %(gap)s", since=since, gap=roughly(one.number or None)),
         "lying": n_(
