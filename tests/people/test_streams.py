@@ -215,6 +215,34 @@ def test_starred_and_tagged_entries_stay_after_unsubscribing(town):
     assert town.ann.item(one).starred
 
 
+def test_who_subscribes_again_finds_unread_what_was_and_what_came_since(town, clock):
+    a = town.ann.follows("a", title="Mine", folder="Shelf")
+    town.bob.follows("a")
+    one, two, three = town.posted("a", 1, 2, 3)
+    town.ann.mark([one, three], unread=False)
+    town.ann.change(a, priority="late")
+    (old,) = town.ann.subscriptions()
+    left_at = clock()
+    town.ann.unsubscribe(a)
+    clock.forward(60)
+    town.posted("a", 4)
+    town.ann.subscribe_again(old, [two], left_at)
+    assert sorted(town.ann.unread()) == ["Post 2", "Post 4"]
+    (now,) = town.ann.subscriptions()
+    assert (now.title, now.folder, now.priority) == ("Mine", "Shelf", "late")
+
+
+def test_a_tag_is_put_back_also_where_nothing_else_keeps_the_entry(town):
+    a = town.ann.follows("a")
+    one, _two = town.posted("a", 1, 2)
+    town.ann.mark([one], add_tags=["Keep"])
+    town.ann.unsubscribe(a)
+    town.ann.remove_tag("Keep")
+    assert town.ann.mark([one], add_tags=["Keep"]) == []
+    town.ann.tag_again("Keep", [one, 12345])
+    assert town.ann.titles(tags=("Keep",)) == ["Post 1"]
+
+
 def test_ids_that_cannot_be(town):
     assert town.ann.items([0, -1, 2**31, 2**70, 12345]) == []
     assert town.ann.mark([2**70], starred=True) == []

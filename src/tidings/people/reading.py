@@ -18,6 +18,7 @@ from tidings.parse.sanitise import clean_html
 from tidings.people.articles import Articles
 from tidings.people.errors import NoArticle, NotFound, Taken
 from tidings.people.events import Event, Events
+from tidings.privacy import without_password
 from tidings.store import Store, arrivals, folders, insights, marks, notices, people, reading, wishes
 from tidings.store.people_rows import (
     Delivery,
@@ -139,6 +140,14 @@ class Reading:
             raise NotFound(f"there is no feed {feed_id} among your subscriptions")
         self._changed()
         await self._weigh(feed_id)
+
+    async def subscribe_again(self, old: Subscription, unread: Collection[int], left_at: float) -> None:
+        """As it was before `unsubscribe`: name, folder, wishes; of what had arrived by then, just these entries are unread."""
+        feed, title = old.feed, "" if old.title in (old.feed.state.title, without_password(old.feed.url)) else old.title
+        await self.store.add([Wanted(feed.url, self._clock(), title, old.folder)], self.user.id)
+        await self.change(feed.id, priority=old.priority, full_text=old.full_text)
+        await self.mark_all_read(Stream(feeds=(feed.id,)), until=left_at)
+        await self.mark(unread, unread=True)
 
     async def icon(self, feed_id: int) -> Icon | None:
         return await self.store.read(folders.icon, self.user.id, feed_id)
@@ -272,6 +281,10 @@ class Reading:
     async def remove_tag(self, name: str) -> None:
         if not await self.store.write(marks.remove_tag, self.user.id, name):
             raise NotFound(f"there is no tag {name}")
+
+    async def tag_again(self, name: str, entry_ids: Collection[int]) -> None:
+        """Take back `remove_tag`."""
+        await self.store.write(marks.tag_again, self.user.id, name, list(entry_ids))
 
     # --- saved searches and rules --------------------------------------------------------------------------------------
 

@@ -118,3 +118,12 @@ def rename_tag(db: Connection, user_id: int, name: str, new: str) -> bool:
 
 def remove_tag(db: Connection, user_id: int, name: str) -> bool:
     return db.execute("DELETE FROM labels WHERE user_id = ? AND name = ?", (user_id, name)).rowcount > 0
+
+
+def tag_again(db: Connection, user_id: int, name: str, entry_ids: Sequence[int]) -> None:
+    """Entries that had it until just now, also those that were the user's by nothing else."""
+    db.execute(
+        "INSERT INTO labels (user_id, name, entry_id) SELECT CAST(? AS BIGINT), CAST(? AS TEXT), id FROM entries "
+        f"WHERE id {IN_MANY} ON CONFLICT (user_id, name, entry_id) DO NOTHING",
+        (user_id, name, Many(entry_ids)),
+    )

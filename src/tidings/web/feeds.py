@@ -10,7 +10,7 @@ from tidings.aggregator.explain import explain
 from tidings.errors import TidingsError, UsageError
 from tidings.privacy import without_password
 from tidings.store.people_rows import Action, Priority, Rule, Stream, Subscription
-from tidings.web import feed_page, pages, views
+from tidings.web import feed_page, pages, undo, views
 from tidings.web.reader import sidebar
 from tidings.web.texts import _, n_
 from tidings.web.visit import Site, Visit, page
@@ -164,8 +164,10 @@ async def change(visit: Visit) -> Response:
 
 async def leave(visit: Visit) -> Response:
     subscription = await visit.reading.subscription(visit.request.path_params["id"])
+    undoing = await undo.of_feed(visit.reading, subscription.feed.id, visit.site.clock())
     await visit.reading.unsubscribe(subscription.feed.id)
-    visit.note(_("You no longer follow %(title)s. What you starred or tagged of it stays.", title=subscription.title))
+    text = _("You no longer follow %(title)s. What you starred or tagged of it stays.", title=subscription.title)
+    visit.note(text, undo=undoing)
     return visit.go("/feeds")
 
 
@@ -189,7 +191,11 @@ async def change_folder(visit: Visit) -> Response:
     elif form.get("do") == "rename":
         await reading.rename_folder(form.number("id", 1, 2**40), form.get("name"))
     elif form.get("do") == "remove":
-        await reading.remove_folder(form.number("id", 1, 2**40))
+        folder_id = form.number("id", 1, 2**40)
+        undoing = await undo.of_folder(reading, folder_id)
+        await reading.remove_folder(folder_id)
+        visit.note(_("The folder is gone; its feeds stay."), undo=undoing)
+        return visit.go("/feeds#folders")
     else:
         raise UsageError(_("nothing was asked for"))
     visit.note(_("Saved."))
@@ -201,7 +207,10 @@ async def change_tag(visit: Visit) -> Response:
     if form.get("do") == "rename":
         await reading.rename_tag(form.get("tag"), form.get("name"))
     elif form.get("do") == "remove":
+        undoing = await undo.of_tag(reading, form.get("tag"))
         await reading.remove_tag(form.get("tag"))
+        visit.note(_("The tag %(tag)s is gone from all entries.", tag=form.get("tag")), undo=undoing)
+        return visit.go("/feeds#tags")
     else:
         raise UsageError(_("nothing was asked for"))
     visit.note(_("Saved."))
@@ -224,8 +233,10 @@ async def rules(visit: Visit) -> Response:
 async def change_rules(visit: Visit) -> Response:
     form = visit.form
     if form.get("do") == "remove":
-        await visit.reading.remove_rule(form.number("id", 1, 2**40))
-        visit.note(_("The rule is gone; what it has done stays."))
+        rule_id = form.number("id", 1, 2**40)
+        undoing = await undo.of_rule(visit.reading, rule_id)
+        await visit.reading.remove_rule(rule_id)
+        visit.note(_("The rule is gone; what it has done stays."), undo=undoing)
         return visit.go("/rules")
     action = next((known for known in get_args(Action) if known == form.get("action")), None)
     if action is None:
@@ -240,8 +251,10 @@ async def change_rules(visit: Visit) -> Response:
 async def change_searches(visit: Visit) -> Response:
     form = visit.form
     if form.get("do") == "remove":
-        await visit.reading.remove_search(form.number("id", 1, 2**40))
-        visit.note(_("The search is forgotten."))
+        search_id = form.number("id", 1, 2**40)
+        undoing = await undo.of_search(visit.reading, search_id)
+        await visit.reading.remove_search(search_id)
+        visit.note(_("The search is forgotten."), undo=undoing)
         return visit.go("/unread")
     view = await views.find(visit.reading, "search", form.get("q"))
     saved = await visit.reading.save_search(form.get("name") or view.search, Stream(search=view.search))

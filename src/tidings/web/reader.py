@@ -18,6 +18,7 @@ from tidings.people import NoArticle
 from tidings.store.people_rows import Folder, Item, SavedSearch, Settings, Subscription, Tag
 from tidings.web import images, views
 from tidings.web.texts import _, n_
+from tidings.web.undo import of_marks
 from tidings.web.views import View
 from tidings.web.visit import Site, Visit, page
 
@@ -184,17 +185,21 @@ async def mark_all(visit: Visit) -> Response:
     view = await views.find(visit.reading, form.get("view"), form.get("q"))
     until = float(form.number("until", 0, 2**40)) if "until" in form else None
     done = await visit.reading.mark_all_read(view.stream, until=until)
-    visit.site.undo[visit.user.id] = done
     text = n_("%(num)s entry marked as read", "%(num)s entries marked as read", len(done))
     if visit.wants_json:
+        if done:
+            visit.site.undo[visit.user.id] = of_marks(done)
         return visit.json({"text": text, "ids": len(done)})
-    visit.note(text, undo=bool(done))
+    visit.note(text, undo=of_marks(done) if done else None)
     return visit.back(view.path)
 
 
 async def undo(visit: Visit) -> Response:
-    done = await visit.reading.mark(visit.site.undo.pop(visit.user.id, []), unread=True)
-    return visit.json({"ids": len(done)}) if visit.wants_json else visit.back()
+    """What was done last; nothing where that is taken back already, or the service has begun anew since."""
+    last = visit.site.undo.pop(visit.user.id, None)
+    if last is not None:
+        await last.act(visit.reading)
+    return visit.json({"done": last is not None}) if visit.wants_json else visit.back(last.path if last else "/unread")
 
 
 async def counts(visit: Visit) -> Response:

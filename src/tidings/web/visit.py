@@ -29,6 +29,7 @@ from tidings.web.forms import NO_FORM, Form, read_form
 from tidings.web.now import Live
 from tidings.web.processes import Replays
 from tidings.web.texts import _
+from tidings.web.undo import Undo
 
 if TYPE_CHECKING:
     from tidings.aggregator.neighbours import Neighbourhood
@@ -72,7 +73,7 @@ class Site:
         self.aggregator, self.store = live.aggregator, live.aggregator.store
         self.neighbourhood: Neighbourhood | None = None  #: where the exchange is on
         self.notes: dict[int, list[Note]] = {}
-        self.undo: dict[int, list[int]] = {}  #: what each user has marked read last, all at once
+        self.undo: dict[int, Undo] = {}  #: of what each user has done last
         self._keys: dict[str, bytes] = {}
 
     def reading(self, user: User) -> Reading:
@@ -148,9 +149,11 @@ class Visit:
     def wants_json(self) -> bool:
         return "application/json" in self.request.headers.get("accept", "")
 
-    def note(self, text: str, *, undo: bool = False) -> None:
+    def note(self, text: str, *, undo: Undo | None = None) -> None:
         waiting = self.site.notes.setdefault(self.user.id, [])
-        waiting[:] = [*(note for note in waiting if note.text != text), Note(text, undo)][-MOST_NOTES:]
+        if undo is not None:  # only what was done last can be taken back
+            self.site.undo[self.user.id], waiting[:] = undo, [Note(note.text) for note in waiting]
+        waiting[:] = [*(note for note in waiting if note.text != text), Note(text, undo is not None)][-MOST_NOTES:]
 
     async def render(self, template: str, *, status: int = HTTPStatus.OK, **values: Any) -> Response:
         """A whole page, or a part of one (whose name begins with ``_``)."""
