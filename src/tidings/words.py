@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 #: Largest first. A unit serves from 1.5 of it upwards, so that "80 min" is not "1.33 h".
 UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
+BYTES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0))
 NOTHING = "–"
 #: Ticks of an axis of times, in seconds; whoever has no room for all takes every other one.
 TIME_TICKS = (
@@ -69,6 +70,12 @@ def portion(share: float | None) -> str:
 def percent(share: float | None) -> str:
     """``0.37 %``: two decimals, which stand below each other in a column."""
     return NOTHING if share is None or not math.isfinite(share) else f"{share * 100:.2f} %"
+
+
+def size(number: float) -> str:
+    """``18 kB``, ``3.2 MB``: of so many bytes."""
+    name, unit = next(((name, unit) for name, unit in BYTES if number >= unit), BYTES[-1])
+    return f"{figures(number / unit, 2)} {name}"
 
 
 def count(number: float, thing: str) -> str:

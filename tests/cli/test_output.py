@@ -88,6 +88,13 @@ def test_a_share_in_a_sentence_has_two_figures(share, text):
     assert words.portion(share) == text
 
 
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 bytes"), (999, "999 bytes"), (18_400, "18 kB"), (3_230_000, "3.2 MB"), (120_400_000, "120 MB")]
+)
+def test_sizes(number, text):
+    assert words.size(number) == text
+
+
 def test_a_column_shares_the_unit_of_its_smallest_value():
     assert words.common_unit([7200, 600, None, 0]) == ("min", 60.0)
     assert words.in_unit(7200, 60.0) == "120.00"

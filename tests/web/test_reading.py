@@ -134,6 +134,9 @@ def test_a_site_with_several_feeds_offers_the_choice(ada, blogs):
     again = ada.post("/feeds/add", url=blogs.site(3)).text
     assert f'<a href="{added.goes_to}">followed already</a>' in again
     assert re.findall(r'name="choice" value="[^"]+"( \w+)', again) == [" checked", " disabled"]
+    other = ada.follow(choices[0])
+    assert "You follow all feeds of 127.0.0.1 already." in ada.post("/feeds/add", url=blogs.site(3)).text
+    ada.post(f"/feed/{other}/leave")
     feed = int(added.goes_to.rpartition("/")[2])
     assert len(ada.get(added.goes_to).entries) == 20
     assert "You no longer follow" in ada.get(ada.post(f"/feed/{feed}/leave").goes_to).text

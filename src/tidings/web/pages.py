@@ -18,7 +18,7 @@ from tidings.privacy import without_login, without_password
 from tidings.store.people_rows import Item, Settings
 from tidings.web import texts
 from tidings.web.texts import _, n_
-from tidings.words import ago, figures, roughly
+from tidings.words import ago, figures, roughly, size
 
 STATIC = files("tidings.web") / "static"
 
@@ -182,7 +182,7 @@ def environment() -> Environment:
     made.globals |= {"icon": icon, "asset": asset, "program_version": __version__}
     made.globals |= {"time": time, "moment": moment, "arrived": arrived, "span": span}
     made.globals |= {"item_title": title, "body": body, "host": host}
-    made.filters |= {"duration": roughly, "figures": figures, "sentence": sentence, "ago": ago}
+    made.filters |= {"duration": roughly, "figures": figures, "sentence": sentence, "ago": ago, "size": size}
     made.filters |= {"without_password": without_password, "without_login": without_login}
     made.filters["thousands"] = lambda number: f"{number:,}"
     return made

@@ -18,7 +18,7 @@ from tidings.web.forecast import MOST_PER_FEED, Forecast, own_forecast
 from tidings.web.reader import sidebar
 from tidings.web.texts import _, n_
 from tidings.web.visit import Site, Visit, page
-from tidings.words import NOTHING, figures, percent, portion, roughly
+from tidings.words import NOTHING, figures, percent, portion, roughly, size
 
 #: Hosts that are named on the page; all of them are among the data.
 MOST_PAUSES = 5
@@ -109,7 +109,7 @@ def _facts(week: Week, feeds: int) -> dict[str, str]:
         _("missed and repaired"): figures(recovered, 2),
         _("requests saved against asking hourly"): portion(max(1 - asked / hourly, 0)) if hourly else NOTHING,
         _("answered with 304"): portion(week.total("unchanged") / asked) if asked else NOTHING,
-        _("received"): f"{figures(week.total('bytes') / 1e6, 2)} MB",
+        _("received"): size(week.total("bytes")),
         _("sent to us by hubs and neighbours"): f"{week.total('pushed'):,.0f}",
     }
 
