@@ -35,10 +35,17 @@ def addresses(person, kind):
 def test_every_view_has_an_address_in_three_formats(ada):
     for kind, media_type in TYPES.items():
         found = addresses(ada, kind)
-        assert set(found) == {"All entries", "Starred", "Birds & bees", "r&d <b>", "näher", "kettle"}
+        assert set(found) == {"All entries", "Unread", "Starred", "Birds & bees", "r&d <b>", "näher", "kettle"}
         for path in found.values():
             answer = ada.get(path)
             assert (answer.status, answer.headers["Content-Type"].partition(";")[0]) == (200, media_type)
+
+
+def test_a_feed_has_one_too(house, ada, bob):
+    page = ada.get(f"/feed/{house.two}/about")
+    feed = etree.fromstring(ada.get(page.link(r"/out/[^\"]+\.atom")).body)
+    assert feed.findtext(f"{A}title") == "Tom & Jerry <3 – tidings"
+    assert len(feed.findall(f"{A}entry")) == 20
 
 
 def test_atom_has_what_rfc_4287_demands(house, ada):

@@ -10,7 +10,7 @@ from tidings.aggregator.explain import explain
 from tidings.errors import TidingsError, UsageError
 from tidings.privacy import without_password
 from tidings.store.people_rows import Action, Priority, Rule, Stream, Subscription
-from tidings.web import feed_page, pages, undo, views
+from tidings.web import feed_page, output, pages, undo, views
 from tidings.web.reader import sidebar
 from tidings.web.texts import _, n_
 from tidings.web.visit import Site, Visit, page
@@ -139,6 +139,7 @@ async def about(visit: Visit) -> Response:
         sidebar=await sidebar(visit, subscription.folder_id),
         feed=subscription,
         told=told,
+        output=await output.address(visit.site, visit.user, f"feed/{subscription.feed.id}"),
         drawn=await feed_page.drawn(visit, told),
         folders=await visit.reading.folders(),
         priorities=get_args(Priority),

@@ -86,7 +86,7 @@ async def address(site: Site, user: User, view: str) -> str:
 async def addresses(visit: Visit) -> list[tuple[str, str]]:
     """The title and path of every view of a user that can be followed elsewhere."""
     reading = visit.reading
-    names = [("all", ""), ("starred", "")]
+    names = [("all", ""), ("unread", ""), ("starred", "")]
     names += [(f"folder/{folder.id}", folder.name) for folder in await reading.folders()]
     names += [(f"tag/{tag.name}", tag.name) for tag in await reading.tags()]
     names += [(f"saved/{saved.id}", saved.name) for saved in await reading.saved_searches()]
@@ -297,9 +297,10 @@ def _json_item(document: Document, item: Item) -> dict[str, Any]:
         "title": pages.title(item),
         "content_html": _html(item),
         "date_published": _iso(entry.published_at),
-        "authors": [{"name": entry.author or document.titles.get(entry.feed_id, "")}],
         "tags": list(dict.fromkeys((*entry.tags, *item.tags))),
     }
+    if author := entry.author or document.titles.get(entry.feed_id, ""):
+        told["authors"] = [{"name": author}]
     if entry.updated_at is not None:
         told["date_modified"] = _iso(entry.updated_at)
     if entry.enclosures:
