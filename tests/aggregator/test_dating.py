@@ -29,6 +29,13 @@ def test_the_update_counts_where_no_publication_is_told():
     assert date(entry(updated=NOW - 60)).published_at == NOW - 60
 
 
+@pytest.mark.parametrize("zero", [0.0, -3600.0, 7200.0, -62_135_596_800.0])
+def test_the_beginning_of_a_clock_is_no_date(zero):
+    assert date(entry(zero)).published_at == NOW
+    assert date(entry(zero, updated=NOW - 60)).published_at == NOW - 60
+    assert date(entry(-DAY_S)).published_at == -DAY_S  # somebody may put a diary of 1969 online
+
+
 def test_missing_dates_are_spread_over_the_time_since_the_last_poll_newest_first():
     dated = date(entry(), entry(), entry(), entry())
     assert [d.published_at for d in dated] == [NOW, NOW - 1800, NOW - 3600, NOW - 5400]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from tidings.document import Entry
-from tidings.model import DAY_S
+from tidings.model import DAY_S, HOUR_S
 
 #: Clocks of servers are so far ahead without meaning anything by it.
 SKEW_S = 300.0
@@ -18,6 +18,8 @@ SKEW_S = 300.0
 LATE_S = DAY_S
 #: So many entries with one and the same time are dated by the program that wrote the document, not by their author.
 ALIKE = 3
+#: Programs that have no date write the beginning of their clock, of Unix or of .NET, in some time zone.
+ZEROS, ZONES_S = (0.0, -62_135_596_800.0), 14 * HOUR_S
 
 
 class Dated(Struct, frozen=True, gc=False):
@@ -30,7 +32,11 @@ class Dated(Struct, frozen=True, gc=False):
 
 def told(entry: Entry) -> float | None:
     """The date that the document gives it."""
-    return entry.updated if entry.published is None else entry.published
+    return next((at for at in (entry.published, entry.updated) if at is not None and not _is_nothing(at)), None)
+
+
+def _is_nothing(at: float) -> bool:
+    return any(abs(at - zero) <= ZONES_S for zero in ZEROS)
 
 
 def dates_alike(entries: Sequence[Entry]) -> bool:
