@@ -19,7 +19,7 @@ from tidings.store.rows import EntryText, FeedState, PollOutcome, Wanted
 class Head:
     """A brain on a store, and a clock: ``head.look(1)`` is a poll of feed 1 that found nothing new."""
 
-    def __init__(self, path, *, policy="price", budget=Budget(6.0, True), **options):  # noqa: B008
+    def __init__(self, path, *, policy="price", budget=Budget(6.0, True), **options):  # noqa: B008  # it is frozen: one for all is no harm
         self.now = MONDAY
         self._loop = asyncio.new_event_loop()
         self.store = Store.open(path / "store.db", clock=lambda: self.now)
@@ -32,7 +32,7 @@ class Head:
         self.wait(self.store.close())
         self._loop.close()
 
-    def reborn(self, policy="price", budget=Budget(6.0, True), **options):  # noqa: B008
+    def reborn(self, policy="price", budget=Budget(6.0, True), **options):  # noqa: B008  # it is frozen: one for all is no harm
         """As a process finds it that starts now; the one before was killed."""
         self.brain = Brain(make_policy(policy), budget, **options)
         self.wait(self.brain.start(self.store, self.now))

@@ -13,12 +13,12 @@ HUB = "https://hub.example/"
 
 
 def feed(*hubs: str, url: str = "https://a.example/feed", **state: str) -> Feed:
-    return Feed(1, url, MONDAY, 1.0, None, "", FeedState(hubs=hubs, **state))  # type: ignore[arg-type]
+    return Feed(1, url, MONDAY, 1.0, None, "", FeedState(hubs=hubs, **state))
 
 
 def push(pushed: int = 0, missed: int = 0, **fields: str) -> Push:
     of_feed = {"hub": HUB, "topic": "https://a.example/feed", "token": "t", "secret": "s", "state": "active", **fields}
-    return Push(1, pushed=pushed, missed=missed, **of_feed)  # type: ignore[arg-type]
+    return Push(1, pushed=pushed, missed=missed, **of_feed)
 
 
 @pytest.mark.parametrize("told", ["864000", "", "0", "-5", "soon", "1e9", "9" * 5000, "²"])

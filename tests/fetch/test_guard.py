@@ -90,8 +90,8 @@ async def test_a_redirect_into_the_private_network_is_refused(w: World) -> None:
     assert len(w.origin.requests) == 1
 
 
-def _all_but(blocked: str):  # type: ignore[no-untyped-def]
-    def make(info):  # type: ignore[no-untyped-def]
+def _all_but(blocked: str):
+    def make(info):
         return guarded_socket(allow_private=info[4][0] != blocked)(info)
 
     return make

@@ -15,7 +15,7 @@ class Visitors:
 
     def __init__(self, **gate: float) -> None:
         self.clock = Clock()
-        self.gate = HostGate(self.clock, sleep=self.clock.sleep, **gate)  # type: ignore[arg-type]
+        self.gate = HostGate(self.clock, sleep=self.clock.sleep, **gate)
         self.inside = self.most = 0
         self.entered: list[float] = []
 
@@ -94,7 +94,7 @@ def test_bridges_stand_for_many_publishers(host: str, path: str, bridge: bool) -
 
 def _as_public(w: World) -> None:
     """Let loopback count as a public host, as far as politeness goes."""
-    w.fetcher.connections.address = lambda host: "93.184.216.34"  # type: ignore[method-assign,assignment,return-value]
+    w.fetcher.connections.address = lambda host: "93.184.216.34"
 
 
 def problem(result: FetchResult) -> FetchProblem:

@@ -14,10 +14,10 @@ URL = "https://example.org/feed"
 
 
 def failed(status: int = 0, kind: Problem = Problem.STATUS, **more: object) -> FetchResult:
-    return FetchResult(URL, status, error=FetchProblem(kind, f"the server answered {status}"), **more)  # type: ignore[arg-type]
+    return FetchResult(URL, status, error=FetchProblem(kind, f"the server answered {status}"), **more)
 
 
-def waits(result: FetchResult, times: int, past: Past = Past(worked=True)) -> list[float]:  # noqa: B008
+def waits(result: FetchResult, times: int, past: Past = Past(worked=True)) -> list[float]:  # noqa: B008  # it is frozen: one for all is no harm
     """Hours of waiting after each of so many failures in a row, each at the time when the last wait was over."""
     now, out = MONDAY, []
     for _ in range(times):

@@ -431,7 +431,7 @@ async def test_max_age_counts_on_200_and_on_304(w: World) -> None:
 @story()
 async def test_a_move_into_the_private_network_is_not_told(w: World) -> None:
     at = {"127.0.0.1": "93.184.216.34", "localhost": "127.0.0.1"}  # as if the first were a public host
-    w.fetcher.connections.address = at.get  # type: ignore[method-assign,assignment]
+    w.fetcher.connections.address = at.get
     w.script("/old", Answer(301, headers={"Location": f"http://localhost:{w.origin.port}/new"}))
     w.serve("/new")
     result = await w.poll("/old")

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from lxml import html as lxml_html  # type: ignore[import-untyped]
+from lxml import html as lxml_html
 
 from tidings.parse.sanitise import clean_address, clean_html, plain_text
 

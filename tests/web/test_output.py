@@ -6,7 +6,7 @@ from email.utils import formatdate, parsedate_to_datetime
 from urllib.parse import urlsplit
 
 import pytest
-from lxml import etree  # type: ignore[import-untyped]
+from lxml import etree
 
 A = "{http://www.w3.org/2005/Atom}"
 DC = "{http://purl.org/dc/elements/1.1/}"

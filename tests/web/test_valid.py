@@ -1,7 +1,7 @@
 """Whatever publishers write, what we hand on is valid; each case is one that W3C's validator refused."""
 
 import pytest
-from lxml import etree  # type: ignore[import-untyped]
+from lxml import etree
 
 from tests.sites import Site
 from tests.web.test_output import A, addresses

@@ -32,11 +32,10 @@ class Dated(Struct, frozen=True, gc=False):
 
 def told(entry: Entry) -> float | None:
     """The date that the document gives it."""
-    return next((at for at in (entry.published, entry.updated) if at is not None and not _is_nothing(at)), None)
-
-
-def _is_nothing(at: float) -> bool:
-    return any(abs(at - zero) <= ZONES_S for zero in ZEROS)
+    for at in (entry.published, entry.updated):
+        if at is not None and (at > ZONES_S or not any(abs(at - zero) <= ZONES_S for zero in ZEROS)):
+            return at
+    return None
 
 
 def dates_alike(entries: Sequence[Entry]) -> bool:

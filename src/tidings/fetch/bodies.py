@@ -7,7 +7,7 @@ import sys
 import zlib
 from collections.abc import Callable
 
-import brotli  # type: ignore[import-untyped]
+import brotli  # type: ignore[import-untyped]  # it has no types
 
 if sys.version_info >= (3, 14):
     from compression import zstd

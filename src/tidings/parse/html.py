@@ -4,7 +4,7 @@ import re
 from typing import Literal
 from urllib.parse import urljoin, urlsplit
 
-from lxml import etree  # type: ignore[import-untyped]
+from lxml import etree  # type: ignore[import-untyped]  # it has no types
 from msgspec import Struct
 
 Kind = Literal["rss", "atom", "json"]

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeAlias
 
-from lxml import etree  # type: ignore[import-untyped]
+from lxml import etree  # type: ignore[import-untyped]  # it has no types
 
 Element: TypeAlias = Any  # lxml has no types
 

@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from lxml import etree  # type: ignore[import-untyped]
-from lxml.builder import ElementMaker  # type: ignore[import-untyped]
+from lxml import etree  # type: ignore[import-untyped]  # it has no types
+from lxml.builder import ElementMaker  # type: ignore[import-untyped]  # it has no types
 from msgspec import Struct
 from msgspec.structs import replace
 from starlette.requests import Request
