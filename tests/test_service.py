@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import sqlite3
+import threading
 import time
 from contextlib import closing
 
@@ -48,6 +49,15 @@ def test_the_parts_open_and_close_with_any_policy_and_budget(tmp_path):
             return await aggregator.poll()
 
     assert asyncio.run(story()).asked == 0
+
+
+@pytest.mark.parametrize("serving", [True, False])
+def test_pages_wait_for_no_transaction_and_a_command_for_no_thread(tmp_path, serving):
+    async def story():
+        async with service.open_polling(settings(tmp_path), tmp_path / "tidings.db", serving=serving) as aggregator:
+            return await aggregator.store.write(lambda db: threading.get_ident())
+
+    assert (asyncio.run(story()) == threading.get_ident()) is not serving
 
 
 def test_a_server_that_never_answers_does_not_keep_the_service_from_ending(tmp_path, monkeypatch):

@@ -104,7 +104,7 @@ async def open_polling(
 ) -> AsyncIterator[Aggregator]:
     """All parts that polling needs; with ``serving``, as the only one that serves this file, or as one of many workers."""
     config = config_of(settings)
-    async with CountedStore.open(place, clock=clock, serving=serving) as store:
+    async with CountedStore.open(place, clock=clock, serving=serving, threads=serving) as store:
         assert isinstance(store, CountedStore)
         store.visit = (await store.shared()).get(VISIT)
         brain = make_brain(settings, store)

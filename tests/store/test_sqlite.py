@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import stat
+import threading
 
 import pytest
 
@@ -50,6 +51,19 @@ def test_commands_read_and_write_beside_a_service(opened):
         assert [f.id for f in service.claim(9, lease_s=LEASE_S)] == [feed]
         service.polled(feed, new=[entry(1)])
         assert command.titles() == ["Post 1"]
+
+
+@pytest.mark.parametrize("threads", [True, False])
+def test_a_command_that_does_nothing_else_has_no_threads(opened, threads):
+    with opened(threads=threads) as store:
+        feed = store.subscribe()
+        store.polled(feed, new=[entry(1)])
+        assert store.titles() == ["Post 1"]
+        at_work = {store.write(lambda db: threading.get_ident()), store.read(lambda db: threading.get_ident())}
+        assert (at_work == {threading.get_ident()}) is not threads
+        with pytest.raises(ZeroDivisionError):
+            store.write(lambda db: db.execute("DELETE FROM feeds") and 1 / 0)
+        assert [f.feed.id for f in store.feeds()] == [feed]
 
 
 def test_many_readers_see_whole_transactions_while_one_writes(opened):

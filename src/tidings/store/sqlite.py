@@ -2,7 +2,8 @@
 
 All writing is done by one thread, a whole transaction per call; a few other threads read. Readers never wait for the
 writer (write-ahead log), and each call of either kind sees one moment of the file. Other processes may do the same at the
-same time: a writer waits for them. Only one may *serve*, though.
+same time: a writer waits for them. Only one may *serve*, though. A command that has nothing else to do meanwhile needs no
+threads: handing Python's lock to and fro would cost it a fifth of its time, and what waits for the writer its memory.
 """
 
 import asyncio
@@ -29,8 +30,8 @@ class SqliteDatabase:
 
     for_many = False
 
-    def __init__(self, path: Path, *, serving: bool = False) -> None:
-        self.path, self.name, self.signals = path, str(path), OwnSignals()
+    def __init__(self, path: Path, *, serving: bool = False, threads: bool = True) -> None:
+        self.path, self.name, self.signals, self._threads = path, str(path), OwnSignals(), threads
         file.make_private(path)
         self._lock = file.lock_serving(path) if serving else None
         self._connections: list[SqliteConnection] = []
@@ -79,7 +80,7 @@ class SqliteDatabase:
         await asyncio.to_thread(self._close)
 
     async def _in(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(threads, work)
+        return await asyncio.get_running_loop().run_in_executor(threads, work) if self._threads else work()
 
     def _transact(self, db: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T]) -> T:
         try:

@@ -55,13 +55,14 @@ class Store:
         self._clock = clock
 
     @classmethod
-    def open(cls, place: Path | str, *, clock: Callable[[], float], serving: bool = False) -> "Store":
+    def open(cls, place: Path | str, *, clock: Callable[[], float], serving: bool = False, threads: bool = True) -> "Store":
         """Open the store, or make it: a SQLite file by its path, or a PostgreSQL database by its address.
 
-        Any number of processes may open either. Of a file, only one may be ``serving``.
+        Any number of processes may open either. Of a file, only one may be ``serving``. Without ``threads``, everything else
+        waits while a file is read or written.
         """
         if isinstance(place, Path):
-            return cls(SqliteDatabase(place, serving=serving), clock)
+            return cls(SqliteDatabase(place, serving=serving, threads=threads), clock)
         from tidings.store.postgres import PostgresDatabase  # asyncpg is for those who use it
 
         return cls(PostgresDatabase(place), clock)
