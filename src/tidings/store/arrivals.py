@@ -101,7 +101,9 @@ def weigh(db: Connection, feed_ids: Sequence[int], now: float) -> None:
 
 
 def forget_stories(db: Connection, now: float) -> None:
-    """Keys are needed no longer than stories are told again; what was folded stays folded."""
+    """Keys are needed no longer than stories are told again; what was folded stays folded. It looks at all of them, once a day:
+    an index by time would cost every entry more.
+    """
     db.execute("DELETE FROM stories WHERE at < ?", (now - 2 * STORY_S,))
 
 
@@ -127,19 +129,17 @@ def _fold(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, New
     rows = []
     for (outcome, i, _), link, words in zip(recent, links, told, strict=True):
         bits = words.simhash if words else 0
-        twins = set[tuple[int, int]]()
+        own, twins = outcome.feed_id, set[tuple[int, int]]()
         for key in _keys(link, words):
             others = earlier.setdefault(key, [])
-            twins.update(
-                (entry_id, feed_id)
-                for entry_id, feed_id, simhash in others
-                if feed_id != outcome.feed_id and (key == link or near(simhash, bits))
-            )
+            for entry_id, feed_id, simhash in others:
+                if feed_id != own and (key == link or near(simhash, bits)):
+                    twins.add((entry_id, feed_id))
             if len(others) < MOST_ALIKE:
-                others.append((i, outcome.feed_id, bits))
-                rows.append((key, i, outcome.feed_id, outcome.at, bits))
+                others.append((i, own, bits))
+                rows.append((key, i, own, outcome.at, bits))
         if twins:
-            _fold_one(db, i, outcome.feed_id, sorted(twins))
+            _fold_one(db, i, own, sorted(twins))
     db.insert("stories", ("key", "entry_id", "feed_id", "at", "simhash"), rows)
 
 

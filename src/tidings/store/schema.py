@@ -255,6 +255,10 @@ MIGRATIONS = (
     ALTER TABLE marks ADD COLUMN title TEXT;
     ALTER TABLE marks ADD COLUMN content TEXT;
     """,
+    """
+    DROP INDEX stories_at;
+    /* sqlite */ INSERT INTO search (search, rank) VALUES ('crisismerge', 200);
+    """,
 )
 
 
