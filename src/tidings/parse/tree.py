@@ -18,7 +18,8 @@ Element: TypeAlias = Any  # lxml has no types
 
 #: Mending is Python's work, three seconds for this much at worst; a longer document is left to libxml2's own recovery.
 _MEND_CHARACTERS = 2_000_000
-#: That recovery notes every error, at half a kilobyte each, and each of these may be one. What comes first is newest.
+#: An element takes a quarter of a kilobyte however short it is written, and an error that is recovered from half of one. Each
+#: of these may be either; a document with more of them is read up to here. What comes first is newest.
 _MOST_MARKS = 500_000
 _MARK = re.compile("[<&]")
 
@@ -74,37 +75,51 @@ _ITEMS = frozenset(("item", "entry"))
 
 def read_tree(body: bytes, content_type: str = "") -> tuple[Element | None, bool]:
     """The root element, and whether the document had to be mended; None where there is no XML in it at all."""
-    utf8, sound = to_utf8(body, content_type)
+    utf8, sound = _prepared(body, content_type, check=False)  # libxml2 looks itself whether what is called UTF-8 is
+    few = utf8.count(b"<") <= _MOST_MARKS
+    if few and (root := _parsed(utf8)) is not None:
+        return root, not sound
+    refused = utf8
+    utf8, sound = _prepared(body, content_type, check=True)
+    if few and utf8 != refused and (root := _parsed(utf8)) is not None:
+        return root, not sound
+    text = utf8.decode("utf-8", "replace")
+    start = _ROOT.search(text)
+    if start is None:
+        return None, True
+    if len(text) <= _MEND_CHARACTERS:
+        text = _mend_text(text, start.start())
+        if (root := _parsed(text.encode())) is not None:
+            return root, True
+        text = _balance(text)
+    elif too_many := next(islice(_MARK.finditer(text), _MOST_MARKS, None), None):
+        text = text[: too_many.start()]
+    return _parsed(text.encode("utf-8", "replace"), recover=True), True
+
+
+def _prepared(body: bytes, content_type: str, *, check: bool) -> tuple[bytes, bool]:
+    """As `to_utf8`, without what would be misread."""
+    utf8, sound = to_utf8(body, content_type, check=check)
     # An external DTD is never read, and entities that it might declare would be dropped without a word: make them errors.
     if doctype := _DOCTYPE.search(utf8, 0, 4096):
         utf8 = utf8[: doctype.start()] + utf8[doctype.end() :]
     # Two patterns, each beginning with what is quick to find.
     utf8 = _CONTROL.sub(lambda control: _windows_character(control[1][0], control[0]), utf8)
     utf8 = _CONTROL_REFERENCE.sub(lambda r: _windows_character(int(r[1]) if r[1] else int(r[2], 16), r[0]), utf8)
-    try:
-        return etree.fromstring(utf8, _parser()), not sound
-    except (etree.XMLSyntaxError, ValueError):
-        pass
-    text = utf8.decode("utf-8", "replace")
-    root = _ROOT.search(text)
-    if root is None:
-        return None, True
-    if len(text) <= _MEND_CHARACTERS:
-        text = _mend_text(text, root.start())
-        try:
-            return etree.fromstring(text.encode(), _parser()), True
-        except (etree.XMLSyntaxError, ValueError):
-            text = _balance(text)
-    elif too_many := next(islice(_MARK.finditer(text), _MOST_MARKS, None), None):
-        text = text[: too_many.start()]
-    try:
-        return etree.fromstring(text.encode("utf-8", "replace"), _parser(recover=True)), True
-    except (etree.XMLSyntaxError, ValueError):
-        return None, True
+    return utf8, sound
 
 
-def to_utf8(body: bytes, content_type: str = "") -> tuple[bytes, bool]:
-    """The document in UTF-8 without byte order mark, and whether it was in the encoding that it claims.
+def _parsed(utf8: bytes, *, recover: bool = False) -> Element | None:
+    """The root element, or None where libxml2 refuses."""
+    try:
+        return etree.fromstring(utf8, _parser(recover=recover))
+    except (etree.XMLSyntaxError, ValueError):
+        return None
+
+
+def to_utf8(body: bytes, content_type: str = "", *, check: bool = True) -> tuple[bytes, bool]:
+    """The document in UTF-8 without byte order mark, and whether it was in the encoding that it claims; without ``check``,
+    what may be UTF-8 is taken for it.
 
     The byte order mark wins over HTTP's charset, that over the declaration (RFC 7303 sect. 3); but beyond ASCII hardly anything
     can be read as UTF-8 that is not, so that UTF-8 wins over either where it is called Latin-1, and over HTTP's where the
@@ -115,7 +130,7 @@ def to_utf8(body: bytes, content_type: str = "") -> tuple[bytes, bool]:
         if body.startswith(mark):
             if encoding == "utf-8":
                 body = body[len(mark) :]
-            return _decoded(body, [encoding])
+            return _decoded(body, [encoding], check=check)
     claims = [encoding for start, encoding in _STARTS if body.startswith(start)]
     declared = _DECLARED.match(body[:1000])
     http = _CHARSET.search(content_type)
@@ -128,14 +143,14 @@ def to_utf8(body: bytes, content_type: str = "") -> tuple[bytes, bool]:
     # A declaration that can be read as ASCII is not in UTF-16, whatever it says.
     if declared and not declared[1].lower().startswith((b"utf-16", b"utf-32", b"ucs", b"iso-10646")):
         claims.append(declared[1].decode("ascii"))
-    return _decoded(body, claims or ["utf-8"], believed=2 if guessed else 1)
+    return _decoded(body, claims or ["utf-8"], believed=2 if guessed else 1, check=check)
 
 
-def _decoded(body: bytes, claims: list[str], believed: int = 1) -> tuple[bytes, bool]:
+def _decoded(body: bytes, claims: list[str], believed: int = 1, *, check: bool) -> tuple[bytes, bool]:
     for claim in [*claims, "utf-8"]:
         try:
             name = codecs.lookup(claim).name
-            text = body.decode(_LARGER.get(name, name))
+            text = body.decode(_LARGER.get(name, name)) if check or name != "utf-8" else ""
         except (LookupError, UnicodeError):
             continue
         return (body if name == "utf-8" else text.encode("utf-8", "replace")), claim in claims[:believed]
