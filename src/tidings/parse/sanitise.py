@@ -61,8 +61,7 @@ _SCHEMES = {"http", "https", "mailto"}
 # Only ever applied to the sanitiser's own output, where every attribute is name="value" and no value holds a quote.
 _PIXEL_SIZE = re.compile(r' (?:width|height)="[01](?:px)?"')
 _IMAGE = re.compile(r'<img(?: [a-z-]+="[^"]*")*>')
-_CLEAN_INLINE_TAG = re.compile(rf"</?(?:{'|'.join(sorted(_INLINE))})(?: [^<>]*)?>")
-_CLEAN_TAG = re.compile(r"<[^<>]*>")
+_CLEAN_TAG = re.compile(r"</?([a-z0-9]*)[^>]*>")
 # Words need no parser: what is left over is text, and text is escaped wherever it is shown. No pattern reads on over a second
 # tag or comes back, so that a million of them are read once. An end of block is an end of word.
 _HIDDEN_ELEMENT = r"<(script|style|title|template|svg)\b(?:[^<>]*/>|.*?(?:</\1\s*>|\Z))"
@@ -136,7 +135,9 @@ def _needed(base_url: str, html: str) -> str:
 def search_text(clean: str) -> str:
     """The words of what `clean_html` has made, where each ``<`` begins a tag and each ``>`` ends one: for the search index."""
     if "<" in clean:
-        clean = _CLEAN_TAG.sub(" ", _CLEAN_INLINE_TAG.sub("", clean))
+        pieces = _CLEAN_TAG.split(clean)
+        pieces[1::2] = ["" if name in _INLINE else " " for name in pieces[1::2]]
+        clean = "".join(pieces)
     return entities.unescape(clean) if "&" in clean else clean
 
 
