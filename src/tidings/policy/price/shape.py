@@ -127,18 +127,20 @@ def _around_the_clock(of_day: Floats) -> Floats:
     return smoothed
 
 
+def _posterior(counts: Floats, size: Floats, above: Floats, strength: Floats) -> Floats:
+    """Mean of a Dirichlet layer: counts, ``size`` in all, held by the layer above."""
+    mean: Floats = (counts + strength * above) / (size + strength)
+    return mean
+
+
 def _held(counts: Floats, above: Floats, strength: Floats) -> Floats:
-    """Posterior mean of a Dirichlet layer: counts, held by the layer above; rows sum to 1."""
-    held: Floats = (counts + strength * above) / (counts.sum(axis=-1, keepdims=True) + strength)
-    return held
+    """What a layer comes to; rows sum to 1."""
+    return _posterior(counts, counts.sum(axis=-1, keepdims=True), above, strength)
 
 
-def _without_one(counts: Floats, above: Floats, strength: Floats, weight: float = 1.0) -> Floats:
-    """As `_held`, for each bin as if one of its own posts (which lent it ``weight``) had not been seen."""
-    left = np.maximum(counts - weight, 0.0)
-    size = np.maximum(counts.sum(axis=-1, keepdims=True) - 1, 0.0)
-    foretold: Floats = (left + strength * above) / (size + strength)
-    return foretold
+def _but_one(counts: Floats, weight: float) -> tuple[Floats, Floats]:
+    """Counts and their sums, for each bin as if one of its own posts (which lent it ``weight``) had not been seen."""
+    return np.maximum(counts - weight, 0.0), np.maximum(counts.sum(axis=-1, keepdims=True) - 1, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,22 +200,23 @@ def own_strengths(e: Evidence, z: Floats, shared: Shapes) -> tuple[Floats, tuple
     chosen = np.empty((n, LAYERS))
     likely = []
 
-    def choose(layer: int, counts: Floats, foretold: Callable[[Floats], Floats]) -> Floats:
-        """Settle the strength of a layer; returns what is foretold with it."""
-        offered = OFFERED[layer]
-        score = np.einsum("nb,knb->nk", counts, np.log(foretold(offered[:, None, None]))) + np.log(shared.preferred[layer])
-        best = np.argmax(score, axis=1)
-        chosen[:, layer] = offered[best]
+    def choose(layer: int, counts: Floats, lent: Floats, above: Floats, weight: float = 1.0) -> Floats:
+        """Settle the strength of a layer by the bins that have ``counts``; returns what is foretold with it."""
+        offered = OFFERED[layer][:, None]
+        left, size = _but_one(lent, weight)
+        row, bin = np.nonzero(counts)  # most are empty, and say nothing
+        told = counts[row, bin] * np.log(_posterior(left[row, bin], size[row, 0], above[row, bin], offered))
+        score = np.stack([np.bincount(row, each, n) for each in told], axis=1) + np.log(shared.preferred[layer])
+        chosen[:, layer] = OFFERED[layer][np.argmax(score, axis=1)]
         score = np.exp(score - score.max(axis=1, keepdims=True))
         likely.append(score / score.sum(axis=1, keepdims=True))
-        return foretold(chosen[:, layer : layer + 1])
+        return _posterior(left, size, above, chosen[:, layer : layer + 1])
 
-    smooth_day = choose(0, of_day, lambda a: _without_one(around, above, a, float(KERNEL[2])))
-    day = choose(1, of_day, lambda a: _without_one(of_day, smooth_day, a))
-    days = e.days
-    week = choose(2, days, lambda a: _without_one(days, prior.sum(axis=2), a))
+    smooth_day = choose(0, of_day, around, above, float(KERNEL[2]))
+    day = choose(1, of_day, of_day, smooth_day)
+    week = choose(2, e.days, e.days, prior.sum(axis=2))
     own = (week[:, :, None] * day[:, None, :]).reshape(n, HOURS)
-    choose(3, e.weekly, lambda a: _without_one(e.weekly, own, a))
+    choose(3, e.weekly, e.weekly, own)
     return chosen, tuple(likely)
 
 
@@ -236,7 +239,7 @@ def minute_factor(minutes: Floats, events: Floats) -> Floats:
     counts = minutes * np.clip(events / np.maximum(minutes.sum(axis=1), 1.0), 0.05, 1.0)[:, None]
     even = np.full((1, bins), 1 / bins)
     strengths = MINUTE_STRENGTHS[:, None, None]
-    gain = (counts * np.log(_without_one(counts, even, strengths) * bins)).sum(axis=2)
+    gain = (counts * np.log(_posterior(*_but_one(counts, 1.0), even, strengths) * bins)).sum(axis=2)
     best = np.argmax(gain, axis=0)
     factor = _held(counts, even, MINUTE_STRENGTHS[best][:, None]) * bins
     kept: Floats = np.where(gain[best, np.arange(len(counts))][:, None] > MINUTE_EVIDENCE, factor, 1.0)
