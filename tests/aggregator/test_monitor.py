@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.worlds import MONDAY
-from tidings.aggregator.monitor import ENDLESS_WINDOW, Window, examine, suspicious
+from tidings.aggregator.monitor import ENDLESS_WINDOW, Window, examine, suspicious, window_sizes
 from tidings.document import Document, Entry
 from tidings.model import DAY_S, HOUR_S
 from tidings.store.rows import Entry as StoredEntry
@@ -86,6 +86,12 @@ def test_a_window_is_a_guess_until_a_full_document_drops_entries():
     full = young.after(3, times[1:4])
     assert full.size == 3
     assert Window().after(20, times[:20]).size == 20
+
+
+def test_the_windows_of_many_feeds_are_those_of_each():
+    most, dropped, by_age = (values.ravel() for values in np.meshgrid([0, 3, 10, 30], [False, True], [0, 1, 2, 3, 4]))
+    each = [Window(int(m), dropped=bool(d), by_age=int(a)).size for m, d, a in zip(most, dropped, by_age, strict=True)]
+    assert window_sizes(most, dropped, by_age).tolist() == each
 
 
 def test_a_feed_that_drops_entries_by_age_cannot_overflow():

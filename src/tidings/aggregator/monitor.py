@@ -128,7 +128,7 @@ class Window(Struct, frozen=True):
     @property
     def size(self) -> int:
         """For a policy, which fears that more posts than this are lost."""
-        return int(window_sizes(np.array(self.most), np.array(self.dropped), np.array(self.by_age)))
+        return ENDLESS_WINDOW if self.by_age >= SURE else self.most if self.dropped else max(self.most, LIKELY_WINDOW)
 
     @property
     def overflow_s(self) -> float:
