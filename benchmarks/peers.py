@@ -34,6 +34,9 @@ class Cost:
     wall_s: float
     peak_mb: float
 
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.cpu_s + other.cpu_s, self.wall_s + other.wall_s, max(self.peak_mb, other.peak_mb))
+
 
 def run(command: Sequence[str | Path], environment: dict[str, str], *, must: bool = True) -> Cost:
     """Run a command to its end, quietly; with ``must``, it may not fail."""
@@ -107,7 +110,7 @@ class Tidings(Program):
 
 
 class Reader(Program):
-    """lemon24/reader, in a virtual environment of its own. Its search index is a command apart, and not included."""
+    """lemon24/reader, in a virtual environment of its own. Its search index is a command apart."""
 
     name, install = "reader", "python3 -m venv DIR && DIR/bin/pip install 'reader[cli]' sgmllib3k, then --reader DIR/bin/python"
     python: ClassVar[str] = ""
@@ -120,10 +123,26 @@ class Reader(Program):
         run([self.python, "-c", ADD_FEEDS, self.folder / "db.sqlite", self.folder / "urls"], self.environment)
 
     def command(self) -> list[str | Path]:
-        return [self.python, "-m", "reader", "--db", self.folder / "db.sqlite", "update", "--no-scheduled", "--workers", "10"]
+        return self._reader("update", "--no-scheduled", "--workers", "10")
+
+    def _reader(self, *words: str) -> list[str | Path]:
+        return [self.python, "-m", "reader", "--db", self.folder / "db.sqlite", *words]
 
     def stored(self) -> int:
         return self._count("db.sqlite", "SELECT count(*) FROM entries")
+
+
+class ReaderWithIndex(Reader):
+    """The same, with the search index that ours always makes."""
+
+    name = "reader with index"
+
+    def prepare(self, urls: Sequence[str]) -> None:
+        super().prepare(urls)
+        run(self._reader("search", "enable"), self.environment)
+
+    def refresh(self, *, must: bool = True) -> Cost:
+        return super().refresh(must=must) + run(self._reader("search", "update"), self.environment, must=must)
 
 
 class Newsboat(Program):
@@ -158,4 +177,4 @@ class Sfeed(Program):
         return sum(path.read_bytes().count(b"\n") for path in (self.folder / "feeds").iterdir())
 
 
-PROGRAMS: tuple[type[Program], ...] = (Tidings, Reader, Newsboat, Sfeed)
+PROGRAMS: tuple[type[Program], ...] = (Tidings, Reader, ReaderWithIndex, Newsboat, Sfeed)
