@@ -63,7 +63,7 @@ def test_the_doctor_finds_a_fresh_folder_and_a_used_one_well(home, blogs):
 def test_the_doctor_names_what_is_wrong_and_exits_with_1(home, blogs, tmp_path):
     home("add", blogs.url(1))
     with sqlite3.connect(tmp_path / "data" / "tidings.db") as db:
-        db.execute("DELETE FROM search")
+        db.execute("INSERT INTO search (search) VALUES ('delete-all')")
         db.execute("UPDATE hosts SET last_request_at = 9e9")
     db.close()
     result = home.run("doctor")

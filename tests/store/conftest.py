@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from tests import postgres
 from tests.worlds import MONDAY
+from tidings.parse.sanitise import search_text
 from tidings.store import Store
 from tidings.store.rows import EntryText, PollOutcome, Wanted
 
@@ -36,7 +37,8 @@ class Clock:
 def entry(number, *, text="", **fields):
     """Entry number so and so, an hour after the one before it."""
     fields = {"published_at": MONDAY + number * 3600, "title": f"Post {number}", "digest": b"1", **fields}
-    return EntryText(identity=f"id:{number}", text=text, content=f"<p>{text}</p>", url=f"https://a.example/{number}", **fields)
+    content, url = f"<p>{text}</p>", f"https://a.example/{number}"
+    return EntryText(identity=f"id:{number}", text=search_text(content), content=content, url=url, **fields)
 
 
 class Story:

@@ -124,7 +124,7 @@ def test_check_finds_what_is_missing(store):
     store.polled(store.subscribe(), new=[entry(1), entry(2)])
     assert store.check() == []
     db = sqlite3.connect(store.place)
-    db.execute("DELETE FROM search WHERE rowid = 1")
+    db.execute("INSERT INTO search (search, rowid, title, body) VALUES ('delete', 1, 'Post 1', '')")
     db.execute("DELETE FROM feeds")  # foreign keys are off here
     db.commit()
     db.close()

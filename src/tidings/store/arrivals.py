@@ -33,13 +33,13 @@ _settings = msgspec.json.Decoder(Settings)
 New: TypeAlias = Mapping[int, EntryText]
 
 
-def arrive(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, New]) -> None:
-    """These entries, by feed, have just been stored with these polls."""
+def arrive(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, New], said: Mapping[int, str]) -> None:
+    """These entries, by feed, have just been stored with these polls; ``said`` are their words, folded, by id."""
     if not new:
         return
     db.execute(f"{FAN_OUT} ORDER BY s.user_id, e.id", (Many(i for some in new.values() for i in some),))
     with_new = [outcome for outcome in outcomes if outcome.feed_id in new]
-    _fold(db, with_new, new)
+    _fold(db, with_new, new, said)
     by_feed = {outcome.feed_id: outcome for outcome in with_new}
     # What a feed's first document shows is no news.
     known = db.execute(f'SELECT id FROM feeds WHERE id {IN_MANY} AND "window" > 0', (Many(by_feed),))
@@ -107,7 +107,7 @@ def forget_stories(db: Connection, now: float) -> None:
     db.execute("DELETE FROM stories WHERE at < ?", (now - 2 * STORY_S,))
 
 
-def _fold(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, New]) -> None:
+def _fold(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, New], said: Mapping[int, str]) -> None:
     """An entry whose story came by another of a user's feeds before is not unread for that user."""
     recent = [
         (outcome, i, e)
@@ -115,7 +115,7 @@ def _fold(db: Connection, outcomes: Sequence[PollOutcome], new: Mapping[int, New
         for i, e in new[outcome.feed_id].items()
         if e.published_at > outcome.at - STORY_S
     ]
-    told = words_of([f"{e.title} {e.text}" for _, _, e in recent])
+    told = words_of([said[i] for _, i, _ in recent])
     links = [link_key(e.url) for _, _, e in recent]
     wanted = Many({key for link, words in zip(links, told, strict=True) for key in _keys(link, words)})
     if not wanted:

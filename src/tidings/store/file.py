@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.errors import UsageError
+from tidings.store import search_index
 from tidings.store.connection import Progress, StoreError
 from tidings.store.schema import MIGRATIONS, statements
 
@@ -54,6 +55,7 @@ def connect(path: Path, *, read_only: bool = False) -> SqliteConnection:
     db.execute("PRAGMA synchronous = NORMAL")  # a power cut may cost the last seconds, never the file
     db.execute("PRAGMA secure_delete = OFF")  # Debian overwrites what is deleted; feeds are no secret
     db.execute("PRAGMA temp_store = MEMORY")
+    search_index.teach(db)
     if read_only:
         db.execute("PRAGMA query_only = ON")
     else:

@@ -145,9 +145,8 @@ def _put(db: PostgresConnection, table: Table, rows: Sequence[Row], origin: Sqli
 
 def _with_words(origin: SqliteConnection, entries: Sequence[Row]) -> list[Row]:
     ids = entries[0][0], entries[-1][0]
-    texts = origin.execute("SELECT rowid, title, body FROM search WHERE rowid BETWEEN ? AND ?", ids).fetchall()
-    words = {entry_id: vector(title, body) for entry_id, title, body in texts}
-    return [(*entry, words.get(entry[0], vector("", ""))) for entry in entries]
+    folded = "SELECT folded(title), folded(words_of(content, summary)) FROM entries WHERE id BETWEEN ? AND ? ORDER BY id"
+    return [(*entry, vector(*words)) for entry, words in zip(entries, origin.execute(folded, ids), strict=True)]
 
 
 def _count(db: Connection, table: Table) -> int:

@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidings.store import search_index
 from tidings.store.arrivals import arrive
 from tidings.store.connection import Connection
 from tidings.store.feeds import adopt, retire, save_estimates, write_states
 from tidings.store.identities import mark, packed, seen
 from tidings.store.neighbours import tell
 from tidings.store.rows import EntryText, Known, PollOutcome, Recorded
-from tidings.store.search import vector
+from tidings.store.search import folded, vector
 
 #: Old versions kept of an entry that is changed again and again.
 VERSIONS = 10
@@ -90,8 +91,8 @@ def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
     offered = {t.key: t for o in outcomes for e in o.new for t in [_Text(o, mark(e.identity), e)]}
     edited = {t.key: t for o in outcomes for e in o.changed for t in [_Text(o, mark(e.identity), e)]}
     known = seen(db, {**offered, **edited})
-    new = _insert(db, [t for key, t in offered.items() if key not in known])
-    arrive(db, outcomes, new)
+    new, said = _insert(db, [t for key, t in offered.items() if key not in known])
+    arrive(db, outcomes, new, said)
     for o in outcomes:
         if o.told_by and o.feed_id in new:  # news come with the feed's state, what was in archives without
             identities = [e.identity for e in new[o.feed_id].values()]
@@ -124,11 +125,11 @@ def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
     return [Recorded(tuple(new.get(o.feed_id, ())), changed[o.feed_id]) for o in outcomes]
 
 
-def _insert(db: Connection, texts: Sequence[_Text]) -> dict[int, dict[int, EntryText]]:
-    """Store entries that nobody has seen; gives them by feed and id."""
+def _insert(db: Connection, texts: Sequence[_Text]) -> tuple[dict[int, dict[int, EntryText]], dict[int, str]]:
+    """Store entries that nobody has seen; gives them by feed and id, and the folded words of each."""
     new: dict[int, dict[int, EntryText]] = {}
     if not texts:
-        return new
+        return new, {}
     numbered = list(zip(db.entry_ids(len(texts)), texts, strict=True))
     if db.postgres:  # another process may have been faster since we looked
         ours = {i for (i,) in db.execute(_IDENTIFY, tuple(zip(*sorted((*t.key, i) for i, t in numbered), strict=True)))}
@@ -136,15 +137,22 @@ def _insert(db: Connection, texts: Sequence[_Text]) -> dict[int, dict[int, Entry
     else:
         db.insert("identities", ("feed_id", "mark", "entry_id"), [(*t.key, i) for i, t in numbered])
     rows = [(i, o.feed_id, o.source, o.at, e.published_at, e.delay_s, e.identity, *_changeable(e)) for i, (o, _, e) in numbered]
+    titles, bodies = _words([t.entry for _, t in numbered])
     if db.postgres:
-        words = (vector(t.entry.title, t.entry.text) for _, t in numbered)
+        words = map(vector, titles, bodies)
         db.insert("entries", (*_COLUMNS, "words"), [(*row, w) for row, w in zip(rows, words, strict=True)])
     else:
         db.insert("entries", _COLUMNS, rows)
-        db.insert("search", ("rowid", "title", "body"), [(i, t.entry.title, t.entry.text) for i, t in numbered])
+        search_index.add(db, [i for i, _ in numbered], titles, bodies)
     for i, t in numbered:
         new.setdefault(t.outcome.feed_id, {})[i] = t.entry
-    return new
+    return new, {i: f"{title} {body}" for (i, _), title, body in zip(numbered, titles, bodies, strict=True)}
+
+
+def _words(entries: Sequence[EntryText]) -> tuple[list[str], list[str]]:
+    """Titles and texts as they are searched."""
+    both = folded([text for e in entries for text in (e.title, e.text)])
+    return both[::2], both[1::2]
 
 
 def _change(db: Connection, texts: Sequence[tuple[Known, _Text]]) -> Counter[int]:
@@ -153,13 +161,17 @@ def _change(db: Connection, texts: Sequence[tuple[Known, _Text]]) -> Counter[int
     changes = sorted(differ, key=lambda change: change[0])
     db.executemany(_KEEP_VERSION, [(t.outcome.at, i) for i, t in changes])
     db.executemany(_FORGET_VERSIONS, [(i, i, VERSIONS) for i, _ in changes])
+    ids, (titles, bodies) = [i for i, _ in changes], _words([t.entry for _, t in changes])
+    rows = [(o.source, o.at, *_changeable(e)) for _, (o, _, e) in changes]
     if db.postgres:
-        rows = [(o.source, o.at, *_changeable(e), vector(e.title, e.text), i) for i, (o, _, e) in changes]
-        db.executemany(f"{_UPDATE_ENTRY}, words = ? WHERE id = ?", rows)
+        words = map(vector, titles, bodies)
+        db.executemany(
+            f"{_UPDATE_ENTRY}, words = ? WHERE id = ?", [(*row, w, i) for row, w, i in zip(rows, words, ids, strict=True)]
+        )
     else:
-        db.executemany(f"{_UPDATE_ENTRY} WHERE id = ?", [(o.source, o.at, *_changeable(e), i) for i, (o, _, e) in changes])
-        words = [(t.entry.title, t.entry.text, i) for i, t in changes]
-        db.executemany("UPDATE search SET title = ?, body = ? WHERE rowid = ?", words)
+        search_index.remove(db, ids)
+        db.executemany(f"{_UPDATE_ENTRY} WHERE id = ?", [(*row, i) for row, i in zip(rows, ids, strict=True)])
+        search_index.add(db, ids, titles, bodies)
     return Counter(t.outcome.feed_id for _, t in changes)
 
 

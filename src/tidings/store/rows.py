@@ -111,7 +111,7 @@ class EntryText(Struct, frozen=True, gc=False):
     author: str = ""
     content: str = ""
     summary: str = ""
-    text: str = ""  #: content or summary without its HTML, for the search index
+    text: str = ""  #: `search_text` of the content or else of the summary: the search index is told it again to forget it
     published_told: float | None = None  #: as the document says
     updated_at: float | None = None
     comments_url: str = ""

@@ -257,7 +257,13 @@ MIGRATIONS = (
     """,
     """
     DROP INDEX stories_at;
+    /* sqlite */ DROP TABLE search;
+    /* sqlite */ CREATE VIRTUAL TABLE search USING fts5 (title, body, content='', tokenize='ascii');
+    /* sqlite */ INSERT INTO search (search, rank) VALUES ('automerge', 0);
     /* sqlite */ INSERT INTO search (search, rank) VALUES ('crisismerge', 200);
+    /* sqlite */ INSERT INTO search (rowid, title, body)
+      SELECT id, folded(title), folded(words_of(content, summary)) FROM entries;
+    /* postgres: UPDATE entries SET words = replace(words::text, 'ς', 'σ')::tsvector WHERE words::text LIKE '%ς%' */;
     """,
 )
 

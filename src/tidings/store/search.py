@@ -1,16 +1,22 @@
-"""What people type into a search box, as FTS5 and PostgreSQL understand it.
+"""What people type into a search box, and the words that it is looked for among.
 
 Words must all occur, in any order; ``"a phrase"`` as it stands; ``-word`` and ``-"a phrase"`` must not occur; ``pre*`` is
 the beginning of a word. Case and accents do not matter. Everything else is taken as words: every word goes to FTS5 in
 quotation marks, so whatever is typed, none of it is syntax.
 
-PostgreSQL has no way to fold accents without an extension that few servers have, and cuts words otherwise than FTS5. So for
-PostgreSQL the words are cut and folded here, by FTS5's rules (its tokenizer unicode61), and so is what is typed.
+What is a word is said here, for both databases: neither folds accents alike, and neither finds a word in a script that puts
+no spaces between them. So texts are folded before they are indexed, and so is what is typed. After that, whatever is ASCII and
+no letter or digit parts words, and nothing else does: the rule of FTS5's tokenizer ``ascii``, its quickest.
 """
 
 import re
 import unicodedata
+from collections.abc import Sequence
+from functools import cache
+from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 #: More words than this say nothing more, and deep expressions are refused by FTS5.
@@ -21,10 +27,24 @@ LAST_PLACE, MOST_PLACES, LONGEST = 16383, 255, 200
 BETWEEN = 100
 
 _TERM = re.compile(r'(-?)(?:"([^"]*)"?|(\S+))')
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile("[0-9a-z\x80-\U0010ffff]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
+#: Thai, Lao, Burmese, Khmer, kana, ideographs: each character is a word, and words are phrases. So is each character beyond the
+#: first 65,536, which UTF-16 writes as two: a first and a second half.
+_UNSPACED = (
+    *((0x0E01, 0x0E5B), (0x0E81, 0x0EDF), (0x1000, 0x109F), (0x1780, 0x17DD)),
+    *((0x2E80, 0x312F), (0x3190, 0x9FFF), (0xF900, 0xFAFF)),
+)
+_FIRST_HALVES, _SECOND_HALVES = (0xD800, 0xDBFF), (0xDC00, 0xDFFF)
+_FIRST_UNSPACED = 0x0E01
+#: Texts of about so many characters are folded at once: they fit into a processor's cache.
+_TOGETHER = 50_000
+_SPACE = ord(" ")
+_GONE = 1
 #: Numbers in network order; beyond the last place there are none.
 _TWO_BYTES = [number.to_bytes(2, "big") for number in range(LAST_PLACE + 1)] + [b""]
+
+_Codes: TypeAlias = "npt.NDArray[np.uint16]"
 
 
 class Terms(Struct, frozen=True):
@@ -45,27 +65,86 @@ def terms(query: str, *, postgres: bool = False) -> Terms:
     wanted: list[str] = []
     unwanted: list[str] = []
     for minus, phrase, word in _TERM.findall(query)[:MOST_WORDS]:
-        text = (phrase or word).replace('"', " ")
-        if any(c.isalnum() for c in text):
+        text = folded([(phrase or word).replace('"', " ")])[0]
+        if found := words(text):
             prefix = "*" if word.endswith("*") else ""
-            (unwanted if minus else wanted).append(_tsquery(text, prefix) if postgres else f'"{text}"{prefix}')
+            (unwanted if minus else wanted).append(_tsquery(found, prefix) if postgres else f'"{text}"{prefix}')
     both, either = (" & ", " | ") if postgres else (" AND ", " OR ")
     return Terms(both.join(wanted), either.join(unwanted))
 
 
-def _tsquery(text: str, prefix: str) -> str:
-    return "(" + " <-> ".join(words(text)) + (":" + prefix if prefix else "") + ")"
+def _tsquery(found: Sequence[str], prefix: str) -> str:
+    return "(" + " <-> ".join(found) + (":" + prefix if prefix else "") + ")"
+
+
+def folded(texts: Sequence[str]) -> list[str]:
+    """Letters beyond ASCII in lower case and without accents, signs as spaces: many texts at once, in arrays of their codes."""
+    done: list[str] = []
+    some: list[str] = []
+    size = 0
+    for text in texts:
+        some.append(text)
+        size += len(text)
+        if size > _TOGETHER:
+            done += _folded(some)
+            some, size = [], 0
+    done += _folded(some) if some else ()
+    return done
+
+
+def _folded(texts: Sequence[str]) -> Sequence[str]:
+    joined = "\0".join(texts)
+    if joined.isascii():
+        return texts
+    if joined.count("\0") >= len(texts):  # JSON may have them
+        joined = "\0".join(text.replace("\0", " ") for text in texts)
+    table, unspaced = _tables()
+    codes: _Codes = np.frombuffer(joined.encode("utf-16-le", "surrogatepass"), np.uint16)
+    told = table.take(codes)
+    if unspaced.take(codes[codes >= _FIRST_UNSPACED]).any():
+        alone = unspaced.take(codes)
+        told = np.insert(told, np.concatenate([np.flatnonzero(alone & 1), np.flatnonzero(alone & 2) + 1]), _SPACE)
+    if (told == _GONE).any():
+        told = told[told != _GONE]
+    return told.tobytes().decode("utf-16-le", "surrogatepass").split("\0")
+
+
+@cache
+def _tables() -> tuple[_Codes, npt.NDArray[np.uint8]]:
+    """What becomes of each code, and whether a space is to be put before it (1) and after it (2). Made when first needed."""
+    table = np.arange(0x10000, dtype=np.uint16)
+    for code in range(0x80, 0x10000):
+        sign = chr(code)
+        kind = unicodedata.category(sign)
+        if "\u0300" <= sign <= "\u036f" or (kind == "Cf" and sign != "\u200b"):  # such as a hyphen that may be needed
+            table[code] = _GONE
+        elif kind[0] not in "LNM" and kind not in ("Co", "Cs"):
+            table[code] = _SPACE
+        else:
+            plain = _plain(sign)
+            table[code] = ord(plain) if len(plain) == 1 and ord(plain) < 0x10000 else code
+    table[_GONE] = _SPACE
+    unspaced = np.zeros(0x10000, np.uint8)
+    for edges, first, last in ((3, *both) for both in _UNSPACED):
+        unspaced[first : last + 1] = edges
+    for edge, (first, last) in ((1, _FIRST_HALVES), (2, _SECOND_HALVES)):
+        unspaced[first : last + 1] = edge
+    return table, unspaced
+
+
+def _plain(letter: str) -> str:
+    """In lower case and without accents."""
+    bare = _ACCENTS.sub("", unicodedata.normalize("NFD", letter)) if unicodedata.decomposition(letter) else letter
+    return unicodedata.normalize("NFC", bare).lower().replace("ς", "σ")
 
 
 def words(text: str) -> list[str]:
-    """Runs of letters and digits in lower case and without accents."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
+    """The words of a folded text."""
     return [word[:LONGEST] for word in _WORD.findall(text.lower())]
 
 
 def vector(title: str, body: str) -> bytes:
-    """A tsvector as PostgreSQL takes it in binary form: each word with its places."""
+    """A tsvector of two folded texts as PostgreSQL takes it in binary form: each word with its places."""
     places: dict[str, bytes] = {}
     start = 1
     for text in (title, body):

@@ -28,10 +28,8 @@ RUNS = 4
 _TRACKING = re.compile(r"utm_\w+|fbclid|gclid|mc_[ce]id|ref|ref_src|cmp|source|at_\w+", re.IGNORECASE)
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _Hashes: TypeAlias = "npt.NDArray[np.uint64]"
-#: Bytes of words: letters and digits, and all that is not ASCII but for the marks (quotes, dashes, dots) whose first two bytes
-#: these are. Publishers do not agree on those.
+#: Bytes of words, in folded texts: letters and digits, and all that is not ASCII.
 _IN_WORD = np.array([byte >= 128 or chr(byte).isalnum() for byte in range(256)])
-_MARKS = (0xC2A0, 0xC2AB, 0xC2BB, 0xC2B7, 0xE280, 0xE380)
 #: Bytes that are looked at, and a factor for each place with its inverse (mod 2**64).
 _WIDTH = 640
 #: Texts that are read at once: so many fit into a processor's cache.
@@ -70,7 +68,7 @@ class Words(NamedTuple):
 
 
 def words_of(texts: Sequence[str]) -> list[Words | None]:
-    """Of each text; None where it has too few words."""
+    """Of each text, folded as it is for the search index; None where it has too few words."""
     return [words for i in range(0, len(texts), _TOGETHER) for words in _words_of(texts[i : i + _TOGETHER])]
 
 
@@ -103,12 +101,6 @@ def _first_words(texts: Sequence[str]) -> tuple[_Hashes, npt.NDArray[np.int64]]:
     data = np.frombuffer(b"".join(parts), np.uint8)
     in_word = np.empty(len(data) + 1, bool)
     in_word[0], in_word[1:] = False, _IN_WORD[data]
-    twos = data[:-1].astype(np.uint16) << 8 | data[1:]
-    for mark in _MARKS:
-        at = np.flatnonzero(twos == mark)
-        in_word[at + 1] = in_word[at + 2] = False
-        if mark >= 0xE000:
-            in_word[np.minimum(at + 3, len(data))] = False
     changes = np.flatnonzero(in_word[1:] != in_word[:-1])
     begins, ends = changes[::2], changes[1::2]
     until = np.searchsorted(begins, np.arange(1, len(texts) + 1) * (_WIDTH + 1))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tidings.store import search_index
 from tidings.store.connection import Connection
 from tidings.store.feeds import share
 from tidings.store.identities import mark, unpacked
@@ -36,7 +37,7 @@ def remove(db: Connection, entry_ids: Sequence[int]) -> None:
     for table in OF_ENTRIES:
         db.executemany(f"DELETE FROM {table} WHERE entry_id = ?", ids)
     if not db.postgres:
-        db.executemany("DELETE FROM search WHERE rowid = ?", ids)
+        search_index.remove(db, entry_ids)
     db.executemany("DELETE FROM entries WHERE id = ?", ids)
 
 

@@ -1,0 +1,32 @@
+"""The search index of a SQLite file: it holds words alone, and what they stand in is read from `entries`.
+
+A copy of every text would be a fifth of the file. So FTS5 must be told what to take out, which is worked out again from the
+entry: an entry leaves the index before it is changed or deleted. (In PostgreSQL the words are a column of the entry.)
+"""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from tidings.parse.sanitise import search_text
+from tidings.store.connection import Connection
+from tidings.store.search import folded
+
+_REMOVE = """
+    INSERT INTO search (search, rowid, title, body)
+    SELECT 'delete', id, folded(title), folded(words_of(content, summary)) FROM entries WHERE id = ?"""
+
+
+def teach(db: sqlite3.Connection) -> None:
+    """The functions that queries of this module, and the migration that has filled the index, call."""
+    db.create_function("folded", 1, lambda text: folded([text])[0], deterministic=True)
+    db.create_function("words_of", 2, lambda content, summary: search_text(content or summary), deterministic=True)
+
+
+def add(db: Connection, entry_ids: Iterable[int], titles: Sequence[str], bodies: Sequence[str]) -> None:
+    """Entries whose texts are folded already."""
+    db.insert("search", ("rowid", "title", "body"), list(zip(entry_ids, titles, bodies, strict=True)))
+
+
+def remove(db: Connection, entry_ids: Iterable[int]) -> None:
+    """Entries that are still stored as they were when they were added."""
+    db.executemany(_REMOVE, [(i,) for i in entry_ids])
