@@ -80,6 +80,26 @@ def test_the_last_wish_holds_however_slow_the_answer_to_the_first(reader):
     expect(row).to_have_class("entry unread")
 
 
+@pytest.mark.parametrize("reader", [{"service_workers": "block"}], indirect=True)
+def test_a_list_made_anew_knows_what_was_read_a_moment_ago(reader):
+    page, first, held = reader.page, reader.names[0], []
+
+    def hold(route):
+        held.append(route) if route.request.method == "POST" else route.continue_()
+
+    page.route("**/entry/*", hold)
+    with page.expect_request(lambda request: request.method == "POST"):
+        reader.keys("j")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url) if "part=list" in request.url else None)
+    reader.keys("r")
+    expect(opened(page)).to_have_text(first)
+    assert asked == []
+    with page.expect_response(lambda answer: "part=list" in answer.url):
+        held[0].continue_()
+    expect(page.locator("#list .entry", has_text=first)).to_have_count(0)
+
+
 def test_read_star_and_tag(reader):
     page, first = reader.page, reader.names[0]
     row = page.locator(".entry", has_text=first)

@@ -21,6 +21,7 @@ const withEntry = (href, id) => {
 let wanted = 0;
 export async function openView(href, push = true) {
   const mine = ++wanted;
+  await settled();
   const html = await part(withEntry(href), "list");
   if (mine !== wanted) return; // another was opened meanwhile
   list.innerHTML = html;
@@ -149,6 +150,8 @@ function show(marks) {
 
 // At once on the page, then in the store, one wish after the other; what the store says to the last is shown.
 const underWay = new Map();
+// A list is asked for when all of that is done: it would show as unread what was read a moment ago.
+const settled = () => Promise.allSettled([sendPassed(), ...underWay.values()]);
 export async function mark(row, name, value) {
   if (name === "read") row.classList.toggle("unread", value === "0");
   if (name === "star") row.classList.toggle("starred", value === "1");
@@ -185,6 +188,7 @@ async function fromArticle(form, button) {
 
 export async function markAll() {
   const { view: name, search, until } = view();
+  await settled();
   const done = await post("/mark-all", { view: name, q: search, until });
   await reload();
   counts();
@@ -246,7 +250,10 @@ const nearEnd = list && new IntersectionObserver((seen) => seen.some((one) => on
 let passed = [];
 const sendPassed = told(async () => {
   const ids = passed.splice(0);
-  if (ids.length) await post("/mark", { ids: ids.join(","), unread: "0" });
+  if (!ids.length) return;
+  const sent = post("/mark", { ids: ids.join(","), unread: "0" });
+  underWay.set("passed", sent);
+  await sent;
   counts();
 });
 const scrolledPast = list && document.body.dataset.markOnScroll && new IntersectionObserver((seen) => {
