@@ -82,8 +82,8 @@ def _words_of(texts: Sequence[str]) -> list[Words | None]:
     pairs = _mixed(words[:, :-1] * np.uint64(31) + words[:, 1:])
     there = np.arange(1, MOST_WORDS) < counts[:, None]
     bits = np.unpackbits(pairs[there].view(np.uint8).reshape(-1, 8), axis=1)
-    votes = np.add.reduceat(bits, np.cumsum(counts - 1) - (counts - 1), axis=0, dtype=np.uint16)
-    simhashes = np.packbits(votes * 2 > counts[:, None] - 1, axis=1).view(np.int64).ravel().tolist()
+    votes = np.add.reduceat(bits, np.cumsum(counts - 1) - (counts - 1), axis=0, dtype=np.uint8)
+    simhashes = np.packbits(votes > (counts[:, None] - 1) // 2, axis=1).view(np.int64).ravel().tolist()
     runs = np.where(there[:, 2:], _mixed(pairs[:, :-2] * np.uint64(31) + pairs[:, 2:]), _NONE)
     lowest = np.partition(runs, RUNS, axis=1)[:, :RUNS].astype(np.int64).tolist()
     for text, simhash, own in zip(told.tolist(), simhashes, lowest, strict=True):
@@ -97,10 +97,10 @@ def _first_words(texts: Sequence[str]) -> tuple[_Hashes, npt.NDArray[np.int64]]:
     The sum of a word's bytes, each times a power by its place in the row, is the difference of two running sums; divided by
     the power of the word's place it is the same wherever the word stands.
     """
-    parts = [text[:_WIDTH].lower().encode("utf-8", "replace")[:_WIDTH].ljust(_WIDTH + 1, b"\0") for text in texts]
-    data = np.frombuffer(b"".join(parts), np.uint8)
-    in_word = np.empty(len(data) + 1, bool)
-    in_word[0], in_word[1:] = False, _IN_WORD[data]
+    parts = [text[:_WIDTH].encode("utf-8", "replace")[:_WIDTH].ljust(_WIDTH + 1, b"\0") for text in texts]
+    data = np.frombuffer(b"".join(parts).lower(), np.uint8)
+    in_word = np.zeros(len(data) + 1, bool)
+    _IN_WORD.take(data, out=in_word[1:], mode="clip")
     changes = np.flatnonzero(in_word[1:] != in_word[:-1])
     begins, ends = changes[::2], changes[1::2]
     until = np.searchsorted(begins, np.arange(1, len(texts) + 1) * (_WIDTH + 1))
