@@ -76,7 +76,7 @@ _ITEMS = frozenset(("item", "entry"))
 def read_tree(body: bytes, content_type: str = "") -> tuple[Element | None, bool]:
     """The root element, and whether the document had to be mended; None where there is no XML in it at all."""
     utf8, sound = _prepared(body, content_type, check=False)  # libxml2 looks itself whether what is called UTF-8 is
-    few = utf8.count(b"<") <= _MOST_MARKS
+    few = len(utf8) <= _MOST_MARKS or utf8.count(b"<") <= _MOST_MARKS
     if few and (root := _parsed(utf8)) is not None:
         return root, not sound
     refused = utf8

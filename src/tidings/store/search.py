@@ -112,17 +112,20 @@ def _folded(texts: Sequence[str]) -> Sequence[str]:
 @cache
 def _tables() -> tuple[_Codes, npt.NDArray[np.uint8]]:
     """What becomes of each code, and whether a space is to be put before it (1) and after it (2). Made when first needed."""
-    table = np.arange(0x10000, dtype=np.uint16)
-    for code in range(0x80, 0x10000):
-        sign = chr(code)
-        kind = unicodedata.category(sign)
-        if "\u0300" <= sign <= "\u036f" or (kind == "Cf" and sign != "\u200b"):  # such as a hyphen that may be needed
-            table[code] = _GONE
-        elif kind[0] not in "LNM" and kind not in ("Co", "Cs"):
-            table[code] = _SPACE
-        else:
-            plain = _plain(sign)
-            table[code] = ord(plain) if len(plain) == 1 and ord(plain) < 0x10000 else code
+    signs = list(map(chr, range(0x10000)))
+    kinds = list(map(unicodedata.category, signs))
+    fates = {kind: _GONE if kind == "Cf" else 0 if kind[0] in "LNM" or kind in ("Co", "Cs") else _SPACE for kind in set(kinds)}
+    table = np.array([fates[kind] for kind in kinds], np.uint16)
+    table[0x0300:0x0370] = _GONE
+    table[0x200B] = _SPACE  # the one sign of format (others are such as a hyphen that is shown where a line ends) that parts
+    table = np.where(table == 0, np.arange(0x10000, dtype=np.uint16), table)
+    for sign, lower, parts in zip(signs, map(str.lower, signs), map(unicodedata.decomposition, signs), strict=True):
+        if (lower != sign or parts) and table[ord(sign)] == ord(sign):
+            plain = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", sign))).lower()
+            if len(plain) == 1 and plain < "\U00010000":
+                table[ord(sign)] = ord(plain)
+    table[ord("ς")] = ord("σ")
+    table[:0x80] = np.arange(0x80)
     table[_GONE] = _SPACE
     unspaced = np.zeros(0x10000, np.uint8)
     for edges, first, last in ((3, *both) for both in _UNSPACED):
@@ -130,12 +133,6 @@ def _tables() -> tuple[_Codes, npt.NDArray[np.uint8]]:
     for edge, (first, last) in ((1, _FIRST_HALVES), (2, _SECOND_HALVES)):
         unspaced[first : last + 1] = edge
     return table, unspaced
-
-
-def _plain(letter: str) -> str:
-    """In lower case and without accents."""
-    bare = _ACCENTS.sub("", unicodedata.normalize("NFD", letter)) if unicodedata.decomposition(letter) else letter
-    return unicodedata.normalize("NFC", bare).lower().replace("ς", "σ")
 
 
 def words(text: str) -> list[str]:
