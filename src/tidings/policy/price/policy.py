@@ -175,41 +175,45 @@ class Price(Policy):
         rows = self._sample(REHEARSED)
         days = int(np.clip(np.ceil(REHEARSED_POLLS * n / max(self.budget_per_day, 1e-9)), 1, 7))
         end = now + days * DAY_S
-        kept = self.state[rows].copy()
+        kept, shape = self.state[rows].copy(), self._shape(rows)
         polls = np.zeros(days * PER_DAY)
         begin = np.full(len(rows), now)
-        due = self._choose(rows, begin, True, price).times
+        due = self._choose(rows, begin, True, price, shape).times
         playing = np.flatnonzero(due < end)
         while len(playing):
             slot = ((due[playing] - now) / SLOT_S).astype(np.int64)
             np.add.at(polls, slot, 1.0)
             self.state["last"][rows[playing]] = due[playing]
-            due[playing] = self._choose(rows[playing], due[playing], False, price).times
+            due[playing] = self._choose(rows[playing], due[playing], False, price, shape[playing]).times
             playing = playing[due[playing] < end]
         self.state[rows] = kept
         return np.resize(polls, SLOTS) * PER_DAY * n / max(len(rows), 1)
 
     def _replay(self, who: Rows, rows: Rows, times: Floats, now: float) -> None:
         """The level of ``who``, as looks through their history would have shown it: once a day, and long ago once a week."""
-        n = len(self.feeds)
         begin = float(self.state["since"][who].min()) if len(who) else now
         weeks = int(max(now - begin - DAILY_S, 0.0) // WEEK_S)
         days = begin + weeks * WEEK_S + DAY_S * np.arange(1, np.ceil((now - begin - weeks * WEEK_S) / DAY_S) + 1)
         looks = np.minimum(np.append(begin + WEEK_S * np.arange(1, weeks + 1), days), now)
-        order = np.argsort(times, kind="stable")
-        edges = np.searchsorted(times[order], np.append(begin, looks))
-        for k, at in enumerate(looks.tolist()):
-            posts = np.bincount(rows[order[edges[k] : edges[k + 1]]], minlength=n).astype(np.float64)
-            born = who[self.state["last"][who] < at]
-            for part in in_parts(born):
-                since = self.state["last"][part]
-                self._take_in(part, np.full(len(part), at), posts[part], since, since)
+        seen = np.searchsorted(looks, times, side="right")  # at which look
+        usable = np.flatnonzero((times >= begin) & (seen < len(looks)))
+        order = usable[np.argsort(rows[usable], kind="stable")]
+        for part in in_parts(np.sort(who)):
+            shape = self._shape(part)  # the same at all looks
+            own = order[slice(*np.searchsorted(rows[order], (part[0], part[-1] + 1)))]
+            cell = np.searchsorted(part, rows[own]) * len(looks) + seen[own]
+            posts = np.bincount(cell, minlength=len(part) * len(looks)).reshape(len(part), len(looks)).astype(np.float64)
+            for k, at in enumerate(looks.tolist()):
+                born = np.flatnonzero(self.state["last"][part] < at)
+                since = self.state["last"][part[born]]
+                self._take_in(part[born], np.full(len(born), at), posts[born, k], since, since, shape[born])
 
     def observe(self, rows: Rows, now: Floats, seen: Documents) -> None:
         state = self.state
         begin = state["last"][rows]
         fade(state, rows, now - begin)
-        self._take_in(rows, now, seen.new.astype(np.float64), begin, np.where(seen.gap, seen.oldest(), begin))
+        known_from = np.where(seen.gap, seen.oldest(), begin)
+        self._take_in(rows, now, seen.new.astype(np.float64), begin, known_from, self._shape(rows))
         index, times = seen.new_entries()
         count(self.state, rows[index], times)
         self._reshape(rows[seen.new > 0])
@@ -221,9 +225,8 @@ class Price(Policy):
         changed = rows[(self.state["strengths"][rows] != before).any(axis=1)]
         self._value(changed, self.control.price)
 
-    def _take_in(self, rows: Rows, now: Floats, posts: Floats, begin: Floats, known_from: Floats) -> None:
+    def _take_in(self, rows: Rows, now: Floats, posts: Floats, begin: Floats, known_from: Floats, shape: Floats) -> None:
         """``posts`` were seen at ``now``. Where they are a full window they sample the time since ``known_from`` only."""
-        shape = self._shape(rows)
         days = mass_between(shape, begin, now) / 24
         gap = np.flatnonzero(known_from > begin)
         if len(gap):
@@ -378,7 +381,10 @@ class Price(Policy):
 
     # --- deciding ------------------------------------------------------------------------------------------------------
 
-    def _choose(self, rows: Rows, now: Floats, first: bool, price: float | None = None) -> Decisions:
+    def _choose(
+        self, rows: Rows, now: Floats, first: bool, price: float | None = None, shape: Floats | None = None
+    ) -> Decisions:
+        """Best moments at a price, that of now if none is given; ``shape`` is worked out where it is not known."""
         times, expected, habit = np.empty(len(rows)), np.empty(len(rows)), np.empty((len(rows), 3))
         price = self.control.price if price is None else price
         scale = self._polls_per_post_day(rows, price)
@@ -388,7 +394,8 @@ class Price(Policy):
         for h, hours in enumerate(HORIZONS_H):
             group = np.flatnonzero(horizon == h)
             for part in in_parts(group):
-                outlook = self._outlook(rows[part], now[part], level[part], scale[part], cost[part])
+                own = self._shape(rows[part]) if shape is None else shape[part]
+                outlook = self._outlook(rows[part], now[part], level[part], scale[part], cost[part], own)
                 times[part], expected[part] = look_ahead(outlook, hours, self.loss_days)
                 habit[part] = habits(outlook.shape)
         given_up = np.isinf(gap)
@@ -400,9 +407,8 @@ class Price(Policy):
         self.state["price"][rows] = np.where(given_up, REPLAN, 1.0) * price
         return Decisions(times, **reason(0, expected, level, *habit.T, n=len(rows)))
 
-    def _outlook(self, rows: Rows, now: Floats, level: Floats, scale: Floats, cost: Floats) -> Outlook:
+    def _outlook(self, rows: Rows, now: Floats, level: Floats, scale: Floats, cost: Floats, shape: Floats) -> Outlook:
         state = self.state[rows]
-        shape = self._shape(rows)
         fall = state["value"] * (state["value_top"] / VALUE_STEPS)[:, None].astype(np.float64)
         if not self.lookahead:
             fall = np.full_like(fall, np.sqrt(2) / 24)
