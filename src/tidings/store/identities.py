@@ -24,6 +24,14 @@ def mark(identity: str) -> int:
     return int.from_bytes(blake2b(identity.encode("utf-8", "replace"), digest_size=8).digest(), "big", signed=True)
 
 
+class Marks(dict[str, int]):
+    """Marks by identity, each worked out once: new entries stand in their document too."""
+
+    def __missing__(self, identity: str) -> int:
+        self[identity] = made = mark(identity)
+        return made
+
+
 def packed(marks: Sequence[int]) -> bytes:
     return struct.pack(f">{len(marks)}q", *marks)
 

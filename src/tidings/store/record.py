@@ -17,7 +17,7 @@ from tidings.store import search_index
 from tidings.store.arrivals import arrive
 from tidings.store.connection import Connection
 from tidings.store.feeds import adopt, retire, save_estimates, write_states
-from tidings.store.identities import mark, packed, seen
+from tidings.store.identities import Marks, packed, seen
 from tidings.store.neighbours import tell
 from tidings.store.rows import EntryText, Known, PollOutcome, Recorded
 from tidings.store.search import folded, vector
@@ -88,8 +88,9 @@ def _of_different_feeds(outcomes: Sequence[PollOutcome]) -> Iterator[list[PollOu
 
 
 def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
-    offered = {t.key: t for o in outcomes for e in o.new for t in [_Text(o, mark(e.identity), e)]}
-    edited = {t.key: t for o in outcomes for e in o.changed for t in [_Text(o, mark(e.identity), e)]}
+    marks = Marks()
+    offered = {t.key: t for o in outcomes for e in o.new for t in [_Text(o, marks[e.identity], e)]}
+    edited = {t.key: t for o in outcomes for e in o.changed for t in [_Text(o, marks[e.identity], e)]}
     known = seen(db, {**offered, **edited})
     new, said = _insert(db, [t for key, t in offered.items() if key not in known])
     arrive(db, outcomes, new, said)
@@ -103,7 +104,7 @@ def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
     db.executemany(_INSERT_POLL, [_line(o, new.get(o.feed_id, {}).values(), changed[o.feed_id]) for o in looks])
     db.executemany(
         "INSERT INTO documents (feed_id, marks) VALUES (?, ?) ON CONFLICT (feed_id) DO UPDATE SET marks = excluded.marks",
-        [(o.feed_id, packed([mark(i) for i in o.document])) for o in by_feed if o.document is not None],
+        [(o.feed_id, packed([marks[i] for i in o.document])) for o in by_feed if o.document is not None],
     )
     write_states(db, [(o.feed_id, o.state) for o in by_feed if o.state is not None])
     save_estimates(db, [(o.feed_id, o.estimate, o.at) for o in by_feed if o.estimate is not None])
@@ -177,7 +178,7 @@ def _change(db: Connection, texts: Sequence[tuple[Known, _Text]]) -> Counter[int
 
 def _changeable(e: EntryText) -> tuple[object, ...]:
     """The columns of `_CHANGEABLE`."""
-    lists = _json.encode(e.tags).decode(), _json.encode(e.enclosures).decode()
+    lists = (_json.encode(some).decode() if some else "[]" for some in (e.tags, e.enclosures))
     return (
         *(e.digest, e.published_told, e.updated_at, e.url, e.title, e.author, e.comments_url, e.content, e.summary),
         *lists,
