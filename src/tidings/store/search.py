@@ -40,7 +40,7 @@ _FIRST_UNSPACED = 0x0E01
 #: Texts of about so many characters are folded at once: they fit into a processor's cache.
 _TOGETHER = 50_000
 _SPACE = ord(" ")
-_GONE = 1
+_KEPT, _GONE = 0, 1
 #: Numbers in network order; beyond the last place there are none.
 _TWO_BYTES = [number.to_bytes(2, "big") for number in range(LAST_PLACE + 1)] + [b""]
 
@@ -109,21 +109,30 @@ def _folded(texts: Sequence[str]) -> Sequence[str]:
     return told.tobytes().decode("utf-16-le", "surrogatepass").split("\0")
 
 
+class _Fates(dict[str, int]):
+    """What becomes of a sign, by its kind."""
+
+    def __missing__(self, kind: str) -> int:
+        told = kind[0] in "LNM" or kind in ("Co", "Cs")  # letters, numbers and their marks, and what nobody has named
+        self[kind] = fate = _GONE if kind == "Cf" else _KEPT if told else _SPACE
+        return fate
+
+
 @cache
 def _tables() -> tuple[_Codes, npt.NDArray[np.uint8]]:
     """What becomes of each code, and whether a space is to be put before it (1) and after it (2). Made when first needed."""
-    signs = list(map(chr, range(0x10000)))
-    kinds = list(map(unicodedata.category, signs))
-    fates = {kind: _GONE if kind == "Cf" else 0 if kind[0] in "LNM" or kind in ("Co", "Cs") else _SPACE for kind in set(kinds)}
-    table = np.array([fates[kind] for kind in kinds], np.uint16)
+    signs = range(0x10000)
+    fates = _Fates()
+    table = np.fromiter((fates[unicodedata.category(chr(code))] for code in signs), np.uint16, len(signs))
     table[0x0300:0x0370] = _GONE
-    table[0x200B] = _SPACE  # the one sign of format (others are such as a hyphen that is shown where a line ends) that parts
-    table = np.where(table == 0, np.arange(0x10000, dtype=np.uint16), table)
-    for sign, lower, parts in zip(signs, map(str.lower, signs), map(unicodedata.decomposition, signs), strict=True):
-        if (lower != sign or parts) and table[ord(sign)] == ord(sign):
+    table[0x200B] = _SPACE  # the one sign of format that parts; others are such as a hyphen that is shown where a line ends
+    table = np.where(table == _KEPT, np.arange(0x10000, dtype=np.uint16), table)
+    for code in np.flatnonzero(table == signs).tolist():
+        sign = chr(code)
+        if sign.lower() != sign or unicodedata.decomposition(sign):
             plain = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", sign))).lower()
             if len(plain) == 1 and plain < "\U00010000":
-                table[ord(sign)] = ord(plain)
+                table[code] = ord(plain)
     table[ord("ς")] = ord("σ")
     table[:0x80] = np.arange(0x80)
     table[_GONE] = _SPACE
