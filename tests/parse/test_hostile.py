@@ -126,6 +126,16 @@ def test_elements_that_say_nothing_are_read_as_far_as_anybody_writes() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 * KB_IN_MB
 
 
+def test_objects_that_say_nothing_are_not_read() -> None:
+    """10 MB of them took 260."""
+    head = b'{"version": "https://jsonfeed.org/version/1", "items": ['
+    for nothing in (b"{}", b"[]", b'{"id":1}'):
+        with pytest.raises(ParseError, match="more objects than any feed"):
+            parse(head + b",".join([nothing] * 600_000) + b"]}")
+    many = parse(head + b",".join(b'{"id":"%d"}' % i for i in range(100_000)) + b"]}")
+    assert len(many.entries) == MOST_ENTRIES
+
+
 def test_a_document_over_the_cap_is_refused_unread() -> None:
     with pytest.raises(ParseError, match="more than"):
         parse(b"<rss>" + b"x" * 1000, max_bytes=1000)

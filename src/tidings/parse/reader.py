@@ -5,7 +5,7 @@ import re
 from tidings.document import Document
 from tidings.errors import TidingsError
 
-from .jsonfeed import decode, read_json_feed
+from .jsonfeed import decode, is_overfull, read_json_feed
 from .tree import read_tree
 from .xmlfeed import is_feed, read_feed
 
@@ -25,6 +25,8 @@ def parse(body: bytes, *, content_type: str = "", url: str = "", max_bytes: int 
     if not start:
         raise ParseError("this document is empty, not a feed")
     if start[:1] in (b"{", b"["):
+        if is_overfull(body):
+            raise ParseError("this JSON has more objects than any feed; it is not read")
         data = decode(body)
         if data is None:
             raise ParseError("this looks like JSON but cannot be read; a JSON Feed is one object")
