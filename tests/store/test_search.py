@@ -104,3 +104,18 @@ def test_a_file_whose_index_held_the_texts_is_brought_up_to_date(opened, place, 
         assert index_of(store) == expected
         assert store.titles(search="京") == ["Größe"]
         assert store.check() == []
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_a_database_whose_words_were_folded_otherwise_is_brought_up_to_date(opened):
+    def as_before(db):
+        db.command("UPDATE entries SET words = '''λογος'':1,7 ''και'':2'::tsvector")
+        db.command("CREATE INDEX stories_at ON stories (at)")
+        db.execute("UPDATE tidings_version SET version = ?", (len(MIGRATIONS) - 1,))
+
+    with opened() as store:
+        store.polled(store.subscribe(), new=[entry(1)])
+        store.write(as_before)
+    with opened() as store:
+        for query in ("λόγος", '"ΛΟΓΟΣ και"'):
+            assert store.titles(search=query) == ["Post 1"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.errors import UsageError
+from tidings.logs import Log
 from tidings.store import search_index
 from tidings.store.connection import Progress, StoreError
 from tidings.store.schema import MIGRATIONS, statements
@@ -17,6 +18,8 @@ MERGE_PAGES, COPY_PAGES = 500, 1000
 PATIENCE_S = 30.0
 #: Stands in the file's header (the letters "tids"), so that no other program's database is taken for ours.
 APPLICATION_ID = 0x74696473
+
+log = Log("tidings.store")
 
 ADVICE = {
     "locked": "another process has been writing for too long; try again, or stop it",
@@ -87,6 +90,8 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
     db.execute("PRAGMA journal_mode = WAL")
     if version == len(MIGRATIONS):
         return
+    if version:  # said beforehand: what is indexed anew takes a minute for a million entries
+        log.warning("bringing the store up to date", store=str(path), version=version, to=len(MIGRATIONS))
     db.execute("BEGIN IMMEDIATE")
     try:
         for migration in MIGRATIONS[version_of(db, path) :]:  # asked again: another process may have been faster

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from tidings import loops
 from tidings.errors import MissingExtra, UsageError
+from tidings.logs import Log
 from tidings.store import partitions
 from tidings.store.connection import IN_MANY, Progress, StoreError
 from tidings.store.schema import MIGRATIONS, for_postgres
@@ -35,6 +36,8 @@ except ImportError:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+log = Log("tidings.store")
 
 #: Connections of one process, at most. They are made when they are needed.
 CONNECTIONS = 6
@@ -323,8 +326,11 @@ def _without_password(url: str) -> str:
 
 def migrate(db: PostgresConnection, name: str) -> None:
     """Bring the database to this program's version, whoever comes first; within one transaction."""
-    if _version(db, name) == len(MIGRATIONS):
+    known = _version(db, name)
+    if known == len(MIGRATIONS):
         return
+    if known:
+        log.warning("bringing the store up to date", store=name, version=known, to=len(MIGRATIONS))
     db.take_time()
     db.execute("SELECT pg_advisory_xact_lock(?)", (MIGRATING,))
     version = _version(db, name)  # asked again: another process may have been faster
