@@ -103,7 +103,7 @@ def test_json_feed() -> None:
         "hubs": [{"type": "WebSub", "url": "https://hub.example.org/"}, {"type": "rssCloud", "url": "https://cloud.example.org/"}],
         "authors": [{"name": "Ann"}, {"name": "Bob"}],
         "items": [
-            {"id": 17, "url": "/17", "title": "Seventeen", "content_text": "1 < 2", "date_published": "2024-01-01T00:00:00Z"},
+            {"id": 17, "url": "/17", "title": "Seventeen", "content_text": "1 < 2\n\n3", "date_published": "2024-01-01T00:00:00Z"},
             {"id": "x", "content_html": "<p>x</p>", "author": {"name": "Eve"}, "tags": ["t", 3], "date_published": 1704067200,
              "attachments": [{"url": "/a.mp3", "mime_type": "audio/mpeg", "size_in_bytes": 12.0}, {"url": None}]},
             "not an item",
@@ -113,7 +113,7 @@ def test_json_feed() -> None:
     assert (document.format, document.author) == ("json feed 1.1", "Ann, Bob")
     assert (document.links.hubs, document.links.next_page) == (("https://hub.example.org/",), "https://example.org/page2.json")
     first, second = document.entries
-    assert (first.identity, first.url, first.content) == ("17", "https://example.org/17", "1 &lt; 2")
+    assert (first.identity, first.url, first.content) == ("17", "https://example.org/17", "1 &lt; 2<br>\n<br>\n3")
     assert first.published == second.published == 1704067200.0
     assert (second.author, second.tags) == ("Eve", ("t",))
     assert second.enclosures == (Enclosure("https://example.org/a.mp3", "audio/mpeg", 12),)
@@ -192,16 +192,35 @@ def test_titles_of_rss_are_read_as_a_person_would(title: str, text: str) -> None
         ("<atom:author><atom:name>Ann</atom:name></atom:author>", "Ann"),
         ("<author><b>Ann</b> Lee</author>", "Ann Lee"),
         ("<itunes:author>Ann &amp;amp; Bob</itunes:author>", "Ann & Bob"),
+        ("<dc:creator><![CDATA[<b>Ann</b> Lee]]></dc:creator>", "Ann Lee"),
+        ("<author>a@example.org (Ann), b@example.org (Bob)</author>", "Ann, Bob"),
+        ("<author>Ann &lt;a@example.org&gt;; Bob &lt;b@example.org&gt;</author>", "Ann, Bob"),
+        ("<source url='https://b.example/'>Another</source>", ""),
     ],
 )
 def test_authors(written: str, name: str) -> None:
     assert rss_item(written).author == name
 
 
+def test_who_an_entry_of_atom_does_not_name_is_its_sources_author_or_the_feeds() -> None:
+    ann, bob, eve = (f"<author><name>{name}</name></author>" for name in ("Ann", "Bob", "Eve"))
+    entries = read(atom(ann, f"<entry><source>{bob}</source></entry>", "<entry/>", f"<entry>{eve}</entry>")).entries
+    assert [entry.author for entry in entries] == ["Bob", "Ann", "Eve"]
+
+
+def test_tags_that_somebody_made_up() -> None:
+    assert rss_item("<tags>one, two</tags><category>three</category>").tags == ("three", "one", "two")
+
+
 def test_where_the_text_of_an_item_may_be() -> None:
     assert rss_item("<xhtml:body><p>b</p></xhtml:body>").content == "<p>b</p>"
     assert rss_item("<description><p>naked &amp; bold</p></description>").summary == "<p>naked &amp; bold</p>"
     assert rss_item("<media:group><media:description>film</media:description></media:group>").summary == "film"
+    within = "<media:description>use #include &lt;stdio.h&gt;\n\nhere</media:description>"
+    assert rss_item(f"<media:content url='/f'>{within}</media:content>").summary == (
+        "use #include &lt;stdio.h&gt;<br>\n<br>\nhere"
+    )
+    assert rss_item("<itunes:subtitle>a talk</itunes:subtitle>").summary == "a talk"
     assert rss_item("<description>teaser</description><summary>text</summary>").content == "text"
     assert atom_entry('<content type="text/plain">a &lt;b></content>').content == "a &lt;b&gt;"
     assert atom_entry('<content type="application/octet-stream">PGI+eDwvYj4=</content>').content == "<b>x</b>"

@@ -174,6 +174,11 @@ def _from_base64(text: str, kind: str) -> str:
         return html.escape(text, quote=False)
 
 
+def with_lines(text: str) -> str:
+    """Plain text as HTML that breaks where it does."""
+    return html.escape(text, quote=False).replace("\n", "<br>\n")
+
+
 def rss_text(element: Element | None) -> str:
     """A title of RSS as plain text. RSS never said whether it is HTML, so markup in it is taken for what it looks like."""
     return "" if element is None else plain_text(markup(element))

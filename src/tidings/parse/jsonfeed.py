@@ -10,7 +10,7 @@ import msgspec
 from tidings.document import Document, Enclosure, Entry, Links
 
 from .dates import When, read_date
-from .elements import absolute
+from .elements import absolute, with_lines
 from .entries import MOST_ENTRIES, make_entry
 
 #: The character zero, which no XML may have and PostgreSQL cannot keep, and halves of pairs (a title cut in mid-emoji), which
@@ -72,7 +72,7 @@ def _entry(item: dict[str, Any], url: str) -> Entry:
         url=page,
         title=" ".join(_text(item, "title").split()),
         author=_authors(item),
-        content=_text(item, "content_html") or html.escape(plain, quote=False),
+        content=_text(item, "content_html") or with_lines(plain),
         summary=html.escape(_text(item, "summary"), quote=False),
         base_url=page if page.startswith(("http://", "https://")) else url,
         published=_date(item.get("date_published")),

@@ -33,6 +33,21 @@ _GONE = {"script", "style", "iframe", "embed", "noscript", "template", "svg", "m
 _MISREAD = re.compile(
     r"<(?=/?if|[stn])(?:(?=(?:script|style|title|textarea|noscript|template|select)\b[^<>]*/>)|/?(?=iframe\b))", re.IGNORECASE
 )
+#: What a script would show. Of a picture that is to be loaded later an attribute of the script's own has the address, and `src`
+#: has a grey dot. A player cannot be let in, but its film has a page.
+_SCRIPTED = re.compile(r"<(?:img|iframe)\b[^<>]*+>", re.IGNORECASE)
+_LATER = re.compile(r"\sdata-(?:lazy-|orig-)?(?:src|original)\s*=", re.IGNORECASE)
+_DOT = re.compile(r"""\ssrc\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*)""", re.IGNORECASE)
+_FILM = re.compile(
+    r"""\ssrc\s*=\s*["']?(?:https?:)?//"""
+    r"(?:(?:www\.)?youtube(?:-nocookie)?\.com/embed/(?P<youtube>[\w-]{11})|player\.vimeo\.com/video/(?P<vimeo>\d{1,15}))",
+    re.IGNORECASE | re.ASCII,
+)
+#: MathML has been a way around sanitisers, and without its markup a formula is a wrong one (½ would be 12). But most come with
+#: what they say in TeX, or in words.
+_MATH = re.compile(r"<(/?)math\b[^<>]*>", re.IGNORECASE)
+_ALTTEXT = re.compile(r"""\salttext\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')""", re.IGNORECASE)
+_TEX = re.compile(r"""<annotation\b[^<>]*\bencoding\s*=\s*["']application/x-tex["'][^<>]*>([^<>]*)<""", re.IGNORECASE)
 _ATTRIBUTES = {
     "*": {"dir", "lang", "title"},
     "a": {"href", "hreflang"},
@@ -111,6 +126,10 @@ def clean_html(html: str, base_url: str) -> str:
     """The fragment, safe to put into a page. Cleaning what is clean changes nothing."""
     if "<" not in html and "&" not in html:
         return entities.escape(html.strip(), quote=False)
+    if "data-" in html or "<iframe" in html:
+        html = _SCRIPTED.sub(_unscripted, html)
+    if "<math" in html:
+        html = _with_formulas(html)
     html = _MISREAD.sub(lambda start: start[0] + "x-", html).replace("<br></br>", "<br>")  # two lines, as HTML reads it
     if _explodes(html):
         return entities.escape(plain_text(html), quote=False)
@@ -121,6 +140,32 @@ def clean_html(html: str, base_url: str) -> str:
     if "width=" in clean and _PIXEL_SIZE.search(clean):
         clean = _IMAGE.sub(_without_pixels, clean)
     return clean.strip()
+
+
+def _unscripted(tag: re.Match[str]) -> str:
+    text = tag[0]
+    if text[1:4].lower() == "img":
+        return _LATER.sub(" src=", _DOT.sub("", text), count=1) if _LATER.search(text) else text
+    if (film := _FILM.search(text)) is None:
+        return text
+    page = f"https://www.youtube.com/watch?v={film['youtube']}" if film["youtube"] else f"https://vimeo.com/{film['vimeo']}"
+    return f' <a href="{page}">{page}</a> {text}'
+
+
+def _with_formulas(html: str) -> str:
+    """Formulas as the text that they come with; what comes with none is left to be dropped."""
+    done: list[str] = []
+    end, begun = 0, None
+    for tag in _MATH.finditer(html):
+        if not tag[1]:
+            begun = begun or tag
+        elif begun is not None:
+            told = _ALTTEXT.search(begun[0]) or _TEX.search(html, begun.end(), tag.start())
+            if text := "".join(filter(None, told.groups())).strip() if told else "":
+                done += (html[end : begun.start()], f"<code>{text}</code>")
+                end = tag.end()
+            begun = None
+    return "".join([*done, html[end:]])
 
 
 def _needed(base_url: str, html: str) -> str:

@@ -22,6 +22,7 @@ from .elements import (
     first_words,
     markup,
     rss_text,
+    with_lines,
     words,
 )
 from .entries import MOST_ENTRIES, make_entry
@@ -31,6 +32,7 @@ from .tree import Element
 
 _EMAIL_AND_NAME = re.compile(r"[^\s()<>]+@[^\s()<>]+\s*\((.+)\)$")
 _NAME_AND_EMAIL = re.compile(r"(.+?)\s*[(<\[]\s*(?:mailto:)?[^\s()<>]+@[^\s()<>]+\s*[)>\]]$")
+_BETWEEN_PEOPLE = re.compile(r"(?<=[)>])\s*[,;]\s*")
 _LONGEST_NAME = 300
 _PAGED = re.compile(r"[?&]paged=([0-9]{1,6})(?![^&])")
 _MOST_PEERS = 30
@@ -87,6 +89,7 @@ class _Reader:
             channel = self.root
         feed = top if channel is self.root else self.names.children(channel)
         base = self.base(channel)
+        self.feed_author = self.author(feed) if self.is_atom else ""
         language = first_words(feed, "language", "dc:language") or channel.get(XML_LANG) or self.root.get(XML_LANG) or ""
         return Document(
             format=self.format(top),
@@ -110,7 +113,7 @@ class _Reader:
             if text := first_words(self.names.children(image), "url"):
                 return text
         itunes_image = first(feed, "itunes:image")
-        return "" if itunes_image is None else itunes_image.get("href") or ""
+        return "" if itunes_image is None else itunes_image.get("href") or itunes_image.get("url") or ""
 
     def format(self, top: Children) -> str:
         namespace = self.names.root_namespace
@@ -154,7 +157,7 @@ class _Reader:
             url=url,
             title=self.text(first(parts, "title"))
             or rss_text(first(parts, "atom:title", "dc:title", "itunes:title", "media:title")),
-            author=self.author(parts),
+            author=self.author(parts) or self.inherited_author(parts),
             content=content,
             summary=summary,
             base_url=text_base,
@@ -260,13 +263,13 @@ class _Reader:
         for element in parts.get("atom:summary", ()):
             if html := atom_html(element):
                 return html, self.base(element)
-        for name in ("dc:description", "itunes:summary", "media:description"):
+        for name in ("dc:description", "itunes:summary", "media:description", "itunes:subtitle"):
             for element in parts.get(name, ()):
                 if html := markup(element):
                     return html, self.base(element)
-        for group in parts.get("media:group", ()):  # a film's only text
+        for group in (*parts.get("media:group", ()), *parts.get("media:content", ())):  # a film's only text
             if text := first_words(self.names.children(group), "media:description"):
-                return text, base
+                return with_lines(text), base
         return "", base
 
     def author(self, parts: Children) -> str:
@@ -274,6 +277,12 @@ class _Reader:
             if name in parts and (people := [self.person(element) for element in parts[name]]) and any(people):
                 return unescape(", ".join(dict.fromkeys(" ".join(person.split()) for person in people if person)))
         return ""
+
+    def inherited_author(self, parts: Children) -> str:
+        """RFC 4287 sect. 4.2.1: who an entry does not name is the author of its source, else of the feed."""
+        source = first(parts, "source", "atom:source")
+        told = self.author(self.names.children(source)) if source is not None and len(source) else ""
+        return told or self.feed_author
 
     def person(self, element: Element) -> str:
         if len(element) == 0:
@@ -287,7 +296,7 @@ class _Reader:
                 yield plain_text(element.get("label") or element.get("term") or words(element))
         for category in parts.get("itunes:category", ()):  # these have categories within them
             yield from (element.get("text", "") for element in category.iter())
-        for element in parts.get("itunes:keywords", ()):
+        for element in (*parts.get("itunes:keywords", ()), *parts.get("tags", ())):
             yield from (word.strip() for word in words(element).split(","))
 
     def enclosures(self, parts: Children, base: str) -> Iterator[Enclosure]:
@@ -334,8 +343,15 @@ def _enclosure(url: str | None, element: Element, length_name: str, base: str) -
 def _person(text: str) -> str:
     """`me@example.org (Name)` and `Name <me@example.org>` are called Name."""
     text = " ".join(text.split())[:_LONGEST_NAME]
+    if "@" not in text and "<" not in text:
+        return text
+    return ", ".join(filter(None, map(_one_person, _BETWEEN_PEOPLE.split(text))))
+
+
+def _one_person(text: str) -> str:
     match = _EMAIL_AND_NAME.match(text) or _NAME_AND_EMAIL.match(text)
-    return match[1].strip() if match else text
+    name = match[1].strip() if match else text
+    return (plain_text(name) or name) if "<" in name else name
 
 
 def _date(parts: Children, names: tuple[str, ...]) -> When | None:
