@@ -103,7 +103,7 @@ def test_json_feed() -> None:
         "hubs": [{"type": "WebSub", "url": "https://hub.example.org/"}, {"type": "rssCloud", "url": "https://cloud.example.org/"}],
         "authors": [{"name": "Ann"}, {"name": "Bob"}],
         "items": [
-            {"id": 17, "url": "/17", "title": "Seventeen", "content_text": "1 < 2\n\n3", "date_published": "2024-01-01T00:00:00Z"},
+            {"id": 17, "url": "/17", "title": "So", "content_text": "1 < 2\n\n3", "date_published": "2024-01-01T00:00:00Z"},
             {"id": "x", "content_html": "<p>x</p>", "author": {"name": "Eve"}, "tags": ["t", 3], "date_published": 1704067200,
              "attachments": [{"url": "/a.mp3", "mime_type": "audio/mpeg", "size_in_bytes": 12.0}, {"url": None}]},
             "not an item",
