@@ -25,6 +25,7 @@ TEXTS = [
     ("हिन्दी में समाचार", ["हिन्दी", "समाचार"], ["हिन"]),
     ("한국어 뉴스", ["한국어", "한국*"], ["국어"]),
     ("released🎉today", ["released", "today", "🎉"], ["releasedtoday"]),
+    ("I ❤\ufe0fcats 1\ufe0f\u20e3st", ["cats", '"i cats"', "1st"], ["❤"]),
     ("İstanbul'da", ["istanbul", "da"], ["stanbul"]),
     ("snake_case and C3PO", ["snake", "case", "c3po"], ["c3"]),
 ]

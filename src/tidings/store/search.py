@@ -35,6 +35,8 @@ _UNSPACED = (
     *((0x0E01, 0x0E5B), (0x0E81, 0x0EDF), (0x1000, 0x109F), (0x1780, 0x17DD)),
     *((0x2E80, 0x312F), (0x3190, 0x9FFF), (0xF900, 0xFAFF)),
 )
+#: Accents as signs of their own, circles and keys around signs, and how an emoji is to be drawn.
+_VANISHING = ((0x0300, 0x036F), (0x20D0, 0x20FF), (0xFE00, 0xFE0F))
 _FIRST_HALVES, _SECOND_HALVES = (0xD800, 0xDBFF), (0xDC00, 0xDFFF)
 _FIRST_UNSPACED = 0x0E01
 #: Texts of about so many characters are folded at once: they fit into a processor's cache.
@@ -124,7 +126,8 @@ def _tables() -> tuple[_Codes, npt.NDArray[np.uint8]]:
     signs = range(0x10000)
     fates = _Fates()
     table = np.fromiter((fates[unicodedata.category(chr(code))] for code in signs), np.uint16, len(signs))
-    table[0x0300:0x0370] = _GONE
+    for first, last in _VANISHING:
+        table[first : last + 1] = _GONE
     table[0x200B] = _SPACE  # the one sign of format that parts; others are such as a hyphen that is shown where a line ends
     table = np.where(table == _KEPT, np.arange(0x10000, dtype=np.uint16), table)
     for code in np.flatnonzero(table == signs).tolist():
