@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from tidings.errors import UsageError
-from tidings.store import file, partitions
+from tidings.store import file, partitions, search_index
 from tidings.store.connection import Connection, StoreError
 from tidings.store.file import SqliteConnection
 from tidings.store.postgres import PostgresConnection, PostgresDatabase, settle_sequences
@@ -145,8 +145,8 @@ def _put(db: PostgresConnection, table: Table, rows: Sequence[Row], origin: Sqli
 
 def _with_words(origin: SqliteConnection, entries: Sequence[Row]) -> list[Row]:
     ids = entries[0][0], entries[-1][0]
-    folded = "SELECT folded(title), folded(words_of(content, summary)) FROM entries WHERE id BETWEEN ? AND ? ORDER BY id"
-    return [(*entry, vector(*words)) for entry, words in zip(entries, origin.execute(folded, ids), strict=True)]
+    texts = origin.execute(f"SELECT {search_index.WORDS} FROM entries WHERE id BETWEEN ? AND ? ORDER BY id", ids)
+    return [(*entry, vector(*words)) for entry, words in zip(entries, texts, strict=True)]
 
 
 def _count(db: Connection, table: Table) -> int:

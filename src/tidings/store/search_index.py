@@ -11,9 +11,9 @@ from tidings.parse.sanitise import search_text
 from tidings.store.connection import Connection
 from tidings.store.search import folded
 
-_REMOVE = """
-    INSERT INTO search (search, rowid, title, body)
-    SELECT 'delete', id, folded(title), folded(words_of(content, summary)) FROM entries WHERE id = ?"""
+#: An entry's words, as they are searched: of its title, and of its text.
+WORDS = "folded(title), folded(words_of(content, summary))"
+_REMOVE = f"INSERT INTO search (search, rowid, title, body) SELECT 'delete', id, {WORDS} FROM entries WHERE id = ?"
 
 
 def teach(db: sqlite3.Connection) -> None:
