@@ -22,6 +22,10 @@ FILE = "config.toml"
 PREFIX = "TIDINGS_"
 BUDGET = re.compile(r"(?P<requests>\d+(\.\d+)?)\s*(/\s*(?P<unit>feed|day|hour))?")
 FRIEND = re.compile(r"(?P<key>[0-9a-fA-F]{64})(@(?P<nid>\[?[0-9a-fA-F.:]+\]?:\d{1,5}))?")
+DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|sec|m|min|h|d)?", re.IGNORECASE)
+DURATION_UNITS = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>kB|MB|GB)", re.IGNORECASE)
+SIZE_UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9}
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -48,6 +52,18 @@ def _is_network(text: str) -> bool:
 def _is_web_address(text: str) -> bool:
     parts = urlsplit(text)
     return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s()]", text)
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds of a duration such as ``15 min``, ``1h`` or ``900``; None where it is none."""
+    found = DURATION.fullmatch(text.strip())
+    return float(found["number"]) * DURATION_UNITS[(found["unit"] or "").lower()] if found else None
+
+
+def parse_bytes(text: str) -> float | None:
+    """Bytes of a size such as ``500 MB``; None where it is none."""
+    found = SIZE.fullmatch(text.strip())
+    return float(found["number"]) * SIZE_UNITS[found["unit"].lower()] if found else None
 
 
 def listed(value: str) -> list[str]:
@@ -90,10 +106,24 @@ class Config:
         "The policy that decides when each feed is polled.",
     )
     policy_budget: str = option(
-        "24/feed",
+        "12/feed",
         "a number above 0, alone or followed by /day, /hour or /feed",
         lambda value: (match := BUDGET.fullmatch(value)) is not None and float(match["requests"]) > 0,
-        "Requests that may be spent: in a day (2400), in an hour (100/hour), or in a day for each feed there is (24/feed).",
+        "Requests that may be spent: in a day (2400), in an hour (100/hour), or in a day for each feed there is (12/feed).",
+    )
+    policy_byte_budget: str = option(
+        "",
+        "a number of bytes above 0 with kB, MB or GB, such as 500 MB, or nothing",
+        lambda value: not value or (parse_bytes(value) or 0) > 0,
+        "Bytes that polls may transfer in a day, beside the budget of requests; nothing sets no limit.",
+    )
+    policy_min_interval: str = option(
+        "15 min",
+        "a duration up to 1 day with s, min or h, such as 15 min; a plain number is in seconds",
+        lambda value: (seconds := parse_duration(value)) is not None and seconds <= 86400,
+        "Minimum time between two polls of a feed whose publisher states no interval and answers unchanged with 304. "
+        "A feed that always sends the full document waits four times as long; an interval that the publisher states "
+        "holds from a third of this up to a day.",
     )
     store_database: str = option(
         "",
@@ -186,6 +216,18 @@ class Config:
         assert found is not None  # checked when it was read
         requests = float(found["requests"]) * (24 if found["unit"] == "hour" else 1)
         return Budget(requests, found["unit"] == "feed")
+
+    @property
+    def min_interval_s(self) -> float:
+        """`policy.min_interval` in seconds."""
+        seconds = parse_duration(self.policy_min_interval)
+        assert seconds is not None  # checked when it was read
+        return seconds
+
+    @property
+    def bytes_per_day(self) -> float:
+        """`policy.byte_budget` in bytes; infinite where there is none."""
+        return parse_bytes(self.policy_byte_budget) or math.inf
 
 
 @dataclass(frozen=True, slots=True)

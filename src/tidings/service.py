@@ -24,6 +24,7 @@ from tidings.config import Config, ConfigError, Setting, config_of
 from tidings.errors import UsageError
 from tidings.fetch import Fetcher, FetchSettings
 from tidings.policy import Policy
+from tidings.policy.constraints import Limits
 from tidings.policy.registry import make_policy
 from tidings.store import Store, StoreError
 from tidings.store.connection import Database
@@ -80,10 +81,11 @@ def check_policy(settings: Mapping[str, Setting]) -> Policy:
 
 def make_brain(settings: Mapping[str, Setting], store: Store) -> Brain:
     """Where several processes may work, one that keeps all it knows in the store, if the policy can."""
-    policy, budget = check_policy(settings), config_of(settings).budget
+    config, policy = config_of(settings), check_policy(settings)
+    limits = Limits(config.min_interval_s)
     if store.for_many and policy.extends:
-        return SharedBrain(lambda: check_policy(settings), budget, store)
-    return Brain(policy, budget)
+        return SharedBrain(lambda: check_policy(settings), config.budget, store, limits)
+    return Brain(policy, config.budget, limits=limits)
 
 
 def fetch_settings(config: Config) -> FetchSettings:

@@ -20,20 +20,18 @@ from tidings.aggregator.reader import Reader
 from tidings.aggregator.recorder import BATCH
 from tidings.document import Entry
 from tidings.fetch import Fetcher, FetchResult
-from tidings.fetch.wishes import hour_of_week
 from tidings.logs import Log
 from tidings.model import DAY_S
+from tidings.policy.constraints import is_skipped
+from tidings.reasons import Reason, modified, reason
 from tidings.store import Store, StoreError
 from tidings.store.rows import Feed, Schedule
-from tidings.words import duration
 
 #: Polls under way for each that may be asking: the others wait for their host's turn, or are being read.
 WAITING = 2
 #: New feeds are made known to the policy when nothing is due for so long, and every so often if that never happens.
 QUIET_S = 30.0
 SETTLE_S = 600.0
-#: Before the reason of a feed that is due and has to wait.
-SPENT = "the budget is spent for now; "
 #: So long the loop waits, at most, before it tries a store again that could not be used.
 MOST_PATIENCE_S = 30.0
 #: So long a worker waits that found nothing although something is due: another holds the hosts of it.
@@ -44,6 +42,8 @@ FEEDS = "feeds"
 RETENTION_S = DAY_S
 #: The first time, soon: there are services that are restarted every night.
 FIRST_RETENTION_S = 3600.0
+
+HUB_NOTIFIED = reason("hub_notified")
 
 log = Log("tidings.aggregator")
 Progress = Callable[[int, int], object]
@@ -177,7 +177,7 @@ class Aggregator:
                 continue  # its lease has run out while it waits for its host; it will be recorded
             if self.polls.is_crowded(feed.url):
                 wait_s = MOST_PER_HOST * self.fetcher.settings.host_spacing_s
-                put_off.append(Schedule(feed.id, now + wait_s, "its host is being asked for other feeds"))
+                put_off.append(Schedule(feed.id, now + wait_s, reason("host_rate_limit")))
             else:
                 self._begin(feed, feed.state.reason)
                 begun += 1
@@ -201,7 +201,7 @@ class Aggregator:
             return 1
         claimed = await self.store.claim(BATCH, lease_s=LEASE_S)  # whoever holds their hosts: they are only put off
         waits = [
-            Schedule(feed.id, at, SPENT + feed.state.reason.removeprefix(SPENT))
+            Schedule(feed.id, at, modified(feed.state.reason, "budget_spent"))
             for feed, at in zip(claimed, places, strict=False)
         ]
         if waits:
@@ -249,7 +249,7 @@ class Aggregator:
                 for feed in await self.store.claim(len(chunk), lease_s=LEASE_S, feed_ids=chunk):
                     if feed.id not in self.polls.tasks:
                         await self.brain.spend(1, now)
-                        task = self._begin(feed, feed.state.reason if due else "asked for by hand")
+                        task = self._begin(feed, feed.state.reason if due else reason("manual"))
                         task.add_done_callback(lambda task: None if task.cancelled() else done.put_nowait(task.result()))
                         running += 1
                 continue
@@ -273,14 +273,15 @@ class Aggregator:
         wanted, skipped = [], []
         for feed_id, earliest in timings[["feed_id", "earliest_at"]].tolist():
             if earliest > now:
-                skipped.append(Skipped(feed_id, f"its server asked not to be asked for another {duration(earliest - now)}"))
-            elif feed_id in forbidden and _closed(forbidden[feed_id], now):
-                skipped.append(Skipped(feed_id, "it asks not to be polled at this hour (skipHours, skipDays)"))
+                skipped.append(Skipped(feed_id, reason("publisher_wait", wait_s=earliest - now)))
+            elif is_skipped(forbidden.get(feed_id, b""), now):
+                skipped.append(Skipped(feed_id, reason("skip_hours")))
             else:
                 wanted.append(feed_id)
         for feed_id in set(feed_ids or ()) - set(timings["feed_id"].tolist()) if not due else ():
             feed = await self.store.feed(feed_id)
-            skipped.append(Skipped(feed_id, f"it is retired: {feed.retired_why}" if feed else "there is no such feed"))
+            why = reason("retired", text=feed.retired_why) if feed else reason("no_such_feed")
+            skipped.append(Skipped(feed_id, why))
         return wanted, skipped
 
     async def take_in(self, feed_id: int, result: FetchResult) -> Brought:
@@ -288,7 +289,7 @@ class Aggregator:
         if feed_id in self.polls.tasks:
             return Brought()
         claimed = await self.store.claim(1, lease_s=LEASE_S, feed_ids=[feed_id])
-        return await self.polls.begin(claimed[0], partial(self.reader.look, claimed[0], "added by hand", result))
+        return await self.polls.begin(claimed[0], partial(self.reader.look, claimed[0], reason("added_manually"), result))
 
     async def take_push(self, feed_id: int, body: bytes, content_type: str) -> int:
         """Record what a hub has sent; returns how many entries were new. `ParseError` if it is no feed."""
@@ -319,9 +320,9 @@ class Aggregator:
         then = min(max(decision.at, now), _latest(feed, bound_s, now))
         if decision.estimate is not None:
             await self.store.save_estimates({feed_id: decision.estimate})
-        await self._reschedule([Schedule(feed_id, then, f"a neighbour has looked; {decision.reason}", was=planned)])
+        await self._reschedule([Schedule(feed_id, then, modified(decision.reason, "peer_polled"), was=planned)])
 
-    async def take_ping(self, feed_id: int, why: str = "its hub says that there is news") -> None:
+    async def take_ping(self, feed_id: int, why: Reason = HUB_NOTIFIED) -> None:
         """A hub says that there is news: the feed is due as soon as its server's wishes allow."""
         feed = await self.store.feed(feed_id)
         if feed is not None and feed.retired_at is None and feed_id not in self.polls.tasks:
@@ -346,7 +347,7 @@ class Aggregator:
             )
         self.wake()
 
-    def _begin(self, feed: Feed, why: str) -> "asyncio.Task[Brought]":
+    def _begin(self, feed: Feed, why: Reason) -> "asyncio.Task[Brought]":
         return self.polls.begin(feed, partial(self.reader.look, feed, why))
 
 
@@ -354,8 +355,3 @@ def _latest(feed: Feed, bound_s: float, now: float) -> float:
     """Until when others' looks may put off our own: not where it is due, and what was planned anyway may be later."""
     planned = feed.state.next_poll_at or now
     return planned if planned <= now else max(planned, (feed.state.last_poll_at or now) + bound_s)
-
-
-def _closed(forbidden: bytes, now: float) -> bool:
-    hour = hour_of_week(now)
-    return bool(forbidden[hour // 8] & (128 >> hour % 8))

@@ -11,15 +11,17 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tidings.aggregator.budget import CHOSEN, Bucket, Chosen, in_force
-from tidings.aggregator.looks import Decision, Look, history_of
-from tidings.aggregator.monitor import window_sizes
-from tidings.aggregator.planner import LEAST_GAP_S, Newcomer, Planner
+from tidings.aggregator.looks import Decision, Look, history_of, look_of
+from tidings.aggregator.planner import LEAST_GAP_S, Newcomer, Noted, Planner
 from tidings.config import Budget
 from tidings.memory import give_back
-from tidings.model import DAY_S, HOUR_S, WEEK_S
+from tidings.model import DAY_S
 from tidings.policy import Policy
+from tidings.policy.constraints import Limits
+from tidings.reasons import reason
 from tidings.store import Store
 from tidings.store.rows import Schedule
 
@@ -44,17 +46,14 @@ class Saved(Struct, frozen=True):
 class Brain:
     """Holds the policy. Not for several threads."""
 
-    def __init__(
-        self, policy: Policy, budget: Budget, *, least_gap_s: float = HOUR_S, longest_s: float = WEEK_S, seed: int = 0
-    ) -> None:
-        """``least_gap_s`` between polls is what publishers may expect who say nothing; none waits more than ``longest_s``."""
+    def __init__(self, policy: Policy, budget: Budget, *, limits: Limits = Limits(), seed: int = 0) -> None:  # noqa: B008
         self.policy, self.seed = policy, seed
         self.configured = self.budget = budget  #: what the configuration says, and what holds
-        self.least_gap_s, self.longest_s = least_gap_s, longest_s
+        self.limits = limits
         self.bucket = Bucket.full(budget.per_day(0), 0.0)
         self.next_tick = np.inf
         self.leads = True  #: of several processes on one store, one does what is to be done once
-        self._planner = Planner(policy, least_gap_s, longest_s, seed)
+        self._planner = Planner(policy, limits, seed)
         self._newcomers: dict[int, Newcomer] = {}
         self._unlearned = False  # the store knows feeds that the policy does not
         self._budget_changed = False
@@ -159,7 +158,7 @@ class Brain:
         history, since = await history_of(store, members, now)
         self._planner.number(members["feed_id"].tolist())
         self.bucket.set_budget(self.budget_per_day, now)  # before the policy has its price, which others may see at once
-        await self._planner.start(members, forbidden, history, since, self._useful_budget(len(members)), now)
+        await self._planner.start(members, forbidden, history, since, self.budget_per_day, now)
         self._unlearned, self._spent, self._told, self.next_tick = False, 0, 0, now + self.policy.tick_s
 
     async def _restore(
@@ -175,22 +174,14 @@ class Brain:
         """Go on where the last process stopped, if we can; feeds that came since then are taken in when it is quiet."""
         here = members[estimated]
         ids, table = here["feed_id"].tolist(), self._planner.table(here, forbidden, now)
-        if not self._planner.restore(ids, table, saved, shared, self._useful_budget(len(ids)), now):
+        if not self._planner.restore(ids, table, saved, shared, self.budget_per_day, now):
             return False
         others = members[~estimated]
         if len(others):
             history, _ = await history_of(store, others, now)
             for i, timing in enumerate(others):
                 times = history.times[history.first[i] : history.end[i]]
-                look = Look(
-                    int(timing["feed_id"]),
-                    now,
-                    weight=float(timing["weight"]),
-                    added_at=float(timing["added_at"]),
-                    window=int(window_sizes(timing["window"], timing["dropped"], timing["by_age"])),
-                    earliest=float(timing["next_poll_at"] if timing["errors"] else timing["earliest_at"]),
-                    forbidden=forbidden.get(int(timing["feed_id"]), b""),
-                )
+                look = look_of(timing, forbidden.get(int(timing["feed_id"]), b""), now)
                 self._newcomers[look.feed_id] = Newcomer(look, times.copy())
         return True
 
@@ -212,7 +203,9 @@ class Brain:
         asked = np.array([newcomer.look.at for newcomer in newcomers])
         decided = {schedule.feed_id: schedule for schedule in self._planner.schedules(rows, asked, now, first=True)}
         return [
-            self._decision(look, decided[look.feed_id]) if look.feed_id in decided else decision
+            replace(decision, at=s.next_poll_at, reason=s.reason, estimate=self._planner.estimate(s.feed_id))
+            if (s := decided.get(look.feed_id)) is not None and s.next_poll_at is not None
+            else decision
             for look, decision in zip(looks, decisions, strict=True)
         ]
 
@@ -224,32 +217,29 @@ class Brain:
 
     async def decide(self, looks: Sequence[Look]) -> list[Decision]:
         """Learn from a batch of polls, of different feeds, and say when each is next."""
+        noted = self._planner.note(looks)
         for look in looks:
-            self._note(look)
+            self._spent += look.count
+            if look.times is not None and look.feed_id not in self._planner.row:
+                self._newcomers[look.feed_id] = Newcomer(look, look.times)
         known = [look for look in looks if look.feed_id in self._planner.row]
         if known:
             self._planner.observe([look for look in known if look.ok])
         rows = np.array([self._planner.row[look.feed_id] for look in known], dtype=np.intp)
         schedules = self._planner.schedules(rows, np.array([look.at for look in known])) if known else []
         decided = {schedule.feed_id: schedule for schedule in schedules}
-        return [self._decision(look, decided.get(look.feed_id)) for look in looks]
+        return [self._decision(look, decided.get(look.feed_id), noted, i) for i, look in enumerate(looks)]
 
-    def _decision(self, look: Look, schedule: Schedule | None) -> Decision:
+    def _decision(self, look: Look, schedule: Schedule | None, noted: Noted, i: int) -> Decision:
+        learned = noted.learned(i) if look.ok and look.bytes is not None else None
         if schedule is None or schedule.next_poll_at is None:
-            return self._provisional(look)
-        return Decision(schedule.next_poll_at, schedule.reason, self._planner.estimate(look.feed_id))
+            return replace(self._provisional(look, noted, i), learned=learned)
+        estimate = self._planner.estimate(look.feed_id)
+        return Decision(schedule.next_poll_at, schedule.reason, estimate, learned)
 
-    def _note(self, look: Look) -> None:
-        """Keep what the poll says about the feed beside its posts."""
-        if look.count:
-            self._spent += 1
-        self._planner.note(look)
-        if look.times is not None and look.feed_id not in self._planner.row:
-            self._newcomers[look.feed_id] = Newcomer(look, look.times)
-
-    def _provisional(self, look: Look) -> Decision:
+    def _provisional(self, look: Look, noted: Noted, i: int) -> Decision:
         """For a feed that the policy does not know: an even share of the budget."""
-        earliest, why = self._planner.earliest(look)
+        earliest, why = float(noted.constraints.earliest[i]), self._planner.bound_reason(look.feed_id, noted, i)
         if not look.ok:
             return Decision(float(np.ceil(max(earliest, look.at + LEAST_GAP_S))), why)
         feeds = len(self._planner.row) + len(self._newcomers)
@@ -257,7 +247,7 @@ class Brain:
         at = look.at + even_s * (0.5 + self._planner.phase(look.feed_id))
         if at <= earliest:
             return Decision(float(np.ceil(earliest)), why)
-        return Decision(float(np.ceil(at)), "new: how often it posts is not known yet")
+        return Decision(float(np.ceil(at)), reason("new_feed"))
 
     async def hear(self) -> None:
         """Somebody else has looked at a feed of ours."""
@@ -290,7 +280,7 @@ class Brain:
             return []
         # What was spent until now is told first: it is none of the new budget's.
         await asyncio.to_thread(self.policy.tick, now, self._spent)
-        await asyncio.to_thread(self.policy.set_budget, self._useful_budget(len(self._planner.row)), now)
+        await asyncio.to_thread(self.policy.set_budget, self.usable_budget[0], now)
         return self._planner.anew(np.arange(len(self._planner.ids)), now)
 
     async def settle(self, store: Store, now: float) -> list[Schedule]:
@@ -303,8 +293,7 @@ class Brain:
         else:
             timings = await store.timings()
             await self._begin(store, timings[timings["window"] > 0], await store.forbidden_hours(), now)
-            for newcomer in newcomers:
-                self._planner.constrain(newcomer.look)
+            self._planner.note([newcomer.look for newcomer in newcomers])
             rows, asked = np.arange(len(self._planner.ids)), np.full(len(self._planner.ids), now)
         await self._adjust_budget(now)
         schedules = self._planner.schedules(rows, asked, now, first=True)
@@ -339,11 +328,11 @@ class Brain:
 
     async def _adjust_budget(self, now: float) -> None:
         self.bucket.set_budget(self.budget_per_day, now)
-        budget = self._useful_budget(len(self._planner.row))
+        budget, _ = self.usable_budget
         if self.policy.extends and abs(budget / self.policy.budget_per_day - 1) > BUDGET_OFF:
             await asyncio.to_thread(self.policy.set_budget, budget, now)
 
-    def _useful_budget(self, known: int) -> float:
-        """What the policy may spend: no more than the least gap lets it, or it would plan for what cannot be."""
-        most = known * DAY_S / self.least_gap_s if self.least_gap_s > 0 else np.inf
-        return min(self.budget_per_day, max(most, 1.0))
+    @property
+    def usable_budget(self) -> tuple[float, int]:
+        """How much of the budget constraints allow to spend, and how many feeds are at their minimum interval for it."""
+        return self._planner.usable_budget(self.budget_per_day)

@@ -1,6 +1,6 @@
 """Everything that is known about one feed and why it is polled when it is, as a value for the terminal and for pages.
 
-It needs the store alone: what the policy thought is kept with every decision, in words.
+It needs only the store: every decision is kept with its reason.
 """
 
 from datetime import UTC, datetime
@@ -11,9 +11,10 @@ from msgspec import Struct
 from tidings.aggregator.budget import in_force
 from tidings.config import Budget
 from tidings.fetch.outcomes import DEAD_AFTER_S, MOVE_SIGHTINGS
-from tidings.fetch.wishes import HOURS_A_WEEK
 from tidings.model import DAY_S, HOUR_S, Floats
+from tidings.policy.base import HOURS_OF_WEEK
 from tidings.privacy import without_login, without_password
+from tidings.reasons import Reason
 from tidings.store import Store
 from tidings.store.rows import Feed, Gap, Poll, Push, Status
 from tidings.words import count, duration, figures, portion, roughly
@@ -31,7 +32,7 @@ class Explained(Struct, frozen=True):
 
     feed: Feed
     next_poll_at: float | None
-    reason: str  #: why then
+    reason: Reason  #: why then
     habits: tuple[str, ...]  #: what is known of its posts
     wishes: tuple[str, ...]  #: what its publisher asks for
     troubles: tuple[str, ...]  #: errors, moves, gaps
@@ -126,7 +127,7 @@ def _wishes(feed: Feed, push: Push | None, now: float) -> tuple[str, ...]:
         said.append(f"sy:updatePeriod: an update every {duration(hints.period_s)}")
     if state.forbidden:
         closed = int(np.unpackbits(np.frombuffer(state.forbidden, dtype=np.uint8)).sum())
-        said.append(f"skipHours, skipDays: {closed} of {HOURS_A_WEEK} hours of the week are closed")
+        said.append(f"skipHours, skipDays: {closed} of {HOURS_OF_WEEK} hours of the week are closed")
     elif hints.skip_hours or hints.skip_days:
         said.append("skipHours, skipDays: ignored, since they would close all hours")
     if state.earliest_at is not None and state.earliest_at > now:

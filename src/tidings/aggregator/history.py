@@ -1,13 +1,10 @@
-"""What an installation knows of the past, as arrays for the laboratory: which budget would have bought what.
-
-``Trace.build("own history", past.feed, past.times, past.window, weight=past.weight)`` and ``Manners(pushed=past.pushed)`` are
-all that `tidings.lab.whatif` needs.
-"""
+"""What an installation knows of its feeds and their posts, as arrays for the laboratory (`web.forecast`)."""
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
-from tidings.aggregator.looks import history_of
+from tidings.aggregator.looks import history_of, stored_facts
 from tidings.aggregator.monitor import window_sizes
 from tidings.aggregator.push import reliability
 from tidings.model import Floats, Ints
@@ -21,6 +18,7 @@ class Past(Struct, frozen=True):
     window: Ints
     weight: Floats
     pushed: Floats  #: share of its posts that a hub sends
+    facts: npt.NDArray[np.void]  #: of each feed, as the constraint rule has them (`policy.constraints.FACTS`)
     feed: Ints  #: of each post, as a place in the arrays above
     times: Floats
 
@@ -37,6 +35,7 @@ async def own_history(store: Store, now: float) -> Past:
         feed_ids=members["feed_id"].copy(),
         window=window_sizes(members["window"], full, members["by_age"]),
         weight=members["weight"].copy(),
+        facts=stored_facts(members, await store.forbidden_hours()),
         pushed=np.array([shares.get(feed_id, 0.0) for feed_id in members["feed_id"].tolist()]),
         feed=feed.astype(np.int64),
         times=times,

@@ -130,13 +130,6 @@ class Window(Struct, frozen=True):
         """For a policy, which fears that more posts than this are lost."""
         return ENDLESS_WINDOW if self.by_age >= SURE else self.most if self.dropped else max(self.most, LIKELY_WINDOW)
 
-    @property
-    def overflow_s(self) -> float:
-        """How soon new entries would replace a full document, at the pace of those in it; inf where there is no danger."""
-        if self.by_age or self.usual_gap_s is None or self.shown < max(self.most, 2):
-            return float("inf")
-        return self.usual_gap_s * self.shown
-
 
 def window_sizes(most: Ints, dropped: Bools, by_age: Ints) -> Ints:
     """As `Window.size`, of many feeds."""

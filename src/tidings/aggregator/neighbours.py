@@ -45,6 +45,7 @@ from tidings.exchange.values import (
 from tidings.fetch.guard import is_literal, is_public
 from tidings.logs import Log
 from tidings.model import DAY_S, WEEK_S
+from tidings.reasons import reason
 from tidings.store import Store, StoreError, neighbours
 from tidings.store.neighbours import Peer
 from tidings.store.rows import Entry as StoredEntry
@@ -224,7 +225,7 @@ class Neighbourhood:
                 gone = await self._store.write(neighbours.withdraw, self._feeds[feed], identities)
                 log.warning("forged entries withdrawn", feed=feed, entries=gone)
             case Verify(feed) if feed in self._feeds:
-                await self._aggregator.take_ping(self._feeds[feed], "a neighbour says that one of its entries is forged")
+                await self._aggregator.take_ping(self._feeds[feed], reason("peer_disputed"))
             case Search(query):
                 self.node.answered(query.id, "", await self._holdings(query), self._clock())
                 self.exchange.follow()
@@ -283,7 +284,7 @@ async def keep_recovered(store: Store, feed: Feed, found: Mapping[Nid, Sequence[
         PollOutcome(
             feed_id=feed.id,
             at=now,
-            reason="asked for by hand",
+            reason=reason("manual"),
             source="neighbour",
             new=tuple(entry_text(entry, date_old(entry, now, now)) for entry in entries),
             told_by=(nid,),

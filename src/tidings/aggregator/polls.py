@@ -15,6 +15,7 @@ from tidings.document import Links
 from tidings.fetch import Fetcher
 from tidings.fetch.addresses import parse_url
 from tidings.logs import Log
+from tidings.reasons import Reason
 from tidings.store import Store, StoreError
 from tidings.store.feeds import host_of as leased_host
 from tidings.store.rows import Feed, PollOutcome, Recorded, Schedule
@@ -36,7 +37,7 @@ class Skipped(Struct, frozen=True):
     """A feed that was not polled although somebody asked for it."""
 
     feed_id: int
-    why: str
+    reason: Reason
 
 
 class Brought(Struct, frozen=True):
@@ -165,7 +166,7 @@ class Polls:
         (decision,) = await self.recorder.decide([seen.look])
         await self._store.reschedule([Schedule(seen.feed.id, decision.at, decision.reason)])
         self._held.pop(seen.feed.id, None)
-        return Brought(skipped=Skipped(seen.feed.id, seen.look.why))
+        return Brought(skipped=Skipped(seen.feed.id, seen.look.failure))
 
     def _tell(self, seen: Seen, outcome: PollOutcome, what: Recorded) -> None:
         if outcome.retire:
@@ -184,7 +185,7 @@ class Polls:
             changed=what.changed,
             error=outcome.error_kind,
             next=state.next_poll_at if state is not None else None,
-            reason=state.reason if state is not None else "",
+            reason=state.reason.code if state is not None else "",
         )
 
     async def _after_document(self, seen: Seen, links: Links) -> None:

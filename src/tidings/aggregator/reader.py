@@ -17,16 +17,17 @@ from tidings.aggregator.dating import Dated, told
 from tidings.aggregator.looks import Look
 from tidings.aggregator.monitor import Findings, Window, examine, suspicious
 from tidings.aggregator.patience import insist
-from tidings.document import Document, Entry, Hints, Links
+from tidings.document import Document, Entry, Links
 from tidings.fetch import Fetcher, FetchProblem, FetchRequest, FetchResult, Problem
 from tidings.fetch.addresses import host_name, parse_url
 from tidings.fetch.outcomes import DEAD_AFTER_S, Action, Move, Past, judge, seen_move, unreadable
 from tidings.fetch.validators import Validators
-from tidings.fetch.wishes import ABSURD_S, Wish, wishes
 from tidings.logs import Log
 from tidings.parse import ParseError, each_once, parse
 from tidings.parse.sanitise import clean_address, clean_html, search_text
+from tidings.policy.constraints import PROMISED_SHARE, skip_hours
 from tidings.privacy import without_password
+from tidings.reasons import Reason, reason
 from tidings.store import Store, StoreError
 from tidings.store.rows import EntryText, Feed, FeedState, Pause, PollOutcome
 
@@ -65,7 +66,7 @@ class Reader:
         """``room`` is waited for before a document is read."""
         self._store, self._fetcher, self._clock, self._sleep, self._room = store, fetcher, clock, sleep, room
 
-    async def look(self, feed: Feed, why: str, result: FetchResult | None = None) -> Seen:
+    async def look(self, feed: Feed, why: Reason, result: FetchResult | None = None) -> Seen:
         """Poll it, unless there is a result already. Never raises for what one feed can do."""
         request = request_for(feed)
         try:
@@ -81,7 +82,7 @@ class Reader:
             failed = FetchResult(feed.url, validators=request.validators, digest=request.body_digest, error=problem, requests=1)
             return self._failed(feed, failed, self._clock(), why)
 
-    async def _take_in(self, feed: Feed, request: FetchRequest, result: FetchResult, why: str) -> Seen:
+    async def _take_in(self, feed: Feed, request: FetchRequest, result: FetchResult, why: Reason) -> Seen:
         """Make a poll's effects from its answer."""
         now = self._clock()
         document = findings = None
@@ -112,28 +113,25 @@ class Reader:
         findings = await self._compare(feed, document, self._clock(), delta=True)
         state = replace(feed.state, title=document.title or feed.state.title)
         changed = _changed(findings, self._clock())
-        return self._sent(feed, document, findings, state, reason="its hub has sent it", source="push", changed=changed)
+        return self._sent(feed, document, findings, state, reason=reason("hub_pushed"), source="push", changed=changed)
 
     async def take_told(self, feed: Feed, entries: Sequence[Entry], latest: float, **fields: Any) -> Seen:
         """What neighbours tell, with fields of the outcome: news alone, since what is known is not theirs to change."""
         document = Document("", entries=tuple(entries))
         findings = await self._compare(feed, document, self._clock(), delta=True)
-        seen = self._sent(feed, document, findings, feed.state, reason="a neighbour has told it", **fields)
+        seen = self._sent(feed, document, findings, feed.state, reason=reason("peer_sent"), **fields)
         return replace(seen, links=None, latest=latest)
 
     def _sent(self, feed: Feed, document: Document, findings: Findings, state: FeedState, **fields: Any) -> Seen:
         """Entries that came without being asked for."""
         now, count = self._clock(), len(document.entries)
         outcome = PollOutcome(feed_id=feed.id, at=now, entries=count, new=_new(findings), state=state, **fields)
-        earliest = -np.inf if state.earliest_at is None else state.earliest_at
-        why = "its server asked not to be asked sooner" if state.earliest_at is not None else ""
-        look = _look(feed, state, now, times=findings.times, fresh=findings.fresh, earliest=earliest, why=why, count=False)
+        look = _look(feed, state, now, times=findings.times, fresh=findings.fresh, count=False)
         return Seen(feed, outcome, look, document.links, document=document)
 
     def others_look(self, feed: Feed, at: float) -> Look:
         """Somebody else has looked, and has told what was new before."""
-        earliest = -np.inf if feed.state.earliest_at is None else feed.state.earliest_at
-        return _look(feed, feed.state, at, earliest=earliest, count=False)
+        return _look(feed, feed.state, at, count=False)
 
     async def parse(self, body: bytes, content_type: str, url: str) -> Document:
         """Read a document; `ParseError` if it is none."""
@@ -141,7 +139,7 @@ class Reader:
             return each_once(parse(body, content_type=content_type, url=url))
         return each_once(await asyncio.to_thread(parse, body, content_type=content_type, url=url))
 
-    def _failed(self, feed: Feed, result: FetchResult, now: float, why: str) -> Seen:
+    def _failed(self, feed: Feed, result: FetchResult, now: float, why: Reason) -> Seen:
         assert result.error is not None
         state, error = feed.state, result.error
         silent_s = (state.last_poll_at or now) - (now if state.failing_since is None else state.failing_since)
@@ -154,22 +152,24 @@ class Reader:
             failing_since=verdict.past.failing_since,
             error_kind=kind,
             last_error=f"{error.words}: {error.said}" if error.said else error.words,
+            stated_s=0.0,
+            stated_by=0,
             # The server's own word, which binds also when polling by hand; our patience after failures is not that.
             earliest_at=_latest(result.retry_at, result.fresh_until, now) if verdict.action is not Action.RETIRE else None,
         )
         outcome = self._outcome(feed, result, now, why, state)
-        retire = verdict.reason if verdict.action is Action.RETIRE else ""
+        retire = str(verdict.reason.params["text"]) if verdict.action is Action.RETIRE else ""
         outcome = replace(outcome, error_kind=kind, error=state.last_error, pause=self._pause(result), retire=retire)
-        look = _look(feed, state, now, ok=False, earliest=verdict.earliest, why=verdict.reason, count=result.requests > 0)
         asked = error.kind is not Problem.PAUSED
+        bounds = {"backoff_until": verdict.earliest, "failure": verdict.reason}
+        look = _look(feed, state if asked else feed.state, now, ok=False, count=result.requests > 0, **bounds)
         return Seen(feed, outcome, look, asked=asked, notice=verdict.notice)
 
     def _answered(
-        self, feed: Feed, result: FetchResult, document: Document | None, findings: Findings | None, now: float, why: str
+        self, feed: Feed, result: FetchResult, document: Document | None, findings: Findings | None, now: float, why: Reason
     ) -> Seen:
         state = feed.state
         hints = document.hints if document is not None else state.hints
-        wish = wishes(hints, now, fresh_until=result.fresh_until)
         move = seen_move(_move_of(state), result, now)
         adopt = move.target if move is not None and move.settled else ""
         state = replace(
@@ -179,7 +179,6 @@ class Reader:
             failing_since=None,
             error_kind="",
             last_error="",
-            earliest_at=wish.earliest if wish.earliest > now else None,
             moved_to="" if adopt or move is None else move.target,
             moved_sightings=0 if adopt or move is None else move.sightings,
             moved_since=None if adopt or move is None else move.since,
@@ -187,7 +186,7 @@ class Reader:
         new: tuple[EntryText, ...] = ()
         changed: tuple[EntryText, ...] = ()
         if document is not None and findings is not None:
-            state = _after_document(state, result, document, wish)
+            state = _after_document(state, result, document)
             if not result.delta:  # what a delta leaves out is not gone
                 state = Window.of(state).after(len(document.entries), findings.times).put(state)
             new, changed = _new(findings), _changed(findings, now)
@@ -207,14 +206,18 @@ class Reader:
             times=findings.times if findings is not None else None,
             fresh=findings.fresh if findings is not None else 0,
             gap=outcome.gap is not None,
-            earliest=wish.earliest,
-            why=wish.reason,
+            ttl_s=hints.ttl_s or 0.0,
+            period_s=hints.period_s or 0.0,
+            fresh_s=max((result.fresh_until or now) - now, 0.0),
+            bytes=result.wire_bytes,
+            unchanged=not (new or changed),
+            answered_304=result.status == 304,
         )
         notice = without_password(f"It has moved for good, from {feed.url} to {adopt}.") if adopt else ""
         links = document.links if document is not None else None
         return Seen(feed, outcome, look, links, notice=notice, document=document)
 
-    def _outcome(self, feed: Feed, result: FetchResult, now: float, why: str, state: FeedState) -> PollOutcome:
+    def _outcome(self, feed: Feed, result: FetchResult, now: float, why: Reason, state: FeedState) -> PollOutcome:
         return PollOutcome(
             feed_id=feed.id,
             at=now,
@@ -293,16 +296,17 @@ def _after_any(state: FeedState, result: FetchResult, now: float) -> FeedState:
     )
 
 
-def _after_document(state: FeedState, result: FetchResult, document: Document, wish: Wish) -> FeedState:
+def _after_document(state: FeedState, result: FetchResult, document: Document) -> FeedState:
     return replace(
         state,
+        not_modified=_promised(state, result),
         title=document.title or state.title,
         site_url=clean_address(document.links.site) or state.site_url,
         format=document.format,
         hubs=result.hubs or document.links.hubs,
         self_url=result.self_url or document.links.self_url,
         hints=document.hints,
-        forbidden=b"" if wish.forbidden is None else np.packbits(wish.forbidden).tobytes(),
+        forbidden=skip_hours(document.hints),
     )
 
 
@@ -314,16 +318,27 @@ def _look(feed: Feed, state: FeedState, now: float, **fields: object) -> Look:
         weight=feed.weight,
         added_at=feed.added_at,
         window=window.size,
-        overflow_s=window.overflow_s,
-        asked_gap_s=_asked_gap_s(state.hints),
-        forbidden=state.forbidden,
+        polled_at=state.last_poll_at,
+        stated_s=state.stated_s,
+        stated_by=state.stated_by,
+        override_s=feed.min_interval_s,
+        entries=window.shown,
+        most_entries=0 if window.by_age else window.most,
+        mean_gap_s=np.nan if window.usual_gap_s is None else window.usual_gap_s,
+        skip=state.forbidden,
+        not_modified=state.not_modified,
+        document_bytes=state.document_bytes,
+        poll_bytes=state.poll_bytes,
         **fields,  # type: ignore[arg-type]  # fields of `Look`, by name
     )
 
 
-def _asked_gap_s(hints: Hints) -> float | None:
-    said = [s for s in (hints.ttl_s, hints.period_s) if s is not None and 0 < s <= ABSURD_S]
-    return max(said) if said else None
+def _promised(state: FeedState, result: FetchResult) -> float:
+    """What a document says about conditional requests: validators are a promise, their absence a refusal."""
+    if result.validators.etag is None and result.validators.last_modified is None:
+        return 0.0
+    is_first = not state.window or (not state.not_modified and state.document_bytes <= 0)
+    return PROMISED_SHARE if is_first else state.not_modified
 
 
 def _move_of(state: FeedState) -> Move | None:

@@ -8,12 +8,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from tidings.aggregator.brain import Brain
 from tidings.aggregator.looks import Decision, Look
 from tidings.aggregator.patience import insist
 from tidings.aggregator.reader import Seen
+from tidings.policy.constraints import STATED_MAX_S
+from tidings.privacy import without_password
+from tidings.reasons import modified
 from tidings.store import Store
 from tidings.store.rows import PollOutcome, Recorded
 
@@ -108,6 +111,11 @@ def _complete(seen: Seen, decision: Decision) -> PollOutcome:
     """A poll's effects, with its next time."""
     outcome = seen.outcome
     assert outcome.state is not None
-    reason = f"it lives at {outcome.adopt_url} now; {decision.reason}" if outcome.adopt_url else decision.reason
+    reason = decision.reason
+    if outcome.adopt_url:
+        reason = modified(reason, "feed_moved", url=without_password(outcome.adopt_url))
     state = replace(outcome.state, next_poll_at=min(decision.at, seen.latest), reason=reason)
+    if (learned := decision.learned) is not None:
+        until = outcome.at + min(learned.stated_s, STATED_MAX_S) if learned.stated_s else None
+        state = replace(state, earliest_at=until, **asdict(learned))
     return replace(outcome, state=state, estimate=decision.estimate)

@@ -15,6 +15,7 @@ from tidings.fetch import Fetcher, FetchRequest
 from tidings.logs import Log
 from tidings.model import WEEK_S
 from tidings.parse import ParseError, each_once, parse
+from tidings.reasons import reason
 from tidings.store import Store
 from tidings.store.rows import Feed, Gap, PollOutcome, Repair, Source
 
@@ -96,7 +97,7 @@ class Repairer:
                 PollOutcome(
                     feed_id=feed.id,
                     at=now,
-                    reason="posts were lost between two polls",
+                    reason=reason("gap_repair"),
                     source=source,
                     status=status,
                     bytes=size,

@@ -18,6 +18,7 @@ from tidings.config import Budget
 from tidings.logs import Log
 from tidings.model import DAY_S
 from tidings.policy import Policy
+from tidings.policy.constraints import Limits
 from tidings.store import Store
 from tidings.store.rows import Schedule
 
@@ -35,8 +36,8 @@ log = Log("tidings.brain")
 class SharedBrain(Brain):
     """The brain as one of several processes has it."""
 
-    def __init__(self, make: Callable[[], Policy], budget: Budget, store: Store) -> None:
-        super().__init__(make(), budget)
+    def __init__(self, make: Callable[[], Policy], budget: Budget, store: Store, limits: Limits = Limits()) -> None:  # noqa: B008
+        super().__init__(make(), budget, limits=limits)
         self._make, self._store = make, store
         self._known_at = -float("inf")
         self._shared: bytes = b""
@@ -63,7 +64,7 @@ class SharedBrain(Brain):
         now = max(look.at for look in looks)
         if now - self._known_at > FRESH_S:
             await self._refresh(now)
-        part = Brain(self._make(), self.budget, least_gap_s=self.least_gap_s, longest_s=self.longest_s, seed=self.seed)
+        part = Brain(self._make(), self.budget, limits=self.limits, seed=self.seed)
         part.follow(self._followed)
         if self._shared:
             saved = await self._store.estimates(self.policy.name, [look.feed_id for look in looks])
@@ -105,7 +106,7 @@ class SharedBrain(Brain):
             return []
         timings = await self._store.timings()
         was = dict(zip(timings["feed_id"].tolist(), timings["next_poll_at"].tolist(), strict=True))
-        whole = Brain(self._make(), self.budget, least_gap_s=self.least_gap_s, longest_s=self.longest_s, seed=self.seed)
+        whole = Brain(self._make(), self.budget, limits=self.limits, seed=self.seed)
         await whole.start(self._store, now)
         schedules = await whole.settle(self._store, now) if whole.unsettled else []
         if now >= whole.next_tick:

@@ -10,6 +10,7 @@ from tidings.cli.home import Home, find_feed, with_home
 from tidings.cli.output import json_option, print_table, progress, tell, wants_json
 from tidings.errors import TidingsError, UsageError
 from tidings.privacy import without_password
+from tidings.reasons import Reason, render, to_json
 from tidings.words import count
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ async def add(home: Home, url: str, choose: int | None, title: str, folder: str)
         "new": found.added.subscription_new,
         "entries": entries,
         "next_poll": feed.state.next_poll_at,
-        "reason": feed.state.reason,
+        "reason": to_json(feed.state.reason),
     }
     what = "added" if found.added.subscription_new else "is followed already:"
     address = without_password(feed.url)
@@ -159,19 +160,19 @@ async def poll(home: Home, urls: tuple[str, ...], which: str) -> None:
                 bar.say("polling" if done < of else "deciding when to look next")
 
             polled = await aggregator.poll(feed_ids, due=not urls and which == "due", progress=reached)
-        skipped = [(await aggregator.store.feed(one.feed_id), one.why) for one in polled.skipped]
+        skipped = [(await aggregator.store.feed(one.feed_id), one.reason) for one in polled.skipped]
     _tell_poll(polled, skipped)
     if urls and polled.failed:
         raise TidingsError(f"{count(polled.failed, 'poll')} failed; `tidings explain URL` says why")
 
 
-def _tell_poll(polled: "Polled", skipped: list[tuple["Feed | None", str]]) -> None:
+def _tell_poll(polled: "Polled", skipped: list[tuple["Feed | None", Reason]]) -> None:
     rows = [(feed.url if feed else "", why) for feed, why in skipped]
     words = (
         f"{count(polled.asked, 'feed')} asked, {polled.new:,} new entries, {polled.changed:,} changed, "
         f"{polled.failed:,} failed, {len(rows):,} skipped"
     )
     if not wants_json():
-        _complain([f"skipped {url}: {why}" for url, why in rows])
+        _complain([f"skipped {url}: {render(why)}" for url, why in rows])
     numbers = {"asked": polled.asked, "new": polled.new, "changed": polled.changed, "failed": polled.failed}
-    tell({**numbers, "skipped": [{"url": url, "why": why} for url, why in rows]}, words)
+    tell({**numbers, "skipped": [{"url": url, "why": render(why), "reason": to_json(why)} for url, why in rows]}, words)

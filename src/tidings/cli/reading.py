@@ -11,6 +11,7 @@ import click
 from tidings.cli.home import Home, find_feed, with_home
 from tidings.cli.output import Span, json_option, print_json_list, print_table, tell, wants_json
 from tidings.privacy import without_password
+from tidings.reasons import to_json
 from tidings.words import NOTHING, ago, roughly
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _feed(one: "Listed") -> dict[str, Any]:
         "last_poll": state.last_poll_at,
         "last_ok": state.last_ok_at,
         "next_poll": state.next_poll_at,
-        "reason": state.reason,
+        "reason": to_json(state.reason),
         "errors": state.errors,
         "error": state.last_error if state.errors else "",
         "retired": feed.retired_at,

@@ -10,6 +10,7 @@ import click
 from tidings.cli.home import Home, find_feed, with_home
 from tidings.cli.output import json_option, print_table, tell
 from tidings.privacy import without_password
+from tidings.reasons import render, to_json
 from tidings.words import NOTHING, ago, count, figures, portion, roughly
 
 if TYPE_CHECKING:
@@ -40,7 +41,12 @@ async def explain(home: Home, feed: str, polls: int) -> None:
     now = time.time()
     async with home.open_store() as store:
         told = await explained(store, await find_feed(store, feed), now, polls=polls)
-    tell(msgspec.to_builtins(told), lambda: _tell_feed(told, now))
+    found = msgspec.to_builtins(told)
+    found["reason"] = to_json(told.reason)
+    found["feed"]["state"]["reason"] = to_json(told.reason)
+    for row, poll in zip(found["polls"], told.polls, strict=True):
+        row["reason"] = to_json(poll.reason)
+    tell(found, lambda: _tell_feed(told, now))
 
 
 def _tell_feed(told: "Explained", now: float) -> None:
@@ -52,14 +58,14 @@ def _tell_feed(told: "Explained", now: float) -> None:
         _line("next poll", ["never by itself"])
     else:
         at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(told.next_poll_at))
-        _line("next poll", [f"{ago(told.next_poll_at, now)}, at {at}", f"why: {told.reason}" if told.reason else ""])
+        _line("next poll", [f"{ago(told.next_poll_at, now)}, at {at}", f"why: {render(told.reason)}" if told.reason else ""])
     _line("posts", told.habits)
     _line("wishes", told.wishes or ["its publisher has none"])
     _line("troubles", told.troubles or ["none"])
     if told.polls:
         click.echo("\nlast polls")
     for poll in told.polls:
-        _line(ago(poll.at, now), [_outcome(poll), f"why: {poll.reason}" if poll.reason else ""], POLL_LABEL)
+        _line(ago(poll.at, now), [_outcome(poll), f"why: {render(poll.reason)}" if poll.reason else ""], POLL_LABEL)
 
 
 def _outcome(poll: "Poll") -> str:

@@ -31,6 +31,7 @@ async def timing(home: Home, curve: bool, plot: Path | None) -> None:
     import msgspec
 
     from tidings.aggregator.explain import overview
+    from tidings.policy.constraints import Limits
     from tidings.store.timing import week
     from tidings.web.forecast import forecast, own_trace
 
@@ -40,9 +41,9 @@ async def timing(home: Home, curve: bool, plot: Path | None) -> None:
         found = None
         if curve:
             budget = (await overview(store, home.config.budget)).budget_per_day
-            trace, manners = await own_trace(store, now)
+            trace, conditions = await own_trace(store, now, Limits(home.config.min_interval_s))
             with progress("replaying"):
-                found = forecast(trace, manners, home.config.policy_name, budget, now)
+                found = forecast(trace, conditions, home.config.policy_name, budget, now)
     if plot is not None:
         _draw(plot, told, found)
     result = {"days": msgspec.to_builtins(told.days), "budgets": msgspec.to_builtins(found)}

@@ -15,7 +15,7 @@ from tidings.demo.publishers import Publishers, Visitor
 from tidings.demo.world import World
 from tidings.errors import UsageError
 from tidings.lab.score import Judgement, judge, metrics, within
-from tidings.lab.simulate import Manners, Polls, simulate
+from tidings.lab.simulate import Conditions, Polls, simulate
 from tidings.lab.whatif import looked_for
 from tidings.model import DAY_S, Ints
 from tidings.policy import make_policy
@@ -97,14 +97,14 @@ class Demo:
     def foretell(self, name: str, until: float | None = None) -> Judgement:
         """How the simulator says that the same policy does in the same world."""
         world, until = self.world, self.clock() if until is None else until
-        manners = Manners(pushed=PUSHED * world.pushed)
+        conditions = Conditions(pushed=PUSHED * world.pushed)
         policy = make_policy(name, seed=0)
-        polls = simulate(world.trace, policy, self.plan.budget, world.start, until, manners=manners)
+        polls = simulate(world.trace, policy, self.plan.budget, world.start, until, conditions=conditions)
         return self._judge(polls, world.start, until)
 
     def _judge(self, polls: Polls, since: float, until: float) -> Judgement:
         judged = judge(self.world.trace, polls, since, until)
-        return looked_for(judged, Manners(pushed=self.world.pushed.astype(float)))
+        return looked_for(judged, Conditions(pushed=self.world.pushed.astype(float)))
 
     async def figures(self) -> dict[str, Any]:
         """What the screen shows."""

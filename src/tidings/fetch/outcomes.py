@@ -1,4 +1,4 @@
-"""What an answer means for the feed's future: read on, slow down, stay away, retire, move. Pure rules with reasons in words.
+"""What an answer means for the feed's future: read on, slow down, stay away, retire, move. Pure rules, each with its reason.
 
 Nothing is dropped silently: errors back off to a day, a feed that failed for a month is still tried once a month, and only
 410, by which a publisher says that it is gone for good, ends the asking.
@@ -7,13 +7,15 @@ Nothing is dropped silently: errors back off to a day, a feed that failed for a 
 from collections.abc import Mapping
 from enum import StrEnum
 from hashlib import blake2b
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tidings.fetch.values import FetchProblem, FetchRequest, FetchResult, Problem
 from tidings.model import DAY_S, HOUR_S
-from tidings.words import count, duration, roughly
+from tidings.reasons import NO_REASON, Reason, reason
+from tidings.words import roughly
 
 FIRST_WAIT_S = HOUR_S
 LONGEST_WAIT_S = DAY_S
@@ -77,7 +79,7 @@ class Outcome(Struct, frozen=True):
     action: Action
     past: Past
     earliest: float  #: no poll before this; -inf where the answer does not say
-    reason: str
+    reason: Reason  #: of `earliest`
     notice: str = ""  #: something that the feed's owner should be told now
 
 
@@ -86,28 +88,29 @@ def judge(result: FetchResult, past: Past, now: float, key: str) -> Outcome:
     error = result.error
     if error is None:
         action = Action.UNCHANGED if result.unchanged else Action.READ
-        reason = "the document is the known one" if result.unchanged else "there is a document"
-        return Outcome(action, Past(worked=True), float("-inf"), reason)
+        return Outcome(action, Past(worked=True), float("-inf"), NO_REASON)
     if error.kind is Problem.PAUSED:
-        return Outcome(Action.WAIT, past, result.retry_at or now, error.words)
+        until = result.retry_at or now
+        host = urlsplit(result.url).hostname or ""
+        return Outcome(Action.WAIT, past, until, reason("host_paused", host=host, wait_s=until - now))
     if result.status == 410:
         words = "the publisher says that it is gone for good (410)"
-        return Outcome(Action.RETIRE, past, float("inf"), words, f"Retired: {words}.")
+        return Outcome(Action.RETIRE, past, float("inf"), reason("retired", text=words), f"Retired: {words}.")
 
     since = now if past.failing_since is None else past.failing_since
     dead = now - since >= DEAD_AFTER_S
     failed = Past(past.errors + 1, since, past.worked, past.told or dead)
     limited = result.limited or (result.status == 403 and result.challenged and past.worked)
     if limited and result.retry_at is not None:
-        reason = f"{error.words}; the server asked to be left alone for {duration(result.retry_at - now)}"
-        return Outcome(Action.WAIT, failed, max(result.retry_at, result.fresh_until or now), reason)
+        why = reason("retry_after", error=error.words, wait_s=result.retry_at - now)
+        return Outcome(Action.WAIT, failed, max(result.retry_at, result.fresh_until or now), why)
     steep = 400 <= result.status < 500 and not limited
     wait_s = (UNDEAD_S if dead else _wait_s(failed.errors, steep)) * _stretch(key, failed.errors)
     earliest = max(now + wait_s, result.retry_at or now, result.fresh_until or now)
-    reason = f"{error.words}; {count(failed.errors, 'failure')} in a row, next try in {roughly(earliest - now)}"
+    why = reason("backoff", error=error.words, failures=failed.errors, wait_s=earliest - now)
     action = Action.WAIT if limited else Action.BACK_OFF
     notice = f"No document for {roughly(now - since)}: {error.words}. It is still tried once a month."
-    return Outcome(action, failed, earliest, reason, notice if dead and not past.told else "")
+    return Outcome(action, failed, earliest, why, notice if dead and not past.told else "")
 
 
 def _wait_s(errors: int, steep: bool) -> float:

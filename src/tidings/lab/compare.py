@@ -12,7 +12,7 @@ import numpy as np
 
 from tidings.lab.limit import Limit, clairvoyant
 from tidings.lab.score import Judgement, judge, metrics, sum_by
-from tidings.lab.simulate import Manners, Polls, budget_polls, simulate
+from tidings.lab.simulate import Conditions, Polls, budget_polls, simulate
 from tidings.lab.traces import Trace
 from tidings.lab.whatif import looked_for
 from tidings.model import Floats
@@ -73,18 +73,18 @@ def compare(
     seed: int = 0,
     native: bool = True,
     progress: Progress | None = None,
-    manners: Manners | None = None,
+    conditions: Conditions | None = None,
 ) -> Comparison:
     """Run every policy on the part of the trace after ``train_days``, with the same number of polls.
 
-    With ``manners``, as the living service would run them; what hubs send is then not judged.
+    With ``conditions``, as the living service would run them; what hubs send is then not judged.
     """
     start = trace.cut(train_days)
     results = []
     for spec in policies:
         if progress is not None:
             progress(spec)
-        results.extend(_run(trace, spec, budget_per_feed_day, start, seed, native, manners))
+        results.extend(_run(trace, spec, budget_per_feed_day, start, seed, native, conditions))
     without, within = limits(trace, budget_polls(trace, budget_per_feed_day, start), start)
     return Comparison(
         trace=trace.name,
@@ -106,15 +106,15 @@ def limits(trace: Trace, polls: float, start: float | None = None) -> tuple[Limi
 
 
 def _run(
-    trace: Trace, spec: str, budget: float, start: float, seed: int, native: bool, manners: Manners | None
+    trace: Trace, spec: str, budget: float, start: float, seed: int, native: bool, conditions: Conditions | None
 ) -> list[Result]:
     wanted = budget_polls(trace, budget, start)
 
     def at(scale: float) -> Polls:
-        return simulate(trace, make_policy(spec, scale=scale, seed=seed), budget, start, seed=seed, manners=manners)
+        return simulate(trace, make_policy(spec, scale=scale, seed=seed), budget, start, seed=seed, conditions=conditions)
 
     def result(name: str, polls: Polls, scale: float) -> Result:
-        return Result(name, polls, looked_for(judge(trace, polls, start), manners), scale)
+        return Result(name, polls, looked_for(judge(trace, polls, start), conditions), scale)
 
     polls = at(1.0)
     policy = make_policy(spec)

@@ -5,21 +5,30 @@ time: one vector operation serves thousands of polls, and the result is the same
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
+import numpy.typing as npt
 
 from tidings.lab.segments import offsets_of
 from tidings.lab.traces import Trace
-from tidings.model import DAY_S, HOUR_S, WEEK_S, Documents, Floats, Ints, Rows
+from tidings.model import DAY_S, Bools, Documents, Floats, Ints, Rows
 from tidings.policy import Feeds, Policy
+from tidings.policy.constraints import (
+    PROMISED_SHARE,
+    Limits,
+    apply,
+    constrain,
+    learn_transfer,
+    no_facts,
+    stated_interval,
+    usable_budget,
+)
 
 #: Two polls of one feed are at least this far apart; polls happen at whole seconds.
 LEAST_GAP_S = 1.0
 #: Longer than any trace, in seconds; a power of two, so that feed x span + time is exact in 64 bits.
 SPAN_S = 2**33
-#: The least gap between polls is stretched by up to this share, by the feed's phase, as the living service does it.
-STRETCH = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,7 @@ class Publisher:
     def __init__(self, trace: Trace, known: Ints) -> None:
         self._times, self._window, self._first = trace.times, trace.window, trace.offsets[:-1]
         self._known = known.copy()
+        self._size_before = np.concatenate([[0.0], np.cumsum(trace.sizes)])
         # All posts in one sorted array of whole numbers: a poll at a whole second sees a post of the second's fraction
         # before it, so rounding posts up changes nothing.
         self._start = np.floor(trace.start)
@@ -63,30 +73,72 @@ class Publisher:
         self._known[rows] = end
         return Documents(self._times, first, np.maximum(known, first), end, gap)
 
+    def document_bytes(self, seen: Documents) -> Floats:
+        """Bytes of the documents that `poll` returned."""
+        sizes: Floats = self._size_before[seen.end] - self._size_before[seen.first]
+        return sizes
+
 
 @dataclass(frozen=True, slots=True)
-class Manners:
-    """What the living service keeps to whatever its policy wants, and what comes to it without asking."""
+class Conditions:
+    """What a policy meets "as served": the operator's limits, and what publishers state and support.
 
-    least_gap_s: float = HOUR_S  #: between two polls of a feed, unless its document would be replaced meanwhile
-    longest_s: float = WEEK_S
-    pushed: Floats | None = None  #: share of each feed's posts that hubs send
+    Arrays have one element per feed of the trace; None stands for the ordinary publisher, who states
+    nothing, answers conditional requests with 304, and pushes nothing.
+    """
 
-    def begin(self, feeds: Feeds, now: float) -> None:
+    limits: Limits = Limits()
+    ttl_s: Floats | None = None  #: stated in the document, 0 for none
+    max_age_s: Floats | None = None  #: stated in every answer, 0 for none
+    skip: npt.NDArray[np.uint8] | None = None  #: (n, 21) packed hours of the week, see `constraints.skip_hours`
+    conditional: Bools | None = None  #: whether an unchanged document is answered with 304
+    document_bytes: Floats | None = None  #: of a full document; None: the sum of its entries' sizes
+    override_s: Floats | None = None  #: minimum interval that subscribers have set, 0 for none
+    pushed: Floats | None = None  #: share of each feed's posts that hubs push
+
+    def select(self, rows: Rows) -> "Conditions":
+        """Those of some feeds."""
+        arrays = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "limits"}
+        chosen = {name: None if array is None else array[rows] for name, array in arrays.items()}
+        return Conditions(self.limits, **chosen)
+
+
+class Service:
+    """Keeps the facts of every feed, as the service does, and applies the one constraint rule after each poll."""
+
+    def __init__(self, conditions: Conditions, feeds: Feeds, publisher: Publisher, now: float) -> None:
         """All feeds have just been polled."""
-        feeds.longest_s[:] = self.longest_s
-        feeds.earliest[:] = now + self.least_gap_s * (1 + STRETCH * feeds.phase)
-        if self.pushed is not None:
-            feeds.pushed[:] = self.pushed
+        n = len(feeds)
+        self._conditions, self._feeds, self._publisher = conditions, feeds, publisher
+        ttl_s, max_age_s = (np.zeros(n) if a is None else a for a in (conditions.ttl_s, conditions.max_age_s))
+        self._conditional = np.ones(n, dtype=np.bool_) if conditions.conditional is None else conditions.conditional
+        self.facts = no_facts(n)
+        self.facts["stated_s"], self.facts["stated_by"] = stated_interval(ttl_s, np.zeros(n), max_age_s)
+        self.facts["window"] = feeds.window
+        self.facts["not_modified"] = np.where(self._conditional, PROMISED_SHARE, 0.0)
+        if conditions.override_s is not None:
+            self.facts["override_s"] = conditions.override_s
+        if conditions.skip is not None:
+            self.facts["skip"] = conditions.skip
+        if conditions.pushed is not None:
+            feeds.pushed[:] = conditions.pushed
+        everyone = np.arange(n)
+        self.after(everyone, np.full(n, now), publisher.poll(everyone, np.full(n, now)), first=True)
 
-    def after(self, feeds: Feeds, rows: Rows, now: Floats, seen: Documents) -> None:
-        """These have been polled: not again before it is polite, or before half of a full document may have been replaced."""
+    def after(self, rows: Rows, now: Floats, seen: Documents, *, first: bool = False) -> None:
+        """These have been polled: learn from the answers, and constrain their next poll."""
+        facts = self.facts[rows]
         count = seen.count
         with np.errstate(divide="ignore", invalid="ignore"):
-            replaced_s = (seen.newest() - seen.oldest()) / (count - 1) * count
-        full = (count >= feeds.window[rows]) & (count > 1)
-        gap_s = np.where(full, np.minimum(self.least_gap_s, replaced_s / 2), self.least_gap_s)
-        feeds.earliest[rows] = now + gap_s * (1 + STRETCH * feeds.phase[rows])
+            facts["mean_gap_s"] = np.where(count > 1, (seen.newest() - seen.oldest()) / (count - 1), np.nan)
+        facts["polled_at"], facts["entries"] = now, count
+        unchanged = (seen.new == 0) & (not first)
+        not_modified = unchanged & self._conditional[rows]
+        chosen = self._conditions.document_bytes
+        document = self._publisher.document_bytes(seen) if chosen is None else chosen[rows]
+        facts = learn_transfer(facts, np.where(not_modified, 0.0, document), unchanged, not_modified)
+        self.facts[rows] = facts
+        apply(self._feeds, rows, constrain(facts, self._feeds.phase[rows], self._conditions.limits))
 
 
 def simulate(
@@ -97,22 +149,21 @@ def simulate(
     end: float | None = None,
     *,
     seed: int = 0,
-    manners: Manners | None = None,
+    conditions: Conditions | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Polls:
     """Run ``policy`` from ``start`` to ``end`` (the trace's last post); posts before ``start`` are known to it.
 
-    With ``manners``, as the living service would run it.
+    With ``conditions``, as served: under the constraint rule of the service, with the cost of polls.
     """
     end = trace.end if end is None else end
     n = trace.n_feeds
     history = trace.history(start)
     publisher = Publisher(trace, history.end)
     feeds = Feeds.of(trace.window, trace.weight, seed)
-    if manners is not None:
-        manners.begin(feeds, start)
-        budget_per_feed_day = min(budget_per_feed_day, DAY_S / max(manners.least_gap_s, LEAST_GAP_S))
-    policy.start(feeds, history, trace.start, start, budget_per_feed_day * n)
+    service = None if conditions is None else Service(conditions, feeds, publisher, start)
+    budget, _ = usable_budget(feeds, budget_per_feed_day * n)
+    policy.start(feeds, history, trace.start, start, budget)
     everyone = np.arange(n)
     now = np.full(n, start)
     due_at = np.ceil(policy.decide(everyone, now, first=True).times)
@@ -131,10 +182,10 @@ def simulate(
             polled_at.append(times)
             spent += len(rows)
             last[rows] = times
-            if policy.learns or manners is not None:
+            if policy.learns or service is not None:
                 seen = publisher.poll(rows, times)
-                if manners is not None:
-                    manners.after(feeds, rows, times, seen)
+                if service is not None:
+                    service.after(rows, times, seen)
                 if policy.learns:
                     policy.observe(rows, times, seen)
             due_at[rows] = np.ceil(np.maximum(policy.decide(rows, times).times, times + LEAST_GAP_S))

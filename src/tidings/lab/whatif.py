@@ -14,7 +14,7 @@ import numpy as np
 from tidings.errors import TraceError, UsageError
 from tidings.lab import plots
 from tidings.lab.score import Judgement, judge, metrics
-from tidings.lab.simulate import Manners, simulate
+from tidings.lab.simulate import Conditions, simulate
 from tidings.lab.traces import Trace
 from tidings.policy import make_policy
 
@@ -53,12 +53,12 @@ def whatif(
     progress: Callable[[float], None] | None = None,
     *,
     seed: int = 0,
-    manners: Manners | None = None,
+    conditions: Conditions | None = None,
 ) -> list[Point]:
     """Delay and missed share at each budget (polls per feed and day), in the order given.
 
     ``sample_feeds`` replays that many feeds, drawn with the seed, instead of all; ``progress`` is told the share that is done.
-    With ``manners`` the figures are the living service's, of the posts that it has to look for: see `looked_for`.
+    With ``conditions`` the figures are the living service's, of the posts that it has to look for: see `looked_for`.
     """
     if not make_policy(policy).budgeted:
         raise UsageError(
@@ -67,7 +67,7 @@ def whatif(
     if not budgets or not all(np.isfinite(budget) and budget > 0 for budget in budgets):
         raise UsageError("budgets must be numbers of polls per feed and day above 0, at least one")
     start, end = trace.cut(training_days(trace, train_days)), trace.end
-    replayed, manners = sampled(trace, manners, sample_feeds, seed)
+    replayed, conditions = sampled(trace, conditions, sample_feeds, seed)
     if not np.any(replayed.times >= start):
         raise TraceError(trace.name, "has no posts after the training part; there is nothing to judge")
     points = []
@@ -80,32 +80,30 @@ def whatif(
                 progress((before + share * budget) / total)
 
         chooser = make_policy(policy, seed=seed)
-        polls = simulate(replayed, chooser, budget, start, end, seed=seed, manners=manners, progress=tell)
-        judged = looked_for(judge(replayed, polls, start, end), manners)
+        polls = simulate(replayed, chooser, budget, start, end, seed=seed, conditions=conditions, progress=tell)
+        judged = looked_for(judge(replayed, polls, start, end), conditions)
         points.append(_point(budget, metrics(judged), trace.n_feeds))
         before += budget
     return points
 
 
-def looked_for(judged: Judgement, manners: Manners | None) -> Judgement:
+def looked_for(judged: Judgement, conditions: Conditions | None) -> Judgement:
     """The posts of feeds that have to be polled: what a hub sends comes at once, at any budget."""
-    if manners is None or manners.pushed is None:
+    if conditions is None or conditions.pushed is None:
         return judged
-    keep = manners.pushed[judged.feed] < MOSTLY_PUSHED
+    keep = conditions.pushed[judged.feed] < MOSTLY_PUSHED
     posts = {name: getattr(judged, name)[keep] for name in ("feed", "delay_s", "charged_s", "missed", "weight")}
     return replace(judged, **posts)
 
 
-def sampled(trace: Trace, manners: Manners | None, feeds: int | None, seed: int) -> tuple[Trace, Manners | None]:
+def sampled(trace: Trace, conditions: Conditions | None, feeds: int | None, seed: int) -> tuple[Trace, Conditions | None]:
     """So many of the feeds, and what hubs send of these; all if there are no more, or None are asked for."""
     if feeds is None or feeds >= trace.n_feeds:
-        return trace, manners
+        return trace, conditions
     if feeds < 1:
         raise UsageError(f"a sample needs at least one feed, not {feeds}")
     rows = np.sort(np.random.default_rng(seed).choice(trace.n_feeds, feeds, replace=False))
-    if manners is not None and manners.pushed is not None:
-        manners = replace(manners, pushed=manners.pushed[rows])
-    return trace.select(rows), manners
+    return trace.select(rows), None if conditions is None else conditions.select(rows)
 
 
 def _point(budget: float, found: dict[str, Any], feeds: int) -> Point:

@@ -12,6 +12,8 @@ import numpy.typing as npt
 from tidings.errors import UsageError
 from tidings.model import DAY_S, HOUR_S, MINUTE_S, Documents, Floats, Rows
 from tidings.policy.base import Decisions, Policy, reason
+from tidings.reasons import Reason
+from tidings.reasons import reason as reason_value
 
 #: Urbansky et al. sect. 3: "we limit the poll interval to [2 min, 31 d]".
 SHORTEST_S = 2 * MINUTE_S
@@ -23,7 +25,7 @@ class Interval(Policy):
 
     shortest_s: float = SHORTEST_S
     longest_s: float = LONGEST_S
-    because: ClassVar[str] = "its rule"
+    rule: ClassVar[str] = "rule"  #: the name of the rule in `tidings.reasons`
 
     @property
     def row_dtype(self) -> np.dtype[np.void]:
@@ -52,14 +54,14 @@ class Interval(Policy):
         wait = interval * self.feeds.phase[rows] if first else interval
         return Decisions(now + wait, **reason(0, interval / HOUR_S, n=len(rows)))
 
-    def explain(self, code: int, numbers: npt.NDArray[np.float32]) -> str:
-        return f"{self.name}: {float(numbers[0]):.3g} h after the last look, by {self.because}"
+    def reason(self, code: int, numbers: npt.NDArray[np.float32]) -> Reason:
+        return reason_value("adaptive", policy=self.name, interval_h=round(float(numbers[0]), 4), rule=self.rule)
 
 
 class Fixed(Interval):
     name = "fixed"
     summary = "the same interval for ever (Urbansky et al.: Fix 1h, Fix 1d)"
-    because = "the configured interval"
+    rule = "configured"
     learns = False
 
     def __init__(self, *, interval_h: float = 1.0, scale: float = 1.0, seed: int = 0) -> None:
@@ -81,7 +83,7 @@ def mean_gap_s(seen: Documents) -> Floats:
 class FixedLearned(Interval):
     name = "fixed-learned"
     summary = "the mean gap of the first document, for ever (Urbansky et al.)"
-    because = "the mean gap of the first document"
+    rule = "first_document"
     learns = False
 
     def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
@@ -98,7 +100,7 @@ class MovingAverage(Interval):
 
     name = "moving-average"
     summary = "the mean gap of the current document, stretched by silence (Urbansky et al.)"
-    because = "the moving average of its gaps"
+    rule = "moving_average"
 
     def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
         silence = np.maximum(now, seen.newest())
@@ -119,7 +121,7 @@ class PostRate(Interval):
 
     name = "post-rate"
     summary = "when one new post is expected, from its posts per hour of the day (Urbansky et al.)"
-    because = "the expected time of the next post"
+    rule = "expected_post"
     forgets_nothing: ClassVar[bool] = True
 
     def __init__(self, *, target: float = 1.0, scale: float = 1.0, seed: int = 0) -> None:
@@ -158,7 +160,7 @@ class PostRate(Interval):
 class IndividualHistory(PostRate):
     name = "individual-history"
     summary = "as post-rate, but with the hourly rates of the training part for ever (Bright et al. 2006)"
-    because = "the expected time of the next post in its history"
+    rule = "trained_post"
     forgets_nothing = False
 
     def _learn(self, history: Documents, now: float) -> None:
@@ -199,7 +201,7 @@ class FreshnessRate(Interval):
 
     name = "freshness-rate"
     summary = "double or halve the interval by the share of new entries (FeedEx)"
-    because = "the share of new entries in the last document"
+    rule = "new_share"
     shortest_s = 15 * MINUTE_S
 
     def __init__(
@@ -225,7 +227,7 @@ class FreshnessRate(Interval):
 class AdaptiveTtl(Interval):
     name = "adaptive-ttl"
     summary = "a share of the time since the newest entry, as web caches do"
-    because = "the age of its newest entry"
+    rule = "newest_age"
 
     def __init__(self, *, share: float = 0.2, scale: float = 1.0, seed: int = 0) -> None:
         super().__init__(scale=scale, seed=seed)
@@ -238,7 +240,7 @@ class AdaptiveTtl(Interval):
 class Lru2(Interval):
     name = "lru-2"
     summary = "the gap between the two newest entries"
-    because = "the gap between its two newest entries"
+    rule = "newest_gap"
 
     def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
         return np.where(seen.count > 1, seen.newest() - seen.newest(1), HOUR_S)

@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 from tidings.errors import UsageError
 from tidings.model import DAY_S, HOUR_S, Bools, Documents, Floats, Ints, Rows
+from tidings.reasons import Reason
+from tidings.reasons import reason as reason_value
 
 #: The epoch's first hour in a week that begins on Monday: 1 January 1970 was a Thursday.
 EPOCH_HOUR = 72
@@ -34,9 +36,10 @@ class Feeds:
     weight: Floats  #: how much a post of this feed matters
     window: Ints  #: entries that its document holds
     phase: Floats  #: in [0, 1): where the feed stands in a cycle of polls, so that no herd forms
-    cost: Floats  #: of a poll, 1 for an ordinary request
-    earliest: Floats  #: no poll before this time (Retry-After, freshness, ttl), -inf if any will do
-    longest_s: Floats  #: no more than this between polls, inf if any will do
+    cost: Floats  #: of a poll: its expected transfer, 1 for one that is answered with 304
+    earliest: Floats  #: no poll before this time (`constraints`), -inf if any will do
+    min_interval_s: Floats  #: no less than this between polls, 0 if any will do
+    max_interval_s: Floats  #: no more than this between polls, inf if any will do
     pushed: Floats  #: share of its posts, in [0, 1), that come without being asked for (WebSub, neighbours)
     forbidden: Bools | None = None  #: (n, 168) hours of the week, Monday first, in which the feed may not be asked
 
@@ -52,14 +55,15 @@ class Feeds:
             phase=spread(n, seed),
             cost=np.ones(n),
             earliest=np.full(n, -np.inf),
-            longest_s=np.full(n, np.inf),
+            min_interval_s=np.zeros(n),
+            max_interval_s=np.full(n, np.inf),
             pushed=np.zeros(n),
         )
 
     def extend(self, more: "Feeds") -> None:
         """Put more feeds behind these."""
         n = len(self)
-        for name in ("weight", "window", "phase", "cost", "earliest", "longest_s", "pushed"):
+        for name in _COLUMNS:
             setattr(self, name, np.concatenate([getattr(self, name), getattr(more, name)]))
         if self.forbidden is not None or more.forbidden is not None:
             free = np.zeros((len(self), HOURS_OF_WEEK), dtype=np.bool_)
@@ -70,6 +74,9 @@ class Feeds:
 
     def __len__(self) -> int:
         return len(self.weight)
+
+
+_COLUMNS = ("weight", "window", "phase", "cost", "earliest", "min_interval_s", "max_interval_s", "pushed")
 
 
 def spread(n: int, seed: int = 0) -> Floats:
@@ -85,7 +92,7 @@ def spread(n: int, seed: int = 0) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """The next poll of each row and why: a small code with numbers, put into words by `Policy.explain`."""
+    """The next poll of each row and why: a small code with numbers, which `Policy.reason` names."""
 
     times: Floats
     code: npt.NDArray[np.uint8]
@@ -155,15 +162,19 @@ class Policy(ABC):
     def decide(self, rows: Rows, now: Floats, *, first: bool = False) -> Decisions:
         """The next poll of each row, after ``now``, within the constraints of `Feeds`."""
         chosen = self._choose(rows, now, first)
-        return replace(chosen, times=constrain(self.feeds, rows, now, chosen.times))
+        return replace(chosen, times=clamp(self.feeds, rows, now, chosen.times))
 
     def tick(self, now: float, spent: int) -> Rows | None:
         """Slow work; ``spent`` polls were made so far. Returns rows whose next poll must be decided again, if any."""
         return None
 
-    @abstractmethod
+    def reason(self, code: int, numbers: npt.NDArray[np.float32]) -> Reason:
+        """The reason of a decision, from its code and numbers. A plug-in may give `explain` instead."""
+        return reason_value("policy", policy=self.name, text=self.explain(code, numbers))
+
     def explain(self, code: int, numbers: npt.NDArray[np.float32]) -> str:
-        """A reason in plain words."""
+        """The reason as text, for a policy that has no code in `tidings.reasons`."""
+        return f"{self.name}: {', '.join(f'{float(number):.3g}' for number in numbers)}"
 
     @property
     def among_others(self) -> bool:
@@ -203,9 +214,9 @@ class Policy(ABC):
         self.state[row] = np.frombuffer(saved, dtype=self.row_dtype)[0]
 
 
-def constrain(feeds: Feeds, rows: Rows, now: Floats, times: Floats) -> Floats:
-    """Move poll times into what the outside allows; `earliest` wins over `longest_s`, forbidden hours over both."""
-    latest = now + feeds.longest_s[rows]
+def clamp(feeds: Feeds, rows: Rows, now: Floats, times: Floats) -> Floats:
+    """Move poll times to where they are allowed; `earliest` wins over the maximum interval, skipped hours over both."""
+    latest = now + feeds.max_interval_s[rows]
     times = np.maximum(np.minimum(times, latest), feeds.earliest[rows])
     if feeds.forbidden is None:
         return times

@@ -15,6 +15,8 @@ from tidings.policy.allocation import ALLOCATIONS
 from tidings.policy.base import Decisions, Policy, reason
 from tidings.policy.estimate import CLUSTERS, ESTIMATION_DAYS, RecentCounts, cluster_patterns
 from tidings.policy.schedule import GRID_PER_DAY, DailyPattern, dense_times, expected_delay_h, optimal_times_up_to
+from tidings.reasons import Reason
+from tidings.reasons import reason as reason_value
 
 EVEN, TIMED = 0, 1
 
@@ -79,13 +81,9 @@ class Planned(Policy):
             times = np.where(m > 0, self._started + (np.maximum(k, 0) + phase) / m, np.inf)
         return Decisions(times, **reason(EVEN, m * DAY_S, n=len(rows)))
 
-    def explain(self, code: int, numbers: npt.NDArray[np.float32]) -> str:
-        m = float(numbers[0])
-        if m <= 0:
-            return f"{self.name} gives this feed no polls at this budget"
-        if code == EVEN:
-            return f"{self.name} gives this feed {m:.3g} looks a day, evenly spaced: one every {24 / m:.3g} h"
-        return f"{self.name} gives this feed {m:.3g} looks a day, at the best times for its daily pattern"
+    def reason(self, code: int, numbers: npt.NDArray[np.float32]) -> Reason:
+        polls_per_day = round(float(numbers[0]), 6)
+        return reason_value("planned", policy=self.name, polls_per_day=polls_per_day, timed=code == TIMED)
 
 
 class Timed(Planned):

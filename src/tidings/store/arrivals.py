@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from tidings.reasons import encode, reason
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.people_rows import PRIORITY_WEIGHT, NoticeKind, Rule, Settings
 from tidings.store.rows import EntryText, PollOutcome
@@ -18,6 +19,8 @@ from tidings.store.wishes import matches, read_rule
 STORY_S = 3 * 86400.0
 #: Entries that are known by one key: some runs of words stand in every second post, and what was told so often is found.
 MOST_ALIKE = 8
+#: Why a feed without subscriptions is retired.
+UNWANTED = "no subscriptions"
 
 #: SQLite keeps to the order of a cross join: it must not look through all entries of all feeds for these.
 FAN_OUT = f"""
@@ -71,8 +74,8 @@ def welcome(db: Connection, user_id: int, feed_id: int) -> None:
 def inherit(db: Connection, old: int, new: int, now: float) -> None:
     """The subscribers of one feed become those of another; what was unread in the first is gone with it."""
     rows = db.execute(
-        "INSERT INTO subscriptions (user_id, feed_id, folder_id, title, added_at, priority, full_text) "
-        "SELECT user_id, CAST(? AS BIGINT), folder_id, title, added_at, priority, full_text "
+        "INSERT INTO subscriptions (user_id, feed_id, folder_id, title, added_at, priority, full_text, min_interval_s) "
+        "SELECT user_id, CAST(? AS BIGINT), folder_id, title, added_at, priority, full_text, min_interval_s "
         "FROM subscriptions WHERE feed_id = ? "
         "ON CONFLICT (user_id, feed_id) DO NOTHING RETURNING user_id",
         (new, old),
@@ -87,16 +90,20 @@ def inherit(db: Connection, old: int, new: int, now: float) -> None:
 
 
 def weigh(db: Connection, feed_ids: Sequence[int], now: float) -> None:
-    """A feed's weight follows its subscribers and their priority; one that nobody wants any more is not asked any more."""
+    """Derive what a feed has from its subscriptions: its weight, and the shortest minimum interval that one of them sets.
+
+    A feed without subscriptions is retired.
+    """
     db.execute(
-        f"UPDATE feeds SET weight = (SELECT sum(CASE priority {_WEIGHT} END) FROM subscriptions WHERE feed_id = feeds.id) "
+        f"UPDATE feeds SET weight = (SELECT sum(CASE priority {_WEIGHT} END) FROM subscriptions WHERE feed_id = feeds.id), "
+        "min_interval_s = (SELECT coalesce(min(min_interval_s), 0.0) FROM subscriptions WHERE feed_id = feeds.id) "
         f"WHERE id {IN_MANY} AND EXISTS (SELECT 1 FROM subscriptions WHERE feed_id = feeds.id)",
         (Many(feed_ids),),
     )
     db.execute(
         "UPDATE feeds SET retired_at = ?, retired_why = ?, next_poll_at = NULL, reason = ? "
         f"WHERE id {IN_MANY} AND retired_at IS NULL AND NOT EXISTS (SELECT 1 FROM subscriptions WHERE feed_id = feeds.id)",
-        (now, "nobody is subscribed to it", "retired: nobody is subscribed to it", Many(feed_ids)),
+        (now, UNWANTED, encode(reason("retired", text=UNWANTED)), Many(feed_ids)),
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidings.document import Enclosure
+from tidings.reasons import decode
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.rows import Entry, Gap, Poll, Version
 from tidings.store.search import terms
@@ -18,6 +19,7 @@ POSTING = np.dtype([("feed_id", "i8"), ("at", "f8")])
 ENTRY = ", ".join(f"entries.{name}" for name in Entry.__struct_fields__)
 _VERSION = ", ".join(Version.__struct_fields__)
 _POLL = ", ".join(Poll.__struct_fields__)
+_REASON = Poll.__struct_fields__.index("reason")
 _GAP = ", ".join(Gap.__struct_fields__)
 _tags = msgspec.json.Decoder(tuple[str, ...])
 _enclosures = msgspec.json.Decoder(tuple[Enclosure, ...])
@@ -97,10 +99,15 @@ def posting_times(db: Connection, feed_ids: Sequence[int] | None, since: float) 
 
 def polls(db: Connection, feed_id: int, limit: int) -> list[Poll]:
     """The last polls of a feed, newest first."""
-    return [
-        Poll(*row)
-        for row in db.execute(f"SELECT {_POLL} FROM polls WHERE feed_id = ? ORDER BY at DESC LIMIT ?", (feed_id, limit))
-    ]
+    rows = db.execute(f"SELECT {_POLL} FROM polls WHERE feed_id = ? ORDER BY at DESC LIMIT ?", (feed_id, limit))
+    return [poll_of(row) for row in rows]
+
+
+def poll_of(row: Sequence[Any]) -> Poll:
+    """A poll from the columns of the poll log."""
+    columns = list(row)
+    columns[_REASON] = decode(columns[_REASON])
+    return Poll(*columns)
 
 
 def polls_since(db: Connection, since: float) -> int:

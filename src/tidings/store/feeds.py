@@ -10,18 +10,32 @@ import numpy.typing as npt
 
 from tidings.document import Hints
 from tidings.privacy import without_password
+from tidings.reasons import decode, encode, reason
 from tidings.store.arrivals import inherit, weigh, welcome
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.rows import Added, Estimate, Feed, FeedState, Listed, Pause, Push, Schedule, Wanted
 
-_TIMES = ("added_at", "last_poll_at", "next_poll_at", "earliest_at")
-_COUNTS = ("window", "dropped", "by_age", "errors")
-#: What a policy's table of feeds is made from; inf and -inf stand for "none".
+_COUNTS = ("window", "dropped", "by_age", "errors", "shown", "stated_by")
+_NUMBERS = ("weight", "added_at", "min_interval_s", "stated_s", "not_modified", "document_bytes", "poll_bytes")
+#: Columns that may be NULL, and what stands for that.
+_OPTIONAL = {
+    "last_poll_at": -math.inf,
+    "next_poll_at": math.inf,
+    "earliest_at": -math.inf,
+    "usual_gap_s": math.nan,
+}
+#: What a policy's table of feeds, and its constraints, are made from.
 TIMING = np.dtype(
-    [("feed_id", "i8"), ("weight", "f8"), *((name, "i8") for name in _COUNTS), *((name, "f8") for name in _TIMES)]
+    [
+        ("feed_id", "i8"),
+        *((name, "i8") for name in _COUNTS),
+        *((name, "f8") for name in (*_NUMBERS, *_OPTIONAL)),
+    ]
 )
+_TIMING = ", ".join(["id", *(f'"{name}"' for name in (*_COUNTS, *_NUMBERS, *_OPTIONAL))])
 
 STATE_COLUMNS = FeedState.__struct_fields__
+REASON = STATE_COLUMNS.index("reason")
 _BEFORE_STATE = Feed.__struct_fields__.index("state")
 FEED = ", ".join(f'feeds."{name}"' for name in (*Feed.__struct_fields__[:_BEFORE_STATE], *STATE_COLUMNS))
 WIDTH = _BEFORE_STATE + len(STATE_COLUMNS)
@@ -41,12 +55,14 @@ _json = msgspec.json.Encoder()
 def state_row(state: FeedState) -> tuple[Any, ...]:
     """The columns of `STATE_COLUMNS`."""
     *plain, hubs, hints = msgspec.structs.astuple(state)
+    plain[REASON] = encode(state.reason)
     return (*plain, _json.encode(hubs).decode(), _json.encode(hints).decode())
 
 
 def feed_of(row: Sequence[Any]) -> Feed:
     """A feed from the columns of `FEED`."""
     *plain, hubs, hints = row[_BEFORE_STATE:WIDTH]
+    plain[REASON] = decode(plain[REASON])
     state = FeedState(*(*plain, _hubs.decode(hubs), _hints.decode(hints)))
     return Feed(*(*row[:_BEFORE_STATE], state))
 
@@ -88,7 +104,7 @@ def add(db: Connection, wanted: Sequence[Wanted], user_id: int, now: float) -> l
             db.execute(
                 "UPDATE feeds SET retired_at = NULL, retired_why = '', next_poll_at = ?, reason = ? "
                 "WHERE id = ? AND retired_at IS NOT NULL",
-                (want.first_poll_at, "wanted again after it was retired", feed_id),
+                (want.first_poll_at, encode(reason("added_again")), feed_id),
             )
         subscribed = db.execute(
             "INSERT INTO subscriptions (user_id, feed_id, folder_id, title, added_at) VALUES (?, ?, ?, ?, ?) "
@@ -129,13 +145,13 @@ def next_due(db: Connection) -> float | None:
 
 def reschedule(db: Connection, schedules: Sequence[Schedule]) -> None:
     by_feed = sorted(schedules, key=lambda s: s.feed_id)
-    db.executemany(_RESCHEDULE, [(s.next_poll_at, s.reason, s.feed_id, s.was) for s in by_feed])
+    db.executemany(_RESCHEDULE, [(s.next_poll_at, encode(s.reason), s.feed_id, s.was) for s in by_feed])
 
 
 def retire(db: Connection, feed_id: int, why: str, now: float) -> None:
     db.execute(
         "UPDATE feeds SET retired_at = ?, retired_why = ?, next_poll_at = NULL, reason = ? WHERE id = ? AND retired_at IS NULL",
-        (now, why, f"retired: {why}", feed_id),
+        (now, why, encode(reason("retired", text=why)), feed_id),
     )
 
 
@@ -161,12 +177,12 @@ def adopt(db: Connection, feed_id: int, url: str, now: float) -> None:
 
 def timings(db: Connection) -> npt.NDArray[np.void]:
     """Every feed that may be asked, by id, as one array of `TIMING`."""
-    rows = db.execute(
-        'SELECT id, weight, "window", dropped, by_age, errors, added_at, coalesce(last_poll_at, ?), '
-        "coalesce(next_poll_at, ?), coalesce(earliest_at, ?) FROM feeds WHERE retired_at IS NULL ORDER BY id",
-        (-math.inf, math.inf, -math.inf),
-    )
-    return np.fromiter(map(tuple, rows), dtype=TIMING)
+    rows = db.execute(f"SELECT {_TIMING} FROM feeds WHERE retired_at IS NULL ORDER BY id").fetchall()
+    found = np.empty(len(rows), dtype=TIMING)
+    for name, column in zip(TIMING.names or (), zip(*rows, strict=True), strict=False):
+        missing = _OPTIONAL.get(name)
+        found[name] = column if missing is None else [missing if value is None else value for value in column]
+    return found
 
 
 def forbidden_hours(db: Connection) -> dict[int, bytes]:

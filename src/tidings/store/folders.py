@@ -6,9 +6,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from tidings.privacy import without_password
+from tidings.reasons import decode
 from tidings.store.arrivals import weigh
 from tidings.store.connection import IN_MANY, Connection, Many
-from tidings.store.feeds import FEED, feed_of
+from tidings.store.feeds import FEED, REASON, feed_of
 from tidings.store.feeds import folder_id as folder_named
 from tidings.store.people_rows import PRIORITY_WEIGHT, Folder, Icon, Subscription, Totals
 from tidings.store.rows import Feed, FeedState
@@ -44,7 +45,9 @@ def subscriptions(
     )
     found = []
     for row in rows:
-        state = FeedState(*row[_BEFORE : _BEFORE + _SHOWN])
+        columns = list(row[_BEFORE : _BEFORE + _SHOWN])
+        columns[REASON] = decode(columns[REASON])
+        state = FeedState(*columns)
         feed = Feed(*row[:_BEFORE], state)  # type: ignore[call-arg]  # a row has what its columns say
         title, folder_id, folder, priority, full_text, added_at, unread, newest, has_icon = row[_BEFORE + _SHOWN :]
         title = title or state.title or without_password(feed.url)
@@ -95,12 +98,14 @@ def change(db: Connection, user_id: int, feed_id: int, changes: Mapping[str, Any
             columns["folder_id"] = folder_named(db, user_id, value)
         elif name == "full_text":
             columns["full_text"] = int(value)
+        elif name == "min_interval_s":
+            columns[name] = value or None
         elif name == "title" or value in PRIORITY_WEIGHT:
             columns[name] = value
     sets = ", ".join(f"{name} = ?" for name in columns) or "user_id = user_id"
     values = (*columns.values(), user_id, feed_id)
     done = db.execute(f"UPDATE subscriptions SET {sets} WHERE user_id = ? AND feed_id = ?", values)
-    if done.rowcount and "priority" in columns:
+    if done.rowcount and not columns.keys().isdisjoint(("priority", "min_interval_s")):
         weigh(db, [feed_id], 0.0)
     return done.rowcount == 1
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidings.reasons import encode
 from tidings.store import search_index
 from tidings.store.arrivals import arrive
 from tidings.store.connection import Connection
@@ -197,5 +198,5 @@ def _line(o: PollOutcome, new: Collection[EntryText], changed: int) -> tuple[obj
     lost = o.gap.lost if o.gap else None
     return (
         *(o.feed_id, o.at, o.source, o.status, o.bytes, o.elapsed_s, o.entries, len(new), changed),
-        *(mean, most, lost, o.reason, o.error_kind, o.error),
+        *(mean, most, lost, encode(o.reason), o.error_kind, o.error),
     )

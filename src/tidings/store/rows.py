@@ -13,6 +13,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from tidings.document import NO_HINTS, Enclosure, Hints
+from tidings.reasons import NO_REASON, Reason
+from tidings.reasons import reason as reason_value
 
 #: How something came to us: asked for, sent by a hub, read from an archive (RFC 5005), told by a neighbour; in the end, told by
 #: a neighbour and confirmed since, by our own fetch or by others who cannot have it from each other.
@@ -35,7 +37,7 @@ class FeedState(Struct, frozen=True, gc=False):
     by_age: int = 0  #: documents in a row that dropped entries without being full
     usual_gap_s: float | None = None  #: between the posts of the last document
     next_poll_at: float | None = None  #: None: never by itself
-    reason: str = ""  #: why then, in words
+    reason: Reason = NO_REASON  #: why then
     last_poll_at: float | None = None
     last_ok_at: float | None = None
     errors: int = 0  #: failures since the last success
@@ -47,7 +49,12 @@ class FeedState(Struct, frozen=True, gc=False):
     validators_since: float | None = None
     validators_url: str = ""  #: validators belong to the address that gave them, which may be a redirect's target
     body_digest: bytes = b""
-    earliest_at: float | None = None  #: the server's wish: no poll before
+    earliest_at: float | None = None  #: the publisher's request: no poll before, not even a manual one
+    stated_s: float = 0.0  #: the interval that the publisher stated last, 0 for none: see `policy.constraints`
+    stated_by: int = 0  #: which statement that was
+    not_modified: float = 0.0  #: share of unchanged polls that were answered with 304
+    document_bytes: float = 0.0  #: of the last full document, on the wire
+    poll_bytes: float = 0.0  #: mean transfer of a poll
     forbidden: bytes = b""  #: hours of the week not to ask in, Monday first: 168 bits in 21 bytes, or nothing
     moved_to: str = ""  #: where a permanent redirect points, until it is believed
     moved_sightings: int = 0
@@ -66,6 +73,7 @@ class Feed(Struct, frozen=True, gc=False):
     weight: float
     retired_at: float | None
     retired_why: str
+    min_interval_s: float  #: that its subscribers have set, 0 for none
     state: FeedState
     subscribers: int = 1  #: counted for those who are about to ask for it
 
@@ -88,7 +96,7 @@ class Wanted(Struct, frozen=True):
     title: str = ""
     folder: str = ""  #: a path such as "News/Science"; nothing is the top
     site_url: str = ""
-    reason: str = "new feed, never asked before"
+    reason: Reason = reason_value("added")
 
 
 class Added(Struct, frozen=True):
@@ -213,7 +221,7 @@ class PollOutcome(Struct, frozen=True, kw_only=True):
 
     feed_id: int
     at: float
-    reason: str = ""  #: why it was made
+    reason: Reason = NO_REASON  #: why it was made
     source: Source = "poll"
     host: str = ""  #: that was asked
     status: int = 0  #: HTTP; 0 where there was no answer
@@ -257,7 +265,7 @@ class Poll(Struct, frozen=True):
     delay_mean_s: float | None
     delay_max_s: float | None
     lost: float | None  #: a gap, and how many posts it is thought to hold; None: no gap
-    reason: str
+    reason: Reason
     error_kind: str
     error: str
 
@@ -267,7 +275,7 @@ class Schedule(Struct, frozen=True):
 
     feed_id: int
     next_poll_at: float | None
-    reason: str
+    reason: Reason
     was: float | None = None  #: only if this is still its time: nobody has claimed or polled it meanwhile
 
 

@@ -265,6 +265,24 @@ MIGRATIONS = (
       SELECT id, folded(title), folded(words_of(content, summary)) FROM entries;
     /* postgres: UPDATE entries SET words = replace(words::text, 'ς', 'σ')::tsvector WHERE words::text LIKE '%ς%' */;
     """,
+    """
+    ALTER TABLE feeds ADD COLUMN min_interval_s DOUBLE PRECISION NOT NULL DEFAULT 0;
+    ALTER TABLE feeds ADD COLUMN stated_s DOUBLE PRECISION NOT NULL DEFAULT 0;
+    ALTER TABLE feeds ADD COLUMN stated_by INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE feeds ADD COLUMN not_modified DOUBLE PRECISION NOT NULL DEFAULT 0;
+    ALTER TABLE feeds ADD COLUMN document_bytes DOUBLE PRECISION NOT NULL DEFAULT 0;
+    ALTER TABLE feeds ADD COLUMN poll_bytes DOUBLE PRECISION NOT NULL DEFAULT 0;
+    ALTER TABLE subscriptions ADD COLUMN min_interval_s DOUBLE PRECISION;
+    UPDATE feeds SET not_modified = 0.75 WHERE etag <> '' OR last_modified <> '';
+    /* sqlite */ UPDATE feeds SET reason = json_object('code', 'text', 'params', json_object('text', reason))
+      WHERE reason <> '';
+    /* sqlite */ UPDATE polls SET reason = json_object('code', 'text', 'params', json_object('text', reason))
+      WHERE reason <> '';
+    /* postgres: UPDATE feeds SET reason = json_build_object('code', 'text', 'params', json_build_object('text', reason))::text
+      WHERE reason <> '' */;
+    /* postgres: UPDATE polls SET reason = json_build_object('code', 'text', 'params', json_build_object('text', reason))::text
+      WHERE reason <> '' */;
+    """,
 )
 
 

@@ -11,9 +11,9 @@ from tidings.errors import TidingsError, UsageError
 from tidings.people import Forbidden
 from tidings.people.alerts import check_address
 from tidings.store.people_rows import Settings
+from tidings.texts import _, n_
 from tidings.web import output, pages
 from tidings.web.reader import sidebar
-from tidings.web.texts import _, n_
 from tidings.web.visit import COOKIE, Site, Visit, local, page, set_session
 
 #: Settings of the form by how their fields are read.

@@ -20,11 +20,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidings import __version__
 from tidings.errors import TidingsError
+from tidings.texts import _
 from tidings.web import account, feeds, images, lab, metrics, output, pages, peers, reader, timing, tryout
 from tidings.web.forms import read_body
 from tidings.web.hub import Hub
 from tidings.web.live import Streams
-from tidings.web.texts import _
 from tidings.web.visit import Site, json
 
 #: Other sites never learn where somebody came from. "no-referrer" would hide it from ourselves too: browsers then send forms

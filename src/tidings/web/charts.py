@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup
 
 from tidings.model import DAY_S, HOUR_S, Floats
-from tidings.web.texts import _
+from tidings.texts import _
 from tidings.words import TIME_TICKS, figures, percent, portion, roughly
 
 LABEL_GAP = 17.0

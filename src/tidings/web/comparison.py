@@ -9,7 +9,7 @@ from tidings.errors import UsageError
 from tidings.policy import POLICIES
 
 if TYPE_CHECKING:
-    from tidings.lab.simulate import Manners
+    from tidings.lab.simulate import Conditions
     from tidings.lab.traces import Trace
 
 #: The trace that is no paper's.
@@ -86,21 +86,21 @@ def kinds() -> tuple[str, ...]:
     return (OWN, *MODELS)
 
 
-def run(request: Request, own: "tuple[Trace, Manners] | None" = None) -> dict[str, Any]:
+def run(request: Request, own: "tuple[Trace, Conditions] | None" = None) -> dict[str, Any]:
     """Figures at every step of the budget: ``{"trace", "feeds", "posts", ..., "curve": [...]}``; ``own`` is for `OWN`."""
     from tidings.lab.compare import compare  # brings a compiler along, and few who run the service need it
     from tidings.lab.generate import generate
     from tidings.lab.whatif import sampled
 
     if own is None:
-        trace, manners, train_days = generate(request.kind, FEEDS, DAYS, request.seed), None, TRAIN_DAYS
+        trace, conditions, train_days = generate(request.kind, FEEDS, DAYS, request.seed), None, TRAIN_DAYS
     else:
-        trace, manners = sampled(*own, FEEDS, request.seed)
+        trace, conditions = sampled(*own, FEEDS, request.seed)
         train_days = trace.days / 2
     curve = []
     for step in STEPS:
         budget = request.budget * step
-        at = compare(trace, request.policies, budget, train_days, seed=request.seed, native=False, manners=manners)
+        at = compare(trace, request.policies, budget, train_days, seed=request.seed, native=False, conditions=conditions)
         curve.append(at.figures())
     return {
         "trace": request.kind,

@@ -12,8 +12,8 @@ from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.store import timing
 from tidings.store.people_rows import Settings
 from tidings.store.rows import Poll
+from tidings.texts import _, n_
 from tidings.web import charts, pages
-from tidings.web.texts import _, n_
 from tidings.web.visit import Visit
 from tidings.words import roughly
 

@@ -9,10 +9,11 @@ from starlette.routing import BaseRoute
 from tidings.aggregator.explain import explain
 from tidings.errors import TidingsError, UsageError
 from tidings.privacy import without_password
+from tidings.reasons import render
 from tidings.store.people_rows import Action, Priority, Rule, Stream, Subscription
+from tidings.texts import _, n_
 from tidings.web import feed_page, output, pages, undo, views
 from tidings.web.reader import sidebar
-from tidings.web.texts import _, n_
 from tidings.web.visit import Site, Visit, page
 
 #: Rows of the list of feeds on one page.
@@ -177,7 +178,7 @@ async def look(visit: Visit) -> Response:
     subscription = await visit.reading.subscription(visit.request.path_params["id"])
     polled = await visit.site.aggregator.poll([subscription.feed.id])
     if polled.skipped:
-        visit.note(pages.sentence(polled.skipped[0].why))
+        visit.note(pages.sentence(render(polled.skipped[0].reason)))
     elif polled.failed:
         visit.note(_("That failed; the reason stands below."))
     else:

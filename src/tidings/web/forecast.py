@@ -8,12 +8,13 @@ from msgspec import Struct
 from tidings.aggregator.history import own_history
 from tidings.errors import UsageError
 from tidings.model import DAY_S
+from tidings.policy.constraints import CONDITIONAL_SHARE, Limits
 from tidings.store import Store
-from tidings.web.texts import _
+from tidings.texts import _
 from tidings.web.visit import Site
 
 if TYPE_CHECKING:
-    from tidings.lab.simulate import Manners
+    from tidings.lab.simulate import Conditions
     from tidings.lab.traces import Trace
 
 #: Around the budget of today; no feed is asked more often than every hour.
@@ -63,15 +64,15 @@ async def own_forecast(site: Site) -> Forecast:
     policy, budget = brain.policy.name, brain.budget_per_day
 
     async def question() -> tuple[Any, ...]:
-        return (forecast, *await own_trace(site.store, now), policy, budget, now)
+        return (forecast, *await own_trace(site.store, now, brain.limits), policy, budget, now)
 
     told: Forecast = await site.replays.get((policy, budget), question)
     return told
 
 
-async def own_trace(store: Store, now: float) -> "tuple[Trace, Manners]":
-    """The installation's history as the laboratory has traces, and what the living service keeps to."""
-    from tidings.lab.simulate import Manners  # brings a compiler along, and few who run the service need it
+async def own_trace(store: Store, now: float, limits: Limits) -> "tuple[Trace, Conditions]":
+    """The installation's history as a trace, and the conditions under which its feeds are polled."""
+    from tidings.lab.simulate import Conditions  # imports a compiler, which few who run the service need
     from tidings.lab.traces import Trace
 
     past = await own_history(store, now)
@@ -80,17 +81,27 @@ async def own_trace(store: Store, now: float) -> "tuple[Trace, Manners]":
         raise UsageError(_("there is too little history yet: %(posts)s posts; come back in some days", posts=int(recent.sum())))
     feed, times = past.feed[recent], past.times[recent]
     trace = Trace.build("own history", feed, times, past.window, weight=past.weight, feed_ids=past.feed_ids)
-    return trace, Manners(pushed=past.pushed)
+    facts = past.facts
+    conditions = Conditions(
+        limits,
+        ttl_s=facts["stated_s"],
+        skip=facts["skip"],
+        conditional=facts["not_modified"] >= CONDITIONAL_SHARE,
+        document_bytes=facts["document_bytes"].astype(np.float64),
+        override_s=facts["override_s"],
+        pushed=past.pushed,
+    )
+    return trace, conditions
 
 
-def forecast(trace: "Trace", manners: "Manners", policy: str, budget: float, now: float) -> Forecast:
+def forecast(trace: "Trace", conditions: "Conditions", policy: str, budget: float, now: float) -> Forecast:
     """Replay the trace at budgets around one (requests a day over all feeds)."""
     from tidings.lab.whatif import whatif
 
     each = min(max(budget / trace.n_feeds, 0.05), MOST_PER_FEED)
     budgets = sorted({min(each * factor, MOST_PER_FEED) for factor in FACTORS})
     train_days = trace.days - min(trace.days * JUDGED_SHARE, JUDGED_DAYS)
-    found = whatif(trace, budgets, policy, train_days, sample_feeds=SAMPLE, manners=manners)
+    found = whatif(trace, budgets, policy, train_days, sample_feeds=SAMPLE, conditions=conditions)
     points = tuple(
         Point(
             point.budget * trace.n_feeds,

@@ -14,12 +14,12 @@ from starlette.routing import BaseRoute
 
 from tidings.errors import TidingsError
 from tidings.policy import POLICIES
+from tidings.texts import _
 from tidings.web import comparison, pages
 from tidings.web.charts import delay_chart
 from tidings.web.comparison import OWN, Request
 from tidings.web.forecast import own_trace
 from tidings.web.reader import sidebar
-from tidings.web.texts import _
 from tidings.web.visit import Site, Visit, page
 from tidings.words import common_unit, in_unit, percent
 
@@ -33,7 +33,7 @@ BOUNDS = {name: getattr(comparison, name) for name in dir(comparison) if name.is
 def routes(site: Site) -> list[BaseRoute]:
     async def compare(request: Request) -> dict[str, Any]:
         async def question() -> tuple[Any, ...]:
-            own = await own_trace(site.store, site.clock()) if request.kind == OWN else None
+            own = await own_trace(site.store, site.clock(), site.aggregator.brain.limits) if request.kind == OWN else None
             return comparison.run, request, own
 
         found: dict[str, Any] = await site.replays.get(request, question)
@@ -61,7 +61,7 @@ def routes(site: Site) -> list[BaseRoute]:
 
     async def trace(visit: Visit) -> Response:
         """Everything that can be replayed, for `tidings lab`."""
-        found, _manners = await own_trace(site.store, site.clock())
+        found, _conditions = await own_trace(site.store, site.clock(), site.aggregator.brain.limits)
         packed = await asyncio.to_thread(_packed, found)
         told = {"content-disposition": 'attachment; filename="own-history.zip"', "cache-control": "no-store"}
         return Response(packed, headers=told, media_type="application/zip")

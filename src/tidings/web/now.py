@@ -12,6 +12,7 @@ from tidings.aggregator.aggregator import Aggregator
 from tidings.aggregator.explain import Overview, overview
 from tidings.aggregator.push import Subscriber
 from tidings.privacy import without_password
+from tidings.reasons import render
 from tidings.store import Store
 from tidings.store.rows import Feed
 from tidings.web.metrics import Counts, Family, Sample
@@ -75,7 +76,7 @@ class Live:
 
     async def _next(self, feed_id: int) -> Look:
         feed = await self._feed(feed_id)
-        return Look(_title(feed), feed.state.next_poll_at or 0.0, feed.state.reason)
+        return Look(_title(feed), feed.state.next_poll_at or 0.0, render(feed.state.reason))
 
     async def _feed(self, feed_id: int) -> Feed:
         feed = await self._store.feed(feed_id)

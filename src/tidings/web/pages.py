@@ -12,12 +12,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from tidings import __version__
+from tidings import __version__, texts
 from tidings.parse.sanitise import plain_text
 from tidings.privacy import without_login, without_password
+from tidings.reasons import render as render_reason
 from tidings.store.people_rows import Item, Settings
-from tidings.web import texts
-from tidings.web.texts import _, n_
+from tidings.texts import _, n_
 from tidings.words import ago, figures, roughly, size
 
 STATIC = files("tidings.web") / "static"
@@ -183,6 +183,7 @@ def environment() -> Environment:
     made.globals |= {"time": time, "moment": moment, "arrived": arrived, "span": span}
     made.globals |= {"item_title": title, "body": body, "host": host}
     made.filters |= {"duration": roughly, "figures": figures, "sentence": sentence, "ago": ago, "size": size}
+    made.filters["reason"] = render_reason
     made.filters |= {"without_password": without_password, "without_login": without_login}
     made.filters["thousands"] = lambda number: f"{number:,}"
     return made

@@ -16,8 +16,8 @@ from starlette.routing import BaseRoute
 from tidings.errors import UsageError
 from tidings.people import NoArticle
 from tidings.store.people_rows import Folder, Item, SavedSearch, Settings, Subscription, Tag
+from tidings.texts import _, n_
 from tidings.web import images, views
-from tidings.web.texts import _, n_
 from tidings.web.undo import of_marks
 from tidings.web.views import View
 from tidings.web.visit import Site, Visit, page

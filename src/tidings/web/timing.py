@@ -13,10 +13,10 @@ from tidings.model import DAY_S
 from tidings.store import timing
 from tidings.store.people_rows import Settings
 from tidings.store.timing import Needy, Week
+from tidings.texts import _, n_
 from tidings.web import charts, pages
 from tidings.web.forecast import MOST_PER_FEED, Forecast, own_forecast
 from tidings.web.reader import sidebar
-from tidings.web.texts import _, n_
 from tidings.web.visit import Site, Visit, page
 from tidings.words import NOTHING, figures, percent, portion, roughly, size
 

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from tidings.people import Forbidden
+from tidings.texts import _
 from tidings.web.processes import end
-from tidings.web.texts import _
 from tidings.web.visit import Site, Visit, page, peer
 
 COMMAND = ("-m", "tidings", "demo", "--port", "0", "--until-closed")

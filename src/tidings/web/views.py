@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tidings.people import NotFound, Reading
 from tidings.store.people_rows import Settings, Stream
-from tidings.web.texts import _
+from tidings.texts import _
 
 LONGEST_SEARCH = 500
 

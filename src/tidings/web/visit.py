@@ -24,11 +24,11 @@ from tidings.people import Events, Forbidden, NotFound, People, Reading, TooMany
 from tidings.people.icons import Icons
 from tidings.people.people import SESSION_S
 from tidings.store.people_rows import Settings, User
+from tidings.texts import _
 from tidings.web import pages
 from tidings.web.forms import NO_FORM, Form, read_form
 from tidings.web.now import Live
 from tidings.web.processes import Replays
-from tidings.web.texts import _
 from tidings.web.undo import Undo
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tidings.errors import UsageError
 from tidings.model import DAY_S, HOUR_S, WEEK_S, Documents, Floats, Rows
-from tidings.policy.base import Decisions, Feeds, Policy, reason
+from tidings.policy.base import Decisions, Feeds, Policy, clamp, reason
 from tidings.policy.price.control import PER_DAY, SLOT_S, SLOTS, Controller, price_of
 from tidings.policy.price.counts import count, fade
 from tidings.policy.price.level import FIELDS, NEVER_D, Level
@@ -35,6 +35,8 @@ from tidings.policy.price.shape import (
     weekly_shape,
 )
 from tidings.policy.price.value import HOURS, fall_of_value
+from tidings.reasons import Reason
+from tidings.reasons import reason as reason_value
 
 #: What a lost post is charged beyond its wait, in days.
 LOSS_DAYS = 1.0
@@ -154,7 +156,7 @@ class Price(Policy):
     def _open_market(self, now: float) -> None:
         """Find the price at which the feeds of today spend the budget."""
         budget = max(self.budget_per_day / self.scale, 1e-9)
-        wish = float(np.sqrt(self.feeds.weight * self.level.rate_per_day(self.state)).sum())
+        wish = float(np.sqrt(self.feeds.weight * self.level.rate_per_day(self.state) / self.feeds.cost).sum())
         price = max(wish**2 / (2 * budget**2), 1e-12)
         price = price_of(budget, *self._demand(price))
         self._value(self._sample(REHEARSED), price)
@@ -176,17 +178,21 @@ class Price(Policy):
         days = int(np.clip(np.ceil(REHEARSED_POLLS * n / max(self.budget_per_day, 1e-9)), 1, 7))
         end = now + days * DAY_S
         kept, shape = self.state[rows].copy(), self._shape(rows)
+        earliest = self.feeds.earliest[rows]
         polls = np.zeros(days * PER_DAY)
         begin = np.full(len(rows), now)
-        due = self._choose(rows, begin, True, price, shape).times
+        due = clamp(self.feeds, rows, begin, self._choose(rows, begin, True, price, shape).times)
         playing = np.flatnonzero(due < end)
         while len(playing):
             slot = ((due[playing] - now) / SLOT_S).astype(np.int64)
             np.add.at(polls, slot, 1.0)
-            self.state["last"][rows[playing]] = due[playing]
-            due[playing] = self._choose(rows[playing], due[playing], False, price, shape[playing]).times
+            polled, at = rows[playing], due[playing]
+            self.state["last"][polled] = at
+            self.feeds.earliest[polled] = at + self.feeds.min_interval_s[polled]
+            chosen = self._choose(polled, at, False, price, shape[playing]).times
+            due[playing] = np.maximum(clamp(self.feeds, polled, at, chosen), at + 1.0)
             playing = playing[due[playing] < end]
-        self.state[rows] = kept
+        self.state[rows], self.feeds.earliest[rows] = kept, earliest
         return np.resize(polls, SLOTS) * PER_DAY * n / max(len(rows), 1)
 
     def _replay(self, who: Rows, rows: Rows, times: Floats, now: float) -> None:
@@ -353,10 +359,13 @@ class Price(Policy):
         n = len(self.feeds)
         rows = self._sample(SAMPLE)
         level, losses = self._level(rows), self._losses(rows)
-        demand = [
-            (1 / steady(level, *losses, self._polls_per_post_day(rows, price), self.loss_days)[1]).sum()
-            for price in around * CURVE
-        ]
+        shortest, longest = self.feeds.min_interval_s[rows] / DAY_S, self.feeds.max_interval_s[rows] / DAY_S
+
+        def polls_per_day(price: float) -> float:
+            _, gap = steady(level, *losses, self._polls_per_post_day(rows, price), self.loss_days)
+            return float((1 / np.clip(gap, shortest, longest)).sum())
+
+        demand = [polls_per_day(price) for price in around * CURVE]
         return around * CURVE, np.array(demand) * (n / max(len(rows), 1))
 
     def _sample(self, most: int) -> Rows:
@@ -437,12 +446,12 @@ class Price(Policy):
             phase=self.feeds.phase[rows],
         )
 
-    def explain(self, code: int, numbers: npt.NDArray[np.float32]) -> str:
+    def reason(self, code: int, numbers: npt.NDArray[np.float32]) -> Reason:
         expected, per_day, hour, share, weekend = (float(number) for number in numbers)
-        days = "on weekdays" if weekend < WEEKEND_RARE else "at weekends" if weekend > WEEKEND_OFTEN else "on all days"
-        at = f"{int(hour):02d} to {(int(hour) + HABIT_HOURS) % 24:02d} h UTC"
-        when = f"posts usually come {days}, {at}" if share > HABIT_SHARE else f"posts come {days}, at any hour"
-        return f"{when}; about {per_day:.2g} a day these days, {expected:.2g} expected by the next look"
+        days = "weekdays" if weekend < WEEKEND_RARE else "weekends" if weekend > WEEKEND_OFTEN else "all"
+        habit = {"from_hour": int(hour), "to_hour": (int(hour) + HABIT_HOURS) % 24} if share > HABIT_SHARE else {}
+        expected, per_day = float(f"{expected:.3g}"), float(f"{per_day:.3g}")
+        return reason_value("price", days=days, **habit, per_day=per_day, expected=expected)
 
 
 def _every_day_alike(shape: Floats) -> Floats:

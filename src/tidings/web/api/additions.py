@@ -1,11 +1,14 @@
 """What our REST API tells beside Miniflux's: when feeds are looked at and why, what that costs, and who helps."""
 
 from datetime import datetime
+from typing import Any
 
-from msgspec import Struct, convert
+from msgspec import Struct
 
 from tidings.aggregator.explain import explain, overview
+from tidings.reasons import Reason, render
 from tidings.store import neighbours
+from tidings.store.rows import Poll as StoredPoll
 from tidings.web.api.miniflux_entries import TOP, moment
 from tidings.web.api.miniflux_values import Count
 from tidings.web.api.rest import Call, operation
@@ -18,6 +21,8 @@ class Timing(Struct, kw_only=True):
     checked_at: datetime | None
     next_check_at: datetime | None
     reason: str
+    reason_code: str  #: docs/api.md lists the codes
+    reason_params: dict[str, str | float | int]
 
 
 class TimingQuery(Struct, kw_only=True):
@@ -31,6 +36,7 @@ class Poll(Struct, kw_only=True):
     new: int
     changed: int
     reason: str
+    reason_code: str
     error: str
 
 
@@ -72,12 +78,21 @@ def _moment(at: float | None) -> datetime | None:
     return None if at is None else moment(at)
 
 
+def _reason(reason: Reason) -> dict[str, Any]:
+    return {"reason": render(reason), "reason_code": reason.code, "reason_params": reason.params}
+
+
+def _poll(poll: StoredPoll) -> Poll:
+    kept = {name: getattr(poll, name) for name in ("status", "new", "changed", "error")}
+    return Poll(at=moment(poll.at), reason=render(poll.reason), reason_code=poll.reason.code, **kept)
+
+
 async def get_timing(call: Call) -> list[Timing]:
     """Those that are due first come first; those that are never asked (pushed alone, or gone) last."""
     states = [(s.feed.id, s.feed.state) for s in await call.reading.subscriptions()]
     states.sort(key=lambda one: (one[1].next_poll_at is None, one[1].next_poll_at, one[0]))
     return [
-        Timing(feed_id=i, checked_at=_moment(s.last_poll_at), next_check_at=_moment(s.next_poll_at), reason=s.reason)
+        Timing(feed_id=i, checked_at=_moment(s.last_poll_at), next_check_at=_moment(s.next_poll_at), **_reason(s.reason))
         for i, s in states[call.query.offset : call.query.offset + call.query.limit]
     ]
 
@@ -89,11 +104,11 @@ async def get_explanation(call: Call) -> Explanation:
         feed_id=feed.id,
         checked_at=_moment(feed.state.last_poll_at),
         next_check_at=_moment(told.next_poll_at),
-        reason=told.reason,
+        **_reason(told.reason),
         habits=list(told.habits),
         wishes=list(told.wishes),
         troubles=list(told.troubles),
-        polls=[convert(poll, Poll, from_attributes=True, strict=False) for poll in told.polls],
+        polls=[_poll(poll) for poll in told.polls],
     )
 
 
