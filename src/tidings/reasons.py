@@ -14,7 +14,7 @@ from msgspec import Struct
 from tidings.texts import _
 from tidings.words import count, duration, figures, roughly
 
-Params = dict[str, str | float | int]
+Params = dict[str, str | float | int | bool]
 
 
 class Reason(Struct, frozen=True, omit_defaults=True):
@@ -36,12 +36,12 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Reason)
 
 
-def reason(code: str, **params: str | float | int) -> Reason:
+def reason(code: str, **params: str | float | int | bool) -> Reason:
     """A reason from its code and parameters."""
     return Reason(code, params)
 
 
-def modified(cause: Reason, code: str, **params: str | float | int) -> Reason:
+def modified(cause: Reason, code: str, **params: str | float | int | bool) -> Reason:
     """Add a modifier to a reason; a modifier with the same code that it already has is replaced."""
     if cause.code == code:
         cause = cause.cause or NO_REASON

@@ -102,13 +102,6 @@ def test_a_feed_that_drops_entries_by_age_cannot_overflow():
     assert window.size == ENDLESS_WINDOW
 
 
-def test_a_document_that_is_replaced_within_the_hour_is_in_danger():
-    full = Window().after(10, MONDAY + 60.0 * np.arange(10))
-    assert full.overflow_s == pytest.approx(600)
-    assert full.after(5, MONDAY + 60.0 * np.arange(5)).overflow_s == np.inf
-    assert Window().after(0, np.empty(0)).overflow_s == np.inf
-
-
 def test_a_window_is_kept_in_the_state_of_its_feed():
     window = Window().after(10, MONDAY + 60.0 * np.arange(10)).after(10, MONDAY + 60.0 * np.arange(5, 15))
     assert window.dropped

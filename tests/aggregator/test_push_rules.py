@@ -13,7 +13,7 @@ HUB = "https://hub.example/"
 
 
 def feed(*hubs: str, url: str = "https://a.example/feed", **state: str) -> Feed:
-    return Feed(1, url, MONDAY, 1.0, None, "", FeedState(hubs=hubs, **state))
+    return Feed(1, url, MONDAY, 1.0, None, "", 0.0, FeedState(hubs=hubs, **state))
 
 
 def push(pushed: int = 0, missed: int = 0, **fields: str) -> Push:

@@ -80,9 +80,9 @@ def office():
 def test_before_anybody_has_led_feeds_have_provisional_times_and_then_not(office):
     worker = office.worker()
     ids = office.follow(worker, 8)
-    assert "not known yet" in office.wait(office.store.feed(ids[0])).state.reason
+    assert office.wait(office.store.feed(ids[0])).state.reason.code == "new_feed"
     assert {s.feed_id for s in office.lead(worker)} == set(ids)
-    assert "not known yet" not in office.wait(office.store.feed(ids[0])).state.reason
+    assert office.wait(office.store.feed(ids[0])).state.reason.code != "new_feed"
 
 
 def test_a_worker_decides_as_one_who_knows_everything(office):
@@ -108,7 +108,7 @@ def test_a_feed_that_is_new_to_the_policy_is_taken_in_by_whoever_polls_it(office
     office.follow(leader, 8)
     office.lead(leader)
     (late,) = office.follow(office.worker(), 1)
-    assert "not known yet" not in office.wait(office.store.feed(late)).state.reason
+    assert office.wait(office.store.feed(late)).state.reason.code != "new_feed"
     assert late in office.wait(office.store.estimates("price", [late]))
 
 

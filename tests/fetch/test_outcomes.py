@@ -9,6 +9,7 @@ from tidings.fetch import FetchProblem, FetchRequest, FetchResult, Problem
 from tidings.fetch.outcomes import JITTER, Action, Move, Outcome, Past, is_challenge, is_limiting, judge, seen_move, unreadable
 from tidings.fetch.validators import Validators
 from tidings.model import DAY_S, HOUR_S
+from tidings.reasons import reason
 
 URL = "https://example.org/feed"
 
@@ -79,7 +80,7 @@ def test_410_retires_with_notice() -> None:
 def test_retry_after_is_kept_to_the_second() -> None:
     outcome = judge(failed(429, limited=True, retry_at=MONDAY + DAY_S), Past(worked=True), MONDAY, URL)
     assert (outcome.action, outcome.earliest) == (Action.WAIT, MONDAY + DAY_S)
-    assert outcome.reason == "the server answered 429; the server asked to be left alone for 24 h"
+    assert outcome.reason == reason("retry_after", error="the server answered 429", wait_s=DAY_S)
 
 
 def test_429_without_a_time_slows_down_all_the_same() -> None:
@@ -96,7 +97,7 @@ def test_a_time_on_any_error_is_a_lower_bound() -> None:
 def test_a_paused_host_is_nobodys_failure() -> None:
     past = Past(2, MONDAY - 60, True)
     outcome = judge(failed(kind=Problem.PAUSED, retry_at=MONDAY + 900), past, MONDAY, URL)
-    assert outcome == Outcome(Action.WAIT, past, MONDAY + 900, "the server answered 0")
+    assert outcome == Outcome(Action.WAIT, past, MONDAY + 900, reason("host_paused", host="example.org", wait_s=900.0))
 
 
 def test_waits_are_spread_by_the_feeds_name_and_always_the_same() -> None:

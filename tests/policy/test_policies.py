@@ -8,7 +8,8 @@ from tidings.errors import UsageError
 from tidings.lab.simulate import budget_polls, simulate
 from tidings.model import DAY_S, HOUR_S
 from tidings.policy import POLICIES, Feeds, make_policy
-from tidings.policy.base import constrain, hour_of_week, spread
+from tidings.policy.base import clamp, hour_of_week, spread
+from tidings.reasons import render
 
 RATES = np.array([0.0, 0.05, 0.5, 2.0, 8.0, 30.0] * 10)
 
@@ -34,9 +35,9 @@ def test_decisions_lie_ahead_and_explain_themselves(name, trace):
         decided = policy.decide(rows, now, first=first)
         assert np.all(decided.times >= now)
         for code, numbers in zip(decided.code[:6], decided.numbers[:6], strict=True):
-            words = policy.explain(int(code), numbers)
-            assert len(words) > 20
-            assert "nan" not in words
+            text = render(policy.reason(int(code), numbers))
+            assert len(text) > 20
+            assert "nan" not in text
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -113,10 +114,10 @@ def test_constraints_move_polls_into_what_is_allowed():
     feeds = Feeds.of(np.full(4, 10))
     now = np.full(4, MONDAY)
     feeds.earliest[1] = MONDAY + 5 * HOUR_S
-    feeds.longest_s[2] = HOUR_S
+    feeds.max_interval_s[2] = HOUR_S
     feeds.forbidden = np.zeros((4, 168), dtype=bool)
     feeds.forbidden[3, 2:9] = True
-    times = constrain(feeds, np.arange(4), now, np.full(4, MONDAY + 2.5 * HOUR_S))
+    times = clamp(feeds, np.arange(4), now, np.full(4, MONDAY + 2.5 * HOUR_S))
     assert ((times - MONDAY) / HOUR_S).tolist() == [2.5, 5.0, 1.0, 9.0]
 
 

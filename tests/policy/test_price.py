@@ -29,6 +29,7 @@ from tidings.policy.price.shape import (
     weekly_shape,
 )
 from tidings.policy.price.value import fall_of_value
+from tidings.reasons import render
 
 
 def poisson_loss(mean, window):
@@ -330,7 +331,7 @@ def test_outside_constraints_are_part_of_the_choice():
     policy, feeds, rows, now = begun()
     free = policy.decide(rows, now).times
     feeds.earliest[0] = free[0] + 5 * HOUR_S
-    feeds.longest_s[1] = HOUR_S
+    feeds.max_interval_s[1] = HOUR_S
     feeds.forbidden = np.zeros((12, 168), dtype=bool)
     feeds.forbidden[2] = True
     feeds.forbidden[2, 30] = False
@@ -413,15 +414,16 @@ def test_it_begins_without_feeds():
     assert MONDAY < policy.decide(rows, np.full(1, MONDAY)).times[0] < MONDAY + DAY_S
 
 
-def test_it_explains_itself_in_words():
+def test_it_explains_itself():
     posts = [d * DAY_S + (8 + h) * HOUR_S for d in range(28) if d % 7 < 5 for h in (0, 1, 2)]
     trace = trace_of(*[posts] * 10, window=20, start=MONDAY)
     policy = make_policy("price")
     policy.start(Feeds.of(trace.window), trace.history(trace.end + 1), trace.start, trace.end + 1, 10.0)
     decided = policy.decide(np.array([0]), np.array([trace.end + 1]))
-    words = policy.explain(int(decided.code[0]), decided.numbers[0])
-    assert "usually come on weekdays, 0" in words
-    assert "a day these days" in words
+    why = policy.reason(int(decided.code[0]), decided.numbers[0])
+    assert why.code == "price"
+    assert (why.params["days"], why.params["per_day"]) == ("weekdays", pytest.approx(2.1, abs=0.6))
+    assert "usually come on weekdays, 0" in render(why)
 
 
 def test_state_is_small():

@@ -5,6 +5,7 @@ import pytest
 from tests.store.conftest import BROKEN, entry
 from tests.worlds import MONDAY
 from tidings.document import Enclosure
+from tidings.reasons import reason
 from tidings.store.record import VERSIONS
 from tidings.store.rows import Known, Repair, Suspicion
 
@@ -114,11 +115,11 @@ def test_of_many_versions_the_last_are_kept(store):
 def test_the_log_tells_each_poll_and_why_it_was_made(store):
     feed = store.subscribe()
     store.polled(
-        feed, new=[entry(1, delay_s=10.0), entry(2, delay_s=30.0), entry(3)], bytes=500, entries=3, reason="it was new"
+        feed, new=[entry(1, delay_s=10.0), entry(2, delay_s=30.0), entry(3)], bytes=500, entries=3, reason=reason("added")
     )
-    store.polled(feed, status=0, error_kind="timeout", error="no answer within 30 s", reason="because")
+    store.polled(feed, status=0, error_kind="timeout", error="no answer within 30 s", reason=reason("manual"))
     failed, good = store.polls(feed)
-    assert (good.new, good.entries, good.delay_mean_s, good.delay_max_s, good.reason) == (3, 3, 20.0, 30.0, "it was new")
+    assert (good.new, good.entries, good.delay_mean_s, good.delay_max_s, good.reason) == (3, 3, 20.0, 30.0, reason("added"))
     assert (failed.error_kind, failed.error, failed.delay_mean_s, failed.lost) == (
         "timeout",
         "no answer within 30 s",

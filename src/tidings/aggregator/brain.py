@@ -20,7 +20,7 @@ from tidings.config import Budget
 from tidings.memory import give_back
 from tidings.model import DAY_S
 from tidings.policy import Policy
-from tidings.policy.constraints import Limits
+from tidings.policy.constraints import DEFAULT_LIMITS, Limits
 from tidings.reasons import reason
 from tidings.store import Store
 from tidings.store.rows import Schedule
@@ -46,7 +46,7 @@ class Saved(Struct, frozen=True):
 class Brain:
     """Holds the policy. Not for several threads."""
 
-    def __init__(self, policy: Policy, budget: Budget, *, limits: Limits = Limits(), seed: int = 0) -> None:  # noqa: B008
+    def __init__(self, policy: Policy, budget: Budget, *, limits: Limits = DEFAULT_LIMITS, seed: int = 0) -> None:
         self.policy, self.seed = policy, seed
         self.configured = self.budget = budget  #: what the configuration says, and what holds
         self.limits = limits
@@ -320,6 +320,10 @@ class Brain:
         rows = np.array(list(known), dtype=np.intp)
         self.policy.feeds.weight[rows] = list(known.values())
         return self._planner.anew(rows, now)
+
+    def set_override(self, overrides: Mapping[int, float]) -> None:
+        """Subscribers have set other minimum intervals for these feeds, 0 for none."""
+        self._planner.set_override(overrides)
 
     def pushed(self, feed_id: int, share: float) -> None:
         """So much of what a feed posts comes without asking."""

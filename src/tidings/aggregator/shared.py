@@ -18,7 +18,7 @@ from tidings.config import Budget
 from tidings.logs import Log
 from tidings.model import DAY_S
 from tidings.policy import Policy
-from tidings.policy.constraints import Limits
+from tidings.policy.constraints import DEFAULT_LIMITS, Limits
 from tidings.store import Store
 from tidings.store.rows import Schedule
 
@@ -36,7 +36,7 @@ log = Log("tidings.brain")
 class SharedBrain(Brain):
     """The brain as one of several processes has it."""
 
-    def __init__(self, make: Callable[[], Policy], budget: Budget, store: Store, limits: Limits = Limits()) -> None:  # noqa: B008
+    def __init__(self, make: Callable[[], Policy], budget: Budget, store: Store, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(make(), budget, limits=limits)
         self._make, self._store = make, store
         self._known_at = -float("inf")

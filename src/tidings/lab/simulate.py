@@ -15,6 +15,7 @@ from tidings.lab.traces import Trace
 from tidings.model import DAY_S, Bools, Documents, Floats, Ints, Rows
 from tidings.policy import Feeds, Policy
 from tidings.policy.constraints import (
+    DEFAULT_LIMITS,
     PROMISED_SHARE,
     Limits,
     apply,
@@ -87,7 +88,7 @@ class Conditions:
     nothing, answers conditional requests with 304, and pushes nothing.
     """
 
-    limits: Limits = Limits()
+    limits: Limits = DEFAULT_LIMITS
     ttl_s: Floats | None = None  #: stated in the document, 0 for none
     max_age_s: Floats | None = None  #: stated in every answer, 0 for none
     skip: npt.NDArray[np.uint8] | None = None  #: (n, 21) packed hours of the week, see `constraints.skip_hours`
@@ -162,7 +163,7 @@ def simulate(
     publisher = Publisher(trace, history.end)
     feeds = Feeds.of(trace.window, trace.weight, seed)
     service = None if conditions is None else Service(conditions, feeds, publisher, start)
-    budget, _ = usable_budget(feeds, budget_per_feed_day * n)
+    budget = budget_per_feed_day * n if service is None else usable_budget(feeds, budget_per_feed_day * n)[0]
     policy.start(feeds, history, trace.start, start, budget)
     everyone = np.arange(n)
     now = np.full(n, start)

@@ -102,6 +102,9 @@ class Limits:
     max_interval_s: float = MAX_INTERVAL_S  #: no feed waits longer, unless its publisher says so
 
 
+DEFAULT_LIMITS = Limits()
+
+
 @dataclass(frozen=True, slots=True)
 class Constraints:
     """When each feed may be polled next; one element per feed."""

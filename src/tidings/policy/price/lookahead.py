@@ -144,6 +144,10 @@ def look_ahead(o: Outlook, hours: int, loss_days: float) -> tuple[Floats, Floats
     fine[(inside <= 0) | _closed(o, bins + BIN_S, hour_of_week(bins + BIN_S))] = np.inf
     pick = np.argmin(fine, axis=1)
     times = bins[row, pick] + BIN_S * (1 + o.phase)  # at the same second for all would be a herd
+    # Where the best bin is the one in which a poll becomes allowed, that moment is better than its end. The minimum
+    # interval is stretched by phase, so this is no herd either.
+    begins = (o.earliest > np.maximum(bins[row, pick], o.now)) & (o.earliest <= bins[row, pick] + BIN_S)
+    times = np.where(begins, o.earliest, times)
 
     # Feeds faster than the bins: the steady gap at the rate of now.
     gap = np.sqrt(2 / np.maximum(o.scale * rate[:, 0], 1e-12)) * DAY_S

@@ -22,7 +22,7 @@ class Timing(Struct, kw_only=True):
     next_check_at: datetime | None
     reason: str
     reason_code: str  #: docs/api.md lists the codes
-    reason_params: dict[str, str | float | int]
+    reason_params: dict[str, str | float | int | bool]
 
 
 class TimingQuery(Struct, kw_only=True):

@@ -1,0 +1,204 @@
+"""The constraint rule: when a feed may be polled, by what is known of it, and what a poll costs."""
+
+import numpy as np
+import pytest
+
+from tests.worlds import MONDAY
+from tidings.document import NO_HINTS, Hints
+from tidings.model import DAY_S, HOUR_S, MINUTE_S
+from tidings.policy import Feeds
+from tidings.policy.constraints import (
+    CONDITIONAL_SHARE,
+    FULL,
+    NOT_MODIFIED_BYTES,
+    NOTHING,
+    OVERFLOW,
+    OVERRIDE,
+    PROMISED_SHARE,
+    SHORTEST,
+    STRETCH,
+    TTL,
+    Limits,
+    apply,
+    constrain,
+    is_skipped,
+    learn_transfer,
+    no_facts,
+    reason_of,
+    skip_hours,
+    stated_interval,
+    usable_budget,
+)
+from tidings.reasons import reason
+
+MIN_S = 15 * MINUTE_S
+NO_PHASE = np.zeros(1)
+
+
+def facts(**known):
+    """One feed that was just polled, states nothing and answers with 304."""
+    found = no_facts(1)
+    for name, value in {"polled_at": MONDAY, "not_modified": 1.0, **known}.items():
+        found[name] = value
+    return found
+
+
+def interval_of(found, limits=Limits(), phase=NO_PHASE):  # noqa: B008  # it is frozen
+    constraints = constrain(found, phase, limits)
+    return float(constraints.earliest[0] - MONDAY), int(constraints.code[0])
+
+
+def stating(**said):
+    zero = np.zeros(1)
+    said_by = {name: np.array([value]) for name, value in said.items()}
+    stated, by = stated_interval(*(said_by.get(name, zero) for name in ("ttl_s", "period_s", "fresh_s")))
+    return {"stated_s": stated, "stated_by": by}
+
+
+def test_a_publisher_that_says_nothing_and_answers_304_is_polled_every_quarter_of_an_hour_at_most():
+    assert interval_of(facts()) == (MIN_S, SHORTEST)
+
+
+def test_a_full_document_every_time_means_an_hour_and_longer_for_large_ones():
+    assert interval_of(facts(not_modified=0.0)) == (HOUR_S, FULL)
+    assert interval_of(facts(not_modified=0.0, document_bytes=2 * 262_144)) == (2 * HOUR_S, FULL)
+    assert interval_of(facts(not_modified=0.0, document_bytes=1e9)) == (4 * HOUR_S, FULL)
+    assert interval_of(facts(document_bytes=1e9)) == (MIN_S, SHORTEST)  # a 304 has no size
+
+
+@pytest.mark.parametrize(
+    ("said", "holds"),
+    [(5 * MINUTE_S, 5 * MINUTE_S), (60.0, 5 * MINUTE_S), (2 * HOUR_S, 2 * HOUR_S), (9 * DAY_S, DAY_S)],
+)
+def test_a_statement_is_obeyed_in_both_directions_within_bounds(said, holds):
+    assert interval_of(facts(**stating(ttl_s=said))) == (holds, TTL)
+    assert interval_of(facts(**stating(ttl_s=said), not_modified=0.0)) == (holds, TTL)
+
+
+def test_the_longest_statement_holds_and_absurd_ones_are_ignored():
+    ((stated,), (by,)) = stated_interval(*(np.array([s]) for s in (HOUR_S, 3 * HOUR_S, 2 * HOUR_S)))
+    assert (stated, by) == (3 * HOUR_S, TTL + 1)
+    assert stated_interval(np.array([6e10]), np.array([-60.0]), np.zeros(1))[0] == [0.0]
+
+
+def test_the_operators_minimum_moves_all_others():
+    limits = Limits(min_interval_s=HOUR_S)
+    assert interval_of(facts(), limits) == (HOUR_S, SHORTEST)
+    assert interval_of(facts(not_modified=0.0), limits) == (4 * HOUR_S, FULL)
+    assert interval_of(facts(**stating(fresh_s=60.0)), limits)[0] == 20 * MINUTE_S
+
+
+def test_subscribers_may_set_an_interval_but_never_below_a_statement():
+    assert interval_of(facts(not_modified=0.0, override_s=MIN_S)) == (MIN_S, OVERRIDE)
+    assert interval_of(facts(override_s=6 * HOUR_S)) == (6 * HOUR_S, OVERRIDE)
+    stated = stating(ttl_s=2 * HOUR_S)
+    assert interval_of(facts(override_s=MIN_S, **stated)) == (2 * HOUR_S, TTL)
+    assert interval_of(facts(override_s=3 * HOUR_S, **stated)) == (3 * HOUR_S, OVERRIDE)
+
+
+def test_a_document_that_would_be_replaced_is_polled_sooner_unless_the_publisher_states_an_interval():
+    full = {"entries": 10, "window": 10, "mean_gap_s": 60.0}
+    assert interval_of(facts(**full)) == (5 * MINUTE_S, OVERFLOW)
+    assert interval_of(facts(**full, not_modified=0.0)) == (5 * MINUTE_S, OVERFLOW)
+    assert interval_of(facts(**{**full, "mean_gap_s": 0.1})) == (MINUTE_S, OVERFLOW)
+    assert interval_of(facts(**{**full, "entries": 9})) == (MIN_S, SHORTEST)
+    assert interval_of(facts(**{**full, "window": 0})) == (MIN_S, SHORTEST)  # it drops entries by age
+    assert interval_of(facts(**full, **stating(ttl_s=HOUR_S))) == (HOUR_S, TTL)
+
+
+def test_intervals_of_our_own_are_stretched_by_phase_and_statements_are_not():
+    phase = np.array([0.5])
+    assert interval_of(facts(), phase=phase)[0] == pytest.approx(MIN_S * (1 + STRETCH / 2))
+    assert interval_of(facts(**stating(ttl_s=HOUR_S)), phase=phase)[0] == HOUR_S
+
+
+def test_retry_after_and_backoff_always_hold():
+    found = facts(retry_at=MONDAY + DAY_S)
+    constraints = constrain(found, NO_PHASE, Limits())
+    assert constraints.earliest[0] == MONDAY + DAY_S
+    assert reason_of(constraints, found, 0) == reason("retry_after", wait_s=DAY_S)
+    assert interval_of(facts(retry_at=MONDAY + HOUR_S, backoff_until=MONDAY + 2 * HOUR_S))[0] == 2 * HOUR_S
+
+
+def test_a_feed_that_was_never_polled_may_be_polled_at_any_time():
+    constraints = constrain(no_facts(1), NO_PHASE, Limits())
+    assert (constraints.earliest[0], constraints.code[0]) == (-np.inf, NOTHING)
+    assert not reason_of(constraints, no_facts(1), 0)
+
+
+def test_without_limits_nothing_is_held_back():
+    assert interval_of(facts(), Limits(0.0, np.inf))[0] == 0.0
+
+
+# --- what is learned ------------------------------------------------------------------------------
+
+
+def polled(found, bytes_, *, unchanged=True, not_modified=False):
+    return learn_transfer(found, np.array([float(bytes_)]), np.array([unchanged]), np.array([not_modified]))
+
+
+def test_polls_teach_whether_conditional_requests_work():
+    found = polled(facts(not_modified=PROMISED_SHARE), 20_000, unchanged=False)
+    assert found["not_modified"][0] == pytest.approx(PROMISED_SHARE)  # a changed document says nothing
+    for _ in range(2):
+        found = polled(found, 20_000)
+    assert found["not_modified"][0] < CONDITIONAL_SHARE
+    for _ in range(3):
+        found = polled(found, 0, not_modified=True)
+    assert found["not_modified"][0] >= CONDITIONAL_SHARE
+
+
+def test_the_cost_of_a_poll_is_its_mean_transfer_over_that_of_a_304():
+    found = polled(facts(not_modified=0.0), NOT_MODIFIED_BYTES, unchanged=False)
+    assert constrain(found, NO_PHASE, Limits()).cost[0] == pytest.approx(2.0)
+    for _ in range(60):
+        found = polled(found, 0, not_modified=True)
+    assert constrain(found, NO_PHASE, Limits()).cost[0] == pytest.approx(1.0, abs=0.01)
+    assert found["document_bytes"][0] == NOT_MODIFIED_BYTES
+
+
+# --- hours ----------------------------------------------------------------------------------------
+
+
+def test_skip_hours_and_days_are_hours_of_the_week_in_gmt():
+    packed = skip_hours(Hints(skip_hours=frozenset({0, 23}), skip_days=frozenset({6})))
+    skipped = [hour for hour in range(168) if is_skipped(packed, MONDAY + hour * HOUR_S + 60)]
+    assert skipped[:4] == [0, 23, 24, 47]
+    assert skipped[-24:] == list(range(144, 168))
+
+
+def test_skipping_nothing_or_the_whole_week_skips_nothing():
+    assert skip_hours(NO_HINTS) == b""
+    assert skip_hours(Hints(skip_days=frozenset(range(7)))) == b""
+    assert not is_skipped(b"", MONDAY)
+
+
+# --- the policy's table ---------------------------------------------------------------------------
+
+
+def table(found, phase=None):
+    feeds = Feeds.of(np.full(len(found), 10))
+    feeds.phase[:] = 0.0 if phase is None else phase
+    apply(feeds, slice(None), constrain(found, feeds.phase, Limits()))
+    return feeds
+
+
+def test_constraints_are_written_into_the_policys_table():
+    found = np.concatenate([facts(), facts(not_modified=0.0, poll_bytes=NOT_MODIFIED_BYTES)])
+    found["skip"][1] = np.frombuffer(skip_hours(Hints(skip_hours=frozenset({3}))), dtype=np.uint8)
+    feeds = table(found)
+    assert feeds.min_interval_s.tolist() == [MIN_S, HOUR_S]
+    assert feeds.earliest.tolist() == [MONDAY + MIN_S, MONDAY + HOUR_S]
+    assert feeds.cost.tolist() == [1.0, 2.0]
+    assert feeds.forbidden.sum(axis=1).tolist() == [0, 7]
+    found["skip"] = 0
+    apply(feeds, np.array([1]), constrain(found[1:], feeds.phase[1:], Limits()))
+    assert not feeds.forbidden.any()
+
+
+def test_the_usable_part_of_a_budget_and_how_many_feeds_hold_it_back():
+    found = np.concatenate([facts(), facts(not_modified=0.0), facts(**stating(ttl_s=DAY_S))])
+    feeds = table(found)
+    assert usable_budget(feeds, 3 * 200.0) == (96 + 24 + 1, 3)
+    assert usable_budget(feeds, 3 * 12.0) == (pytest.approx(36, rel=0.01), 1)
+    assert usable_budget(Feeds.of([10, 10]), 1e6) == (pytest.approx(1e6, rel=0.01), 0)
