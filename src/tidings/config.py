@@ -65,6 +65,13 @@ class Config:
         lambda value: True,
         "May private, loopback and link-local addresses be asked? Leave this off where others may add feeds.",
     )
+    fetch_treat_private_as_public: bool = option(
+        False,
+        "true or false",
+        lambda value: True,
+        "Apply host spacing, host pauses and redirect rules to private and loopback hosts too, for tests of politeness. "
+        "Requests reach such hosts only with fetch.allow_private = true.",
+    )
     fetch_contact_url: str = option(
         "",
         "an http or https address, or nothing",
@@ -81,7 +88,10 @@ class Config:
         100, "between 1 and 1,000", lambda value: 1 <= value <= 1000, "Requests under way at once, to all hosts together."
     )
     fetch_host_spacing_s: float = option(
-        1.0, "between 0.1 and 60", lambda value: 0.1 <= value <= 60, "Between two requests to one host; private hosts excepted."
+        1.0,
+        "between 0.1 and 60",
+        lambda value: 0.1 <= value <= 60,
+        "Least seconds between two requests to one host. Private hosts are exempt unless fetch.treat_private_as_public is set.",
     )
     policy_name: str = option(
         "price",

@@ -439,6 +439,15 @@ async def test_a_move_into_the_private_network_is_not_told(w: World) -> None:
     assert result.moved_to is None
 
 
+@story(treat_private_as_public=True)
+async def test_a_move_into_the_private_network_is_reported_where_private_is_treated_as_public(w: World) -> None:
+    w.fetcher.connections.address = {"127.0.0.1": "93.184.216.34", "localhost": "127.0.0.1"}.get
+    w.script("/old", Answer(301, headers={"Location": f"http://localhost:{w.origin.port}/new"}))
+    w.serve("/new")
+    assert (await w.poll("/old")).moved_to == f"http://localhost:{w.origin.port}/new"
+    assert w.fetcher.is_local("localhost")  # what peers are told does not depend on the option
+
+
 @story()
 async def test_link_headers_name_hub_and_self(w: World) -> None:
     w.serve("/feed", Link='</feed>; rel="self", <https://hub.example/>; rel=hub')

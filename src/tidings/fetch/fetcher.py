@@ -96,9 +96,13 @@ class Fetcher:
         return await _Fetch(self, FetchRequest(url), asked, (body, headers)).run()
 
     def is_local(self, host: str) -> bool:
-        """Whether a URL's host is known to live at a private address."""
+        """Return whether a URL's host is known to have a private address."""
         address = self.connections.address(host)
-        return address is not None and not is_public(address) and not self.settings.private_like_public
+        return address is not None and not is_public(address)
+
+    def is_exempt(self, host: str) -> bool:
+        """Return whether host limits do not apply: private hosts, unless they are treated as public ones."""
+        return not self.settings.treat_private_as_public and self.is_local(host)
 
     def head_for(self, subscribers: int) -> bytes:
         """The headers that never change. "1 subscribers" is what log analysers expect."""
@@ -162,10 +166,10 @@ class _Fetch:
         host = str(url.raw_host)
         name = host_name(url)
         address = fetcher.connections.address(host)
-        local = fetcher.is_local(host)
-        spaced = not local and name != self.visited  # a redirect on the same host is part of the same visit
+        exempt = fetcher.is_exempt(host)
+        spaced = not exempt and name != self.visited  # a redirect on the same host is part of the same visit
         self.visited = name
-        async with fetcher.gate.visit(name, address=None if local else address, spaced=spaced) as until:
+        async with fetcher.gate.visit(name, address=None if exempt else address, spaced=spaced) as until:
             if until is not None:
                 words = f"{url.raw_host} asked to be left alone for another {duration(until - fetcher._clock())}"
                 return self._problem(Problem.PAUSED, words, retry_at=until)
@@ -238,7 +242,7 @@ class _Fetch:
         host = str(self.url.raw_host)
         retry_at = freshness.retry_at(self.headers, now)
         limited = is_limiting(self.status, host, self.headers)
-        if limited and not self.fetcher.is_local(host) and not is_bridge(host, self.url.raw_path_qs):
+        if limited and not self.fetcher.is_exempt(host) and not is_bridge(host, self.url.raw_path_qs):
             self.fetcher.gate.pause(host_name(self.url), retry_at or now + PAUSE_S)
         return self._problem(
             Problem.STATUS,
@@ -275,7 +279,8 @@ class _Fetch:
     def _moved_to(self) -> str | None:
         if self.moved is None:
             return None
-        if self.fetcher.is_local(str(self.moved.raw_host)) and not self.fetcher.is_local(str(self.asked.raw_host)):
+        target, source = str(self.moved.raw_host), str(self.asked.raw_host)
+        if self.fetcher.is_exempt(target) and not self.fetcher.is_exempt(source):
             return None  # a stranger may not plant an address of our own network in the database
         return str(with_userinfo_of(self.asked, self.moved))
 

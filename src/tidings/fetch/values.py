@@ -19,8 +19,8 @@ class FetchSettings:
     connect_timeout_s: float = 10.0
     redirects: int = 5
     concurrency: int = 100  #: requests under way at once, to all hosts together
-    host_spacing_s: float = 1.0  #: between requests to one host; private hosts are not spaced
-    private_like_public: bool = False  #: but are they? For trying manners out on one machine
+    host_spacing_s: float = 1.0  #: between requests to one host; private hosts are exempt
+    treat_private_as_public: bool = False  #: no exemptions for private hosts, for tests of politeness on loopback
 
 
 class FetchRequest(Struct, frozen=True):
