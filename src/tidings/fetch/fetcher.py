@@ -27,7 +27,7 @@ from tidings.fetch.hosts import PAUSE_S, HostGate, is_bridge
 from tidings.fetch.links import link_header
 from tidings.fetch.outcomes import is_challenge, is_limiting
 from tidings.fetch.values import FetchProblem, FetchRequest, FetchResult, FetchSettings, Problem
-from tidings.fetch.wire import ASIDE_BYTES, Answer, BrokenAnswer, as_received
+from tidings.fetch.wire import ASIDE_BYTES, Answer, BrokenAnswer, WrongLength, as_received
 from tidings.words import duration
 
 ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, text/xml;q=0.9, */*;q=0.1"
@@ -187,6 +187,8 @@ class _Fetch:
             except OSError as error:
                 kind = Problem.BLOCKED if isinstance(error, BlockedAddress) else Problem.CONNECT
                 return self._problem(kind, f"cannot connect to {url.raw_host}: {_reason(error)}")
+            except WrongLength as error:
+                return self._problem(Problem.BROKEN, str(error))
             except (BrokenAnswer, ValueError) as error:
                 return self._problem(Problem.BROKEN, f"the answer broke off or is no HTTP: {_reason(error)}")
 
