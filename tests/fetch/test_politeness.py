@@ -272,6 +272,15 @@ async def test_no_contact_is_claimed_that_was_not_given(w: World) -> None:
     assert w.origin.requests[0].header("User-Agent") == f"tidings/{__version__} (1 subscribers)"
 
 
+@story(contact_url="")
+async def test_a_contact_that_comes_later_is_sent_from_then_on(w: World) -> None:
+    await w.poll("/feed")
+    w.fetcher.use_contact("https://reader.example/about")
+    await w.poll("/feed")
+    agents = [asked.header("User-Agent") for asked in w.asked("/feed")]
+    assert agents[1] == f"tidings/{__version__} (+https://reader.example/about; 1 subscribers)" != agents[0]
+
+
 @story()
 async def test_asks_for_feeds_and_for_compression(w: World) -> None:
     await w.poll("/feed")

@@ -9,6 +9,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +18,6 @@ from urllib.parse import urlencode
 from multidict import CIMultiDict
 from yarl import URL
 
-from tidings import __version__
 from tidings.fetch import freshness
 from tidings.fetch.addresses import authorization, bare, host_name, parse_url, with_userinfo_of
 from tidings.fetch.bodies import TooLarge, Undecodable, unpack
@@ -26,6 +26,7 @@ from tidings.fetch.guard import BlockedAddress, is_public
 from tidings.fetch.hosts import PAUSE_S, HostGate, is_bridge
 from tidings.fetch.links import link_header
 from tidings.fetch.outcomes import is_challenge, is_limiting
+from tidings.fetch.user_agent import user_agent
 from tidings.fetch.values import FetchProblem, FetchRequest, FetchResult, FetchSettings, Problem
 from tidings.fetch.wire import ASIDE_BYTES, Answer, BrokenAnswer, WrongLength, as_received
 from tidings.words import duration
@@ -104,12 +105,16 @@ class Fetcher:
         """Return whether host limits do not apply: private hosts, unless they are treated as public ones."""
         return not self.settings.treat_private_as_public and self.is_local(host)
 
+    def use_contact(self, url: str) -> None:
+        """Send this contact address with every request from now on."""
+        self.settings = replace(self.settings, contact_url=url)
+        self._heads.clear()
+
     def head_for(self, subscribers: int) -> bytes:
-        """The headers that never change. "1 subscribers" is what log analysers expect."""
+        """Return the headers that are the same in every request."""
         known = self._heads.get(subscribers)
         if known is None:
-            contact = f"+{self.settings.contact_url}; " if self.settings.contact_url else ""
-            agent = f"tidings/{__version__} ({contact}{subscribers} subscribers)"
+            agent = user_agent(self.settings.contact_url, subscribers)
             known = f"User-Agent: {agent}\r\nAccept: {ACCEPT}\r\nAccept-Encoding: gzip, br, zstd\r\n".encode()
             self._heads[subscribers] = known
         return known

@@ -12,7 +12,7 @@ from tidings.fetch.validators import NO_VALIDATORS, Validators
 class FetchSettings:
     """What an operator may choose; everything else has one right value."""
 
-    contact_url: str = ""  #: told to publishers: who asks, and where to complain; better none than one that leads nowhere
+    contact_url: str = ""  #: in the User-Agent: where publishers reach the operator; better none than a wrong one
     allow_private: bool = False  #: may private, loopback and link-local addresses be asked?
     max_bytes: int = 10_000_000  #: of a document, on the wire as well as unpacked
     timeout_s: float = 30.0  #: for a request with its answer, to the last byte
