@@ -48,7 +48,7 @@ def _is_network(text: str) -> bool:
 def is_web_address(text: str) -> bool:
     """Return whether this is an http or https address that a User-Agent can carry in its comment."""
     parts = urlsplit(text)
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s()]", text)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s()\x00-\x1f\x7f]", text)
 
 
 def listed(value: str) -> list[str]:
