@@ -50,6 +50,10 @@ class Site:
         body, kind = self.page(request.path)
         return 200 if body else 404, kind, body
 
+    def headers(self):
+        """Headers of every answer, beside type and length."""
+        return {}
+
     def page(self, path):
         """Body and type; nothing is not there."""
         return self.pages.get(path, "").encode(), "text/html; charset=utf-8"
@@ -66,6 +70,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
+        for name, value in self._site.headers().items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 

@@ -13,6 +13,7 @@ from tests import PATIENCE_S
 from tests.web.conftest import Serving
 from tidings import service
 from tidings.aggregator import patience
+from tidings.aggregator.contact import store_contact
 from tidings.config import ConfigError, config_of, read
 from tidings.people import icons
 from tidings.store import Store, StoreError
@@ -28,6 +29,45 @@ def test_the_fetcher_gets_what_the_configuration_says(tmp_path):
     fetching = service.fetch_settings(config_of(said))
     assert (fetching.contact_url, fetching.max_bytes, fetching.timeout_s) == ("https://example.org/me", 20000, 7.0)
     assert (fetching.allow_private, fetching.concurrency, fetching.host_spacing_s) == (False, 100, 1.0)
+
+
+def test_the_contact_is_the_configured_one_else_the_public_address(tmp_path):
+    def contact(**flags):
+        return service.fetch_settings(config_of(settings(tmp_path, **flags))).contact_url
+
+    public = "https://reader.example"
+    assert contact() == ""
+    assert contact(serve_public_url=public) == public
+    assert contact(serve_public_url=public, fetch_contact_url="https://me.example/") == "https://me.example/"
+
+
+def test_the_contact_in_the_store_is_used_where_the_configuration_has_none(tmp_path):
+    async def contact(**flags):
+        async with service.open_polling(settings(tmp_path, **flags), tmp_path / "tidings.db") as aggregator:
+            await store_contact(aggregator.store, "https://stored.example/")
+            return aggregator.fetcher.settings.contact_url
+
+    assert asyncio.run(contact()) == ""  # it is entered after this process has started
+    assert asyncio.run(contact()) == "https://stored.example/"
+    assert asyncio.run(contact(serve_public_url="https://reader.example")) == "https://reader.example"
+
+
+def test_a_running_process_takes_up_a_contact_that_another_has_stored(tmp_path, monkeypatch):
+    monkeypatch.setattr(service, "NOTICE_S", 0.01)
+
+    async def story():
+        stop = asyncio.Event()
+        async with service.open_polling(settings(tmp_path), tmp_path / "tidings.db", serving=True) as aggregator:
+            running = asyncio.create_task(service.labour(aggregator, settings(tmp_path), stop))
+            await store_contact(aggregator.store, "https://stored.example/")
+            async with asyncio.timeout(PATIENCE_S):
+                while not aggregator.fetcher.settings.contact_url:
+                    await asyncio.sleep(0.01)
+            stop.set()
+            await running
+            return aggregator.fetcher.head_for(1)
+
+    assert b"(+https://stored.example/; 1 subscribers)" in asyncio.run(story())
 
 
 def test_the_policy_may_have_parameters_and_a_wrong_one_is_refused_where_it_was_named(tmp_path):

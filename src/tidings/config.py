@@ -49,9 +49,10 @@ def _is_network(text: str) -> bool:
     return True
 
 
-def _is_web_address(text: str) -> bool:
+def is_web_address(text: str) -> bool:
+    """Return whether this is an http or https address that a User-Agent can carry in its comment."""
     parts = urlsplit(text)
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s()]", text)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s()\x00-\x1f\x7f]", text)
 
 
 def parse_duration(text: str) -> float | None:
@@ -81,11 +82,18 @@ class Config:
         lambda value: True,
         "May private, loopback and link-local addresses be asked? Leave this off where others may add feeds.",
     )
+    fetch_treat_private_as_public: bool = option(
+        False,
+        "true or false",
+        lambda value: True,
+        "Apply host spacing, host pauses and redirect rules to private and loopback hosts too, for tests of politeness. "
+        "Requests reach such hosts only with fetch.allow_private = true.",
+    )
     fetch_contact_url: str = option(
         "",
         "an http or https address, or nothing",
-        lambda value: not value or _is_web_address(value),
-        "Told to publishers with every request: who asks, and where to complain.",
+        lambda value: not value or is_web_address(value),
+        "Address in the User-Agent of every request, by which publishers can reach you. If empty, serve.public_url is used.",
     )
     fetch_max_bytes: int = option(
         10_000_000, "at least 10,000", lambda value: value >= 10_000, "The largest document that is read, packed or unpacked."
@@ -97,7 +105,10 @@ class Config:
         100, "between 1 and 1,000", lambda value: 1 <= value <= 1000, "Requests under way at once, to all hosts together."
     )
     fetch_host_spacing_s: float = option(
-        1.0, "between 0.1 and 60", lambda value: 0.1 <= value <= 60, "Between two requests to one host; private hosts excepted."
+        1.0,
+        "between 0.1 and 60",
+        lambda value: 0.1 <= value <= 60,
+        "Least seconds between two requests to one host. Private hosts are exempt unless fetch.treat_private_as_public is set.",
     )
     policy_name: str = option(
         "price",
@@ -142,7 +153,7 @@ class Config:
     serve_public_url: str = option(
         "",
         "an http or https address, or nothing",
-        lambda value: not value or _is_web_address(value),
+        lambda value: not value or is_web_address(value),
         "Where hubs can reach this service; with it, feeds that have a WebSub hub are pushed to us instead of polled.",
     )
     serve_proxy_header: str = option(
@@ -208,6 +219,11 @@ class Config:
     )
     log_level: str = option("info", f"one of {', '.join(LEVELS)}", lambda value: value in LEVELS, "What is worth a line.")
     log_format: str = option("text", "text or json", lambda value: value in ("text", "json"), "Lines of key=value, or of JSON.")
+
+    @property
+    def contact_url(self) -> str:
+        """Where publishers can reach the operator; empty if the configuration does not say."""
+        return self.fetch_contact_url or self.serve_public_url
 
     @property
     def budget(self) -> "Budget":

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tidings import logs, loops
 from tidings.aggregator.aggregator import Aggregator
 from tidings.aggregator.brain import Brain
+from tidings.aggregator.contact import stored_contact
 from tidings.aggregator.shared import SharedBrain
 from tidings.config import Config, ConfigError, Setting, config_of
 from tidings.errors import UsageError
@@ -89,9 +90,10 @@ def make_brain(settings: Mapping[str, Setting], store: Store) -> Brain:
 
 
 def fetch_settings(config: Config) -> FetchSettings:
-    """The section ``fetch``, whose options have the names that the fetcher knows."""
+    """The section ``fetch``, whose options have the names that the fetcher knows, with the contact that holds."""
     names = [row.name for row in fields(config) if row.name.startswith("fetch_")]
-    return FetchSettings(**{name.removeprefix("fetch_"): getattr(config, name) for name in names})
+    options = {name.removeprefix("fetch_"): getattr(config, name) for name in names}
+    return FetchSettings(**options | {"contact_url": config.contact_url})
 
 
 @asynccontextmanager
@@ -109,6 +111,9 @@ async def open_polling(
     async with CountedStore.open(place, clock=clock, serving=serving, threads=serving) as store:
         assert isinstance(store, CountedStore)
         store.visit = (await store.shared()).get(VISIT)
+        fetching = fetching or fetch_settings(config)
+        if not fetching.contact_url:
+            fetching = replace(fetching, contact_url=await stored_contact(store))
         brain = make_brain(settings, store)
         worker = f"{socket.gethostname()}:{os.getpid()}" if isinstance(brain, SharedBrain) else ""
         if serving and store.for_many and not worker and not await store.lead():
@@ -117,7 +122,7 @@ async def open_polling(
                 "stop the other, or choose a policy that several can share, such as price"
             )
         async with (
-            Fetcher(fetching or fetch_settings(config), clock, sleep=sleep) as fetcher,
+            Fetcher(fetching, clock, sleep=sleep) as fetcher,
             Aggregator(
                 store,
                 fetcher,
@@ -344,6 +349,8 @@ async def _notice(aggregator: Aggregator, settings: Mapping[str, Setting], clock
         with suppress(StoreError):  # the loop that polls has told of it, and tries again as we do
             for pause in await store.paused():
                 aggregator.fetcher.gate.pause(pause.host, pause.until)
+            if not aggregator.fetcher.settings.contact_url and (contact := await stored_contact(store)):
+                aggregator.fetcher.use_contact(contact)  # entered in another process
             if not store.for_many and (last := (await store.shared()).get(VISIT)) != store.visit:
                 store.visit, brain = last, make_brain(settings, store)
                 await brain.start(store, now)

@@ -60,6 +60,25 @@ def test_the_doctor_finds_a_fresh_folder_and_a_used_one_well(home, blogs):
     assert findings["private addresses"]["verdict"] == "look"
 
 
+@pytest.mark.parametrize("option", ["fetch.contact_url", "serve.public_url"])
+def test_the_doctor_warns_where_publishers_cannot_reach_the_operator(home, blogs, tmp_path, option):
+    def contact(*options):
+        return next(finding for finding in home.json(*options, "doctor") if finding["what"] == "contact")
+
+    missing = contact()
+    assert missing["verdict"] == "look"
+    assert "set fetch.contact_url" in missing["words"]
+    assert "serve.public_url" in missing["words"]
+    there = contact("--set", f"{option}=https://me.example/")
+    assert (there["verdict"], there["words"]) == ("well", "https://me.example/")
+    home("add", blogs.url(1))
+    assert contact()["verdict"] == "look"
+    with sqlite3.connect(tmp_path / "data" / "tidings.db") as db:
+        db.execute("INSERT INTO shared (key, value, updated_at) VALUES (?, ?, 0)", ("contact_url", b"https://stored.example/"))
+    db.close()
+    assert contact()["words"] == "https://stored.example/"
+
+
 def test_the_doctor_names_what_is_wrong_and_exits_with_1(home, blogs, tmp_path):
     home("add", blogs.url(1))
     with sqlite3.connect(tmp_path / "data" / "tidings.db") as db:

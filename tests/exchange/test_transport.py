@@ -12,6 +12,9 @@ from lxml import etree
 from tests.certificates import self_signed
 from tests.exchange.circle import post
 from tests.exchange.net import CLOSED, FEED, live, peer, serving, until
+from tidings import __version__
+from tidings.aggregator.joining import make_client
+from tidings.config import Config
 from tidings.exchange import messages, transport, xmlrpc
 from tidings.exchange.announce import peers_element
 from tidings.exchange.client import Client
@@ -321,3 +324,19 @@ def test_a_document_tells_of_peers():
 
 def test_posts_of_the_core_tests_can_be_sent_too():
     assert messages.passable([post(1)])[0].identity == "post 1"
+
+
+@live
+async def test_calls_name_the_program_and_the_operators_contact():
+    heads = []
+
+    async def serve(reader, writer):
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        client = make_client(Config(fetch_allow_private=True), "127.0.0.1", 7000, "https://me.example/")
+        with pytest.raises(OSError, match="the server closed the connection"):
+            await client.call(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", "connect")
+        await client.close()
+    assert f"\r\nUser-Agent: tidings/{__version__} (+https://me.example/)\r\n" in heads[0]

@@ -1,11 +1,14 @@
 """One request at a time per host, a pause between two, silence when told; by a clock that only sleepers move."""
 
 import asyncio
-from collections.abc import Coroutine
+import functools
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
-from tests.fetch.origin import MONDAY, RSS, Answer, Clock, World, story
+from tests.fetch.origin import MONDAY, RSS, Answer, Clock, Origin, World, story
 from tidings.fetch import FetchProblem, FetchResult, Problem
 from tidings.fetch.hosts import AT_ONCE_PER_ADDRESS, MANY, HostGate, is_bridge
 
@@ -70,6 +73,15 @@ def test_a_pause_ends_by_the_clock_and_a_shorter_one_does_not_end_it_sooner() ->
     assert v.gate.pauses() == {}
 
 
+def test_requests_of_other_processes_are_kept_apart_even_if_a_clock_was_wrong() -> None:
+    v = Visitors(spacing_s=2.0)
+    v.gate.note_request("http://a", MONDAY - 1)
+    v.run(v.visit("http://a"))
+    v.gate.note_request("http://b", MONDAY + 1e6)
+    v.run(v.visit("http://b"))
+    assert v.entered == [1, 3]
+
+
 def test_lanes_that_nobody_uses_are_swept_out_and_pauses_are_kept() -> None:
     v = Visitors()
     for n in range(2 * MANY):
@@ -93,8 +105,26 @@ def test_bridges_stand_for_many_publishers(host: str, path: str, bridge: bool) -
 
 
 def _as_public(w: World) -> None:
-    """Let loopback count as a public host, as far as politeness goes."""
+    """Let loopback have a public address, as far as the fetcher knows."""
     w.fetcher.connections.address = lambda host: "93.184.216.34"
+
+
+def public_story(test: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[bool], None]:
+    """A test with a public host, and again with a loopback host and ``treat_private_as_public``."""
+
+    @pytest.mark.parametrize("option", [False, True], ids=["public host", "treat_private_as_public"])
+    @functools.wraps(test)
+    def run(option: bool) -> None:
+        @story(treat_private_as_public=option)
+        async def tell(w: World) -> None:
+            if not option:
+                _as_public(w)
+            await test(w)
+
+        tell()
+
+    del run.__wrapped__  # type: ignore[attr-defined]  # pytest would take the world for a fixture
+    return run
 
 
 def problem(result: FetchResult) -> FetchProblem:
@@ -102,9 +132,8 @@ def problem(result: FetchResult) -> FetchProblem:
     return result.error
 
 
-@story()
+@public_story
 async def test_requests_to_one_host_are_spaced(w: World) -> None:
-    _as_public(w)
     for n in range(3):
         w.serve(f"/{n}")
     await asyncio.gather(*(w.poll(f"/{n}") for n in range(3)))
@@ -118,18 +147,16 @@ async def test_private_hosts_are_not_spaced(w: World) -> None:
     assert w.clock.slept == []
 
 
-@story()
+@public_story
 async def test_a_redirect_on_the_same_host_is_part_of_the_visit(w: World) -> None:
-    _as_public(w)
     w.script("/old", Answer(302, headers={"Location": "/new"}))
     w.serve("/new")
     await w.poll("/old")
     assert w.clock.slept == []
 
 
-@story()
+@public_story
 async def test_a_redirect_to_another_host_waits_for_its_turn_there(w: World) -> None:
-    _as_public(w)
     w.script("/old", Answer(302, headers={"Location": f"http://localhost:{w.origin.port}/new"}))
     w.serve("/new")
     await w.poll(f"http://localhost:{w.origin.port}/new")
@@ -137,9 +164,8 @@ async def test_a_redirect_to_another_host_waits_for_its_turn_there(w: World) -> 
     assert w.clock.slept == [1.0]
 
 
-@story()
+@public_story
 async def test_429_silences_the_whole_host_also_for_those_in_line(w: World) -> None:
-    _as_public(w)
     w.script("/limited", Answer(429, b"", {"Retry-After": "600"}))
     w.serve("/other")
     first, second = await asyncio.gather(w.poll("/limited"), w.poll("/other"))
@@ -150,17 +176,24 @@ async def test_429_silences_the_whole_host_also_for_those_in_line(w: World) -> N
     assert (await w.poll("/other")).body == RSS
 
 
-@story()
+@public_story
 async def test_429_without_a_time_pauses_the_host_too(w: World) -> None:
-    _as_public(w)
     w.script("/limited", Answer(429, b""))
     await w.poll("/limited")
     assert list(w.fetcher.gate.pauses().values()) == [MONDAY + 900]
 
 
-@story()
+@public_story
+async def test_429_without_a_time_stops_requests_that_already_wait(w: World) -> None:
+    w.script("/limited", Answer(429, b""))
+    w.serve("/other")
+    _, second = await asyncio.gather(w.poll("/limited"), w.poll("/other"))
+    assert (problem(second).kind, second.retry_at) == (Problem.PAUSED, MONDAY + 900)
+    assert len(w.origin.requests) == 1
+
+
+@public_story
 async def test_503_pauses_the_host_only_with_a_time(w: World) -> None:
-    _as_public(w)
     w.script("/down", Answer(503, b""))
     await w.poll("/down")
     assert w.fetcher.gate.pauses() == {}
@@ -177,3 +210,24 @@ async def test_bridges_and_private_hosts_are_not_paused_as_a_whole(w: World) -> 
     _as_public(w)
     await w.poll("/limited?bridge=X")
     assert w.fetcher.gate.pauses() == {}
+
+
+@story(treat_private_as_public=True)
+async def test_loopback_hosts_share_the_limit_per_address(w: World) -> None:
+    under_way = most = 0
+
+    async def slow(writer: asyncio.StreamWriter) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.05)
+        under_way -= 1
+        writer.write(RSS)
+
+    async with AsyncExitStack() as stack:
+        origins = [await stack.enter_async_context(Origin().running()) for _ in range(8)]
+        for origin in origins:
+            origin.scripts["/feed"] = lambda asked: Answer(body=slow, headers={"Content-Length": str(len(RSS))})
+        results = await asyncio.gather(*(w.poll(f"http://127.0.0.1:{origin.port}/feed") for origin in origins))
+    assert [result.body for result in results] == [RSS] * 8
+    assert most == AT_ONCE_PER_ADDRESS

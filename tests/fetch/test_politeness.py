@@ -272,6 +272,15 @@ async def test_no_contact_is_claimed_that_was_not_given(w: World) -> None:
     assert w.origin.requests[0].header("User-Agent") == f"tidings/{__version__} (1 subscribers)"
 
 
+@story(contact_url="")
+async def test_a_contact_that_comes_later_is_sent_from_then_on(w: World) -> None:
+    await w.poll("/feed")
+    w.fetcher.use_contact("https://reader.example/about")
+    await w.poll("/feed")
+    agents = [asked.header("User-Agent") for asked in w.asked("/feed")]
+    assert agents[1] == f"tidings/{__version__} (+https://reader.example/about; 1 subscribers)" != agents[0]
+
+
 @story()
 async def test_asks_for_feeds_and_for_compression(w: World) -> None:
     await w.poll("/feed")
@@ -439,6 +448,15 @@ async def test_a_move_into_the_private_network_is_not_told(w: World) -> None:
     assert result.moved_to is None
 
 
+@story(treat_private_as_public=True)
+async def test_a_move_into_the_private_network_is_reported_where_private_is_treated_as_public(w: World) -> None:
+    w.fetcher.connections.address = {"127.0.0.1": "93.184.216.34", "localhost": "127.0.0.1"}.get
+    w.script("/old", Answer(301, headers={"Location": f"http://localhost:{w.origin.port}/new"}))
+    w.serve("/new")
+    assert (await w.poll("/old")).moved_to == f"http://localhost:{w.origin.port}/new"
+    assert w.fetcher.is_local("localhost")  # what peers are told does not depend on the option
+
+
 @story()
 async def test_link_headers_name_hub_and_self(w: World) -> None:
     w.serve("/feed", Link='</feed>; rel="self", <https://hub.example/>; rel=hub')
@@ -459,7 +477,8 @@ def test_the_page_on_politeness_names_tests_that_exist() -> None:
     folder = Path(__file__).parent
     page = (folder.parents[1] / "docs" / "politeness.md").read_text()
     told = set(re.findall(r"`(test_\w+)`", page))
-    files = [*folder.glob("test_*.py"), *(folder.parent / "live").glob("test_*.py")]
+    elsewhere = ("live/test_*.py", "cli/test_private_hosts.py", "web/test_first_run.py", "test_service.py")
+    files = [*folder.glob("test_*.py"), *(file for pattern in elsewhere for file in folder.parent.glob(pattern))]
     there = {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text())}
     assert len(told) > 60
     assert told <= there

@@ -1,6 +1,7 @@
 """Answers in all the forms that servers give them, on the loop that the service runs on and on Python's own."""
 
 import asyncio
+import gzip
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from tests.fetch.origin import RSS, Answer, Clock, Origin, World, story
 from tidings.fetch import Fetcher, FetchRequest, FetchSettings, Problem
+from tidings.fetch.validators import NO_VALIDATORS, Validators
 
 OK = b"HTTP/1.1 200 OK\r\n"
 LENGTH = b"Content-Length: %d\r\n" % len(RSS)
@@ -72,12 +74,139 @@ def test_a_body_may_end_with_the_connection(head: bytes) -> None:
 
 @story()
 async def test_what_comes_after_an_answer_is_not_taken_for_the_next(w: World) -> None:
-    twice = OK + LENGTH + b"\r\n" + RSS + b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"
-    results = await polls(w, spoken(twice, twice), 2)
-    assert [result.status for result in results] == [200, 200]
     with_a_body = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n" + b"<html>not here</html>"
     results = await polls(w, spoken(with_a_body, with_a_body), 2)
     assert [result.status for result in results] == [404, 404]
+
+
+def in_parts(*parts: bytes, delay_s: float, close: bool = False) -> Callable[[Any, Any], Any]:
+    """A server that answers every request in parts, with a pause before each but the first."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                for number, part in enumerate(parts):
+                    await asyncio.sleep(delay_s if number else 0)
+                    writer.write(part)
+                    await writer.drain()
+                if close:
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        writer.close()
+
+    return serve
+
+
+LARGE = b"<rss>" + b"<item/>" * 100_000 + b"</rss>"
+CLOSE = b"Connection: close\r\n"
+GZIP = b"Content-Encoding: gzip\r\n"
+
+
+def with_length(body: bytes, length: int, *headers: bytes) -> bytes:
+    return OK + b"".join(headers) + b"Content-Length: %d\r\n\r\n" % length + body
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        with_length(RSS, len(RSS) - 6),
+        with_length(RSS, len(RSS) // 2),
+        with_length(RSS, len(RSS) // 2, CLOSE),
+        with_length(RSS, 1),
+        with_length(RSS + b"<!-- -->", len(RSS)),
+        with_length(RSS + b"\r\n<!-- -->", len(RSS)),
+        with_length(RSS + b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", len(RSS)),  # a second answer
+        with_length(RSS + with_length(RSS, len(RSS)), len(RSS)),
+        with_length(gzip.compress(RSS), len(gzip.compress(RSS)) - 1, GZIP),
+        with_length(gzip.compress(RSS) + b"x", len(gzip.compress(RSS)), GZIP),
+        with_length(LARGE, len(LARGE) // 2),  # more than one read from the socket
+        with_length(LARGE, len(LARGE) // 2, CLOSE),
+    ],
+    ids=range(12),
+)
+@pytest.mark.parametrize("close", [False, True])
+def test_a_body_longer_than_its_length_is_no_document(answer: bytes, close: bool) -> None:
+    @story()
+    async def tell(w: World) -> None:
+        (result,) = await polls(w, in_parts(answer, delay_s=0, close=close), 1)
+        assert result.error is not None
+        assert result.error.kind is Problem.BROKEN
+        assert result.error.words == "the server sent more bytes than its Content-Length declares"
+        assert (result.body, result.validators) == (None, NO_VALIDATORS)
+        assert not w.fetcher.connections._idle
+
+    tell()
+
+
+@pytest.mark.parametrize("headers", [b"", CLOSE])
+def test_bytes_that_come_later_still_show_that_a_document_was_cut(headers: bytes) -> None:
+    """A document that does not look finished is worth waiting for; see `LINGER_S`."""
+
+    @story()
+    async def tell(w: World) -> None:
+        half = len(RSS) // 2
+        server = in_parts(with_length(RSS[:half], half, headers), RSS[half:], delay_s=0.1)
+        (result,) = await polls(w, server, 1)
+        assert result.error is not None
+        assert result.error.words == "the server sent more bytes than its Content-Length declares"
+
+    tell()
+
+
+@story()
+async def test_a_document_that_only_looks_cut_is_taken(w: World) -> None:
+    cut = RSS[: len(RSS) // 2]
+    first, second = await polls(w, in_parts(with_length(cut, len(cut)), delay_s=0), 2)
+    closed, *_ = await polls(w, in_parts(with_length(cut, len(cut)), delay_s=0, close=True), 1)
+    assert (first.body, second.body, closed.body) == (cut, cut, cut)
+
+
+@story()
+async def test_a_connection_with_bytes_left_over_is_not_used_again(w: World) -> None:
+    connections = 0
+    server = in_parts(with_length(RSS, len(RSS)), b"<!-- late -->", delay_s=0.05)
+
+    async def counted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await server(reader, writer)
+
+    listening = await asyncio.start_server(counted, "127.0.0.1", 0)
+    async with listening:
+        request = FetchRequest(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/")
+        for _ in range(2):
+            assert (await w.fetcher.fetch(request)).body == RSS
+            await asyncio.sleep(0.2)
+    assert connections == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (b"HTTP/1.1 304 Not Modified\r\n\r\n" + RSS, 304),
+        (b"HTTP/1.1 304 Not Modified\r\n" + LENGTH + b"\r\n" + RSS, 304),
+        (b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nnot here", 404),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\nleft over" % (len(RSS), RSS), 200),
+        (with_length(RSS + b"\r\n", len(RSS)), 200),  # an empty line, which every parser ignores
+    ],
+    ids=["304", "304 with a length", "404", "chunked", "empty line"],
+)
+def test_bytes_left_over_do_not_matter_where_no_document_is_counted_by_length(answer: bytes, status: int) -> None:
+    @story()
+    async def tell(w: World) -> None:
+        server = in_parts(answer, delay_s=0)
+        listening = await asyncio.start_server(server, "127.0.0.1", 0)
+        async with listening:
+            url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+            request = FetchRequest(url, Validators('"1"', None, url, 0.0), b"known")
+            results = [await w.fetcher.fetch(request) for _ in range(2)]
+        assert [result.status for result in results] == [status, status]
+        assert [result.unchanged for result in results] == [status == 304] * 2
+        assert [result.body for result in results] == [RSS if status == 200 else None] * 2
+
+    tell()
 
 
 @story()

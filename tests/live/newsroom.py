@@ -41,7 +41,7 @@ PROCESSES.set_forkserver_preload(["tests.live.newsroom"])
 def worker(url, began, at_work):
     """The process: as `tidings worker`, but for its clock; from ``at_work`` on it must outlive whatever happens."""
     settings = read(Path("/nonexistent"), {}, {"policy.budget": "1200", "log.level": "error"})
-    manners = FetchSettings(allow_private=True, private_like_public=True, host_spacing_s=1.0, concurrency=8)
+    manners = FetchSettings(allow_private=True, treat_private_as_public=True, host_spacing_s=1.0, concurrency=8)
 
     def clock():
         return MONDAY + (time.time() - began) * SPEED

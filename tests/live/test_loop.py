@@ -1,6 +1,8 @@
 """The loop itself: one feed's trouble is its own, changes wake it, pushes and pings come in, and it can explain itself."""
 
 import asyncio
+import re
+from contextlib import suppress
 
 import pytest
 from aiohttp import web
@@ -32,6 +34,40 @@ async def test_one_feeds_trouble_is_its_own(village):
     page = await village.explained("/page")
     assert "HTML page" in page.state.last_error
     assert page.state.next_poll_at >= village.clock() + HOUR_S
+
+
+@story()
+async def test_a_document_longer_than_its_content_length_changes_nothing(village):
+    village.feed("/a", posts=3)
+    whole = village.feeds["/a"].document().encode()
+    village.write("/a", 2)
+    longer = village.feeds["/a"].document().encode()
+    answers = [(whole, len(whole), "one"), (longer, longer.index(b"</item>") + 7, "two"), (longer, len(longer), "three")]
+    conditions = []
+
+    async def serve(reader, writer):
+        """Counts wrong in its second answer: only the first entry lies within the declared length."""
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                conditions.append(re.findall(rb"If-None-Match: (.*)\r\n", head))
+                body, length, etag = answers.pop(0)
+                writer.write(f'HTTP/1.1 200 OK\r\nETag: "{etag}"\r\nContent-Length: {length}\r\n\r\n'.encode() + body)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/a"
+        await village.store.add([Wanted(url, village.clock())])
+        assert (await village.poll()).new == 3
+        village.clock.now += DAY_S
+        polled = await village.poll()
+        assert (polled.failed, polled.new) == (1, 0)
+        assert (await village.store.status()).entries == 3
+        failed = await village.store.feed(url)
+        assert failed.state.last_error == "the server sent more bytes than its Content-Length declares"
+        village.clock.now += DAY_S
+        assert (await village.poll()).new == 2
+    assert conditions == [[], [b'"one"'], [b'"one"']]
 
 
 @story()

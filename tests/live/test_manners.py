@@ -93,10 +93,11 @@ async def test_polling_by_hand_is_conditional_too(village):
     assert [request.headers.get("If-None-Match") is not None for request in village.asked("/a")] == [False, True, True]
 
 
+@pytest.mark.parametrize("as_public", [False, True])
 @pytest.mark.parametrize("form", ["seconds", "date"])
 @pytest.mark.parametrize("status", [429, 503])
-def test_retry_after_holds_also_by_hand(tmp_path, status, form):
-    @story()
+def test_retry_after_holds_also_by_hand(tmp_path, status, form, as_public):
+    @story(fetch={"treat_private_as_public": as_public})
     async def tell(village):
         feed = village.feed("/a", posts=3)
         feed.status = status

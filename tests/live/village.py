@@ -40,6 +40,11 @@ class Clock:
             await asyncio.Event().wait()  # whoever is busy will wake the sleeper; at the end nobody does
         self.now = min(self.now + seconds, self.end)
 
+    async def wait_for_host(self, seconds):
+        """The sleep of the host limiter, while its poll is under way: the clock moves all the same."""
+        self.now += seconds
+        await asyncio.sleep(0)
+
 
 class Feed:
     """A publisher's feed; what it does can be changed between polls."""
@@ -151,7 +156,7 @@ class Village:
         self.brain = Brain(make_policy(policy), budget, **brain)
         async with (
             Store.open(self.path, clock=self.clock, serving=serving) as self.store,
-            Fetcher(settings, self.clock, sleep=self.clock.sleep) as self.fetcher,
+            Fetcher(settings, self.clock, sleep=self.clock.wait_for_host) as self.fetcher,
             Aggregator(self.store, self.fetcher, self.brain, self.clock, sleep=self.clock.sleep) as self.aggregator,
         ):
             self.clock.busy = lambda: self.aggregator.under_way > 0

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.sites import Site, rss
 from tests.web.conftest import Serving
 from tests.web.people import PASSWORD
 from tidings.web.app import is_our_name
@@ -34,6 +35,71 @@ def test_the_first_who_comes_becomes_the_administrator_and_from_then_on_one_has_
         assert again.post("/logout").goes_to == "/login"
         assert again.get("/unread").goes_to == "/login?next=/unread"
         assert ada.get("/unread").status == 200  # the other browser is still in
+
+
+CONTACT = "https://ada.example/about"
+FIELD = 'name="contact_url"'
+
+
+def test_the_first_page_asks_for_a_contact_that_publishers_then_see(tmp_path):
+    with Serving(tmp_path) as serving, Agents() as publisher:
+        ada = serving.person("ada")
+        page = ada.get("/").text
+        assert FIELD in page
+        assert "before they block this reader" in page
+        assert "TIDINGS_FETCH_CONTACT_URL" in page
+        form = {"name": "ada", "password": PASSWORD, "again": PASSWORD, "at": "/"}
+        refused = ada.post("/setup", contact_url="me@ada.example", **form)
+        assert (refused.status, "The contact must be a web address" in refused.text) == (400, True)
+        assert 'value="me@ada.example"' in refused.text
+        assert ada.post("/setup", contact_url=f" {CONTACT} ", **form).goes_to == "/welcome"
+        assert FIELD not in ada.get("/welcome").text
+        ada.follow(f"{publisher.address}/feed")
+        assert f"(+{CONTACT}; " in publisher.agents[-1]
+    with Serving(tmp_path) as serving, Agents() as publisher:  # and after a restart
+        ada = serving.person("ada")
+        ada.log_in()
+        ada.follow(f"{publisher.address}/feed")
+        assert f"(+{CONTACT}; " in publisher.agents[-1]
+
+
+def test_an_admin_who_gave_no_contact_is_asked_on_the_welcome_page_and_nobody_else(tmp_path):
+    with Serving(tmp_path) as serving, Agents() as publisher:
+        ada = serving.person("ada").begin()
+        bob = ada.invite("bob")
+        assert FIELD in ada.get("/welcome").text
+        assert FIELD not in bob.get("/welcome").text
+        assert bob.post("/settings/contact", contact_url="https://bob.example/").status == 403
+        assert ada.post("/settings/contact", contact_url="nonsense").status == 400
+        assert ada.post("/settings/contact", contact_url=CONTACT).goes_to == "/welcome"
+        assert FIELD not in ada.get("/welcome").text
+        ada.post("/settings/contact", contact_url="https://other.example/")  # one is enough
+        ada.follow(f"{publisher.address}/feed")
+        assert f"(+{CONTACT}; " in publisher.agents[-1]
+
+
+@pytest.mark.parametrize("option", ["fetch.contact_url", "serve.public_url"])
+def test_nobody_is_asked_for_a_contact_that_the_configuration_has(tmp_path, option):
+    with Serving(tmp_path, **{option: "https://reader.example"}) as serving, Agents() as publisher:
+        ada = serving.person("ada")
+        assert FIELD not in ada.get("/").text
+        form = {"name": "ada", "password": PASSWORD, "again": PASSWORD, "at": "/"}
+        assert ada.post("/setup", contact_url=CONTACT, **form).goes_to == "/welcome"
+        assert FIELD not in ada.get("/welcome").text
+        ada.follow(f"{publisher.address}/feed")
+        assert "(+https://reader.example; " in publisher.agents[-1]
+
+
+class Agents(Site):
+    """A publisher that notes who asks."""
+
+    def __init__(self):
+        super().__init__()
+        self.agents = []
+
+    def answer(self, request):
+        self.agents.append(request.headers["User-Agent"])
+        return 200, "application/rss+xml", rss("Feed", ["<item><guid>1</guid><title>Post</title></item>"])
 
 
 def test_guessing_is_slow(house):

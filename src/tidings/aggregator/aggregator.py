@@ -93,6 +93,8 @@ class Aggregator:
         now = self._clock()
         for pause in await self.store.paused():
             self.fetcher.gate.pause(pause.host, pause.until)
+        for host, at in (await self.store.hosts_asked(now - self.fetcher.settings.host_spacing_s)).items():
+            self.fetcher.gate.note_request(host, at)
         await self.brain.start(self.store, now)
         await self.store.listen(FEEDS, lambda _: self.wake())
         await self.polls.open()

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from tidings.aggregator.aggregator import Aggregator
+from tidings.aggregator.contact import stored_contact
 from tidings.aggregator.neighbours import Neighbourhood, is_private, keep_recovered
 from tidings.config import FRIEND, Config, ConfigError, listed
 from tidings.errors import UsageError
@@ -18,6 +19,7 @@ from tidings.exchange.client import Client, ask, download
 from tidings.exchange.keys import Signer, is_signed
 from tidings.exchange.node import Node
 from tidings.exchange.values import Nid, Query, Rules
+from tidings.fetch.user_agent import user_agent
 from tidings.store import Store, neighbours
 from tidings.store.rows import Feed
 
@@ -38,14 +40,15 @@ def check(config: Config, address: str) -> None:
         raise ConfigError("exchange.certificate", "is for a port of its own: set exchange.port too")
 
 
-def make_client(config: Config, address: str, port: int) -> Client:
+def make_client(config: Config, address: str, port: int, contact_url: str) -> Client:
     """Calls come from where we listen, unless that is everywhere: a node is known by that address."""
     tls = None
     if config.exchange_certificate:  # nodes are addresses, which no authority vouches for: keys tell friends from others
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     local = "" if ip_address(address).is_unspecified else address
-    return Client(port, allow_private=config.fetch_allow_private, local_address=local, tls=tls)
+    agent = user_agent(contact_url)
+    return Client(port, allow_private=config.fetch_allow_private, local_address=local, tls=tls, agent=agent)
 
 
 def make_neighbourhood(
@@ -60,7 +63,7 @@ def make_neighbourhood(
     known: list[Nid] = [messages.read_nid(friend["nid"]) for friend in friends if friend["nid"]]
     node.meet(known, clock())
     node.members.ask_lists(listed(config.exchange_lists))
-    client = make_client(config, address, port)
+    client = make_client(config, address, port, aggregator.fetcher.settings.contact_url)
     among_ourselves = ip_address(address).is_loopback
     options |= {"signer": signer, "among_ourselves": among_ourselves, "decoys": config.exchange_decoys}
     return Neighbourhood(aggregator, node, client, clock, **options)
@@ -88,7 +91,7 @@ async def recover_by_hand(
     told = {known.id for known in await store.read(neighbours.shareable)}
     if feed.id not in told or is_private(feed.url, among_ourselves=ip_address(address).is_loopback):
         raise UsageError(f"{feed.url} is private: neighbours are not told of it, and so they cannot be asked")
-    client = make_client(config, address, int(port))
+    client = make_client(config, address, int(port), config.contact_url or await stored_contact(store))
     try:
         holdings = await ask(client, present, Query(token_hex(16), feed.url, since, until))
         found = await download(client, Trade(altruist=True), holdings, feed.url, since, until, clock)

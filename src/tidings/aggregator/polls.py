@@ -99,11 +99,11 @@ class Polls:
             await self._store.free(hosts, self._worker)
 
     def is_crowded(self, url: str) -> bool:
-        """Whether enough feeds of its host are under way; those that are near are not spaced, and nobody waits for them."""
+        """Whether enough feeds of its host are under way; hosts without limits are never crowded."""
         if self._per_host.get(host_of(url), 0) < MOST_PER_HOST:
             return False
         try:
-            return not self._fetcher.is_local(str(parse_url(url).raw_host))
+            return not self._fetcher.is_exempt(str(parse_url(url).raw_host))
         except ValueError:
             return False
 

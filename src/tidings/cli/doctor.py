@@ -8,6 +8,7 @@ import ssl
 import stat
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -50,11 +51,23 @@ async def _configuration(home: Home) -> list[Finding]:
     check_policy(home.settings)
     own = sum(setting.origin != "default" for setting in home.settings.values())
     found = [Finding("configuration", "well", f"{own} of {len(home.settings)} options differ from the default")]
-    if not config.fetch_contact_url:
-        found.append(Finding("contact", "look", "publishers cannot reach you; set fetch.contact_url to a page of yours"))
     if config.fetch_allow_private:
         found.append(Finding("private addresses", "look", "may be asked; set fetch.allow_private=false if others add feeds"))
     return found
+
+
+async def _contact(home: Home) -> list[Finding]:
+    from tidings.aggregator.contact import stored_contact
+
+    url = home.config.contact_url
+    if not url and home.has_store:
+        with suppress(TidingsError):  # the check of the store says what is wrong with it
+            async with home.open_store() as store:
+                url = await stored_contact(store)
+    if url:
+        return [Finding("contact", "well", url)]
+    advice = "set fetch.contact_url to a page of yours (or serve.public_url), in config.toml or as TIDINGS_FETCH_CONTACT_URL"
+    return [Finding("contact", "look", f"publishers cannot reach you before they block you; {advice}")]
 
 
 async def _folder(home: Home) -> list[Finding]:
@@ -164,6 +177,7 @@ CHECKS: dict[str, Callable[[Home], Awaitable[list[Finding]]]] = {
     "configuration": _configuration,
     "folder": _folder,
     "store": _store,
+    "contact": _contact,
     "disk": _disk,
     "clock": _clock,
     "network": _network,

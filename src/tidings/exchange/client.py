@@ -34,12 +34,19 @@ class Client:
     """Calls other nodes."""
 
     def __init__(
-        self, port: int, *, allow_private: bool = False, local_address: str = "", tls: ssl.SSLContext | None = None
+        self,
+        port: int,
+        *,
+        allow_private: bool = False,
+        local_address: str = "",
+        tls: ssl.SSLContext | None = None,
+        agent: str = "",
     ) -> None:
         """``port`` is where we listen; ``tls`` makes all calls encrypted ones. Calls come from ``local_address``, if given:
-        a node is known by the address that it calls from.
+        a node is known by the address that it calls from. ``agent`` is the User-Agent.
         """
         self.port = port
+        self._agent = f"User-Agent: {agent}\r\n" if agent else ""
         self._scheme = "https" if tls else "http"
         self._connections = Connections(allow_private=allow_private, connect_timeout_s=CONNECT_S, keep_s=KEEP_S)
         if tls is not None:
@@ -58,7 +65,7 @@ class Client:
         """The answer; `Fault` if it refuses, `OSError` or `TimeoutError` if it cannot be reached or talks nonsense."""
         url = URL(f"{self._scheme}://{nid}{PATH}")
         body = xmlrpc.write_call(function, self.port, *parameters)
-        head = f"POST {PATH} HTTP/1.1\r\nHost: {nid}\r\nContent-Type: {xmlrpc.CONTENT_TYPE}\r\n"
+        head = f"POST {PATH} HTTP/1.1\r\nHost: {nid}\r\n{self._agent}Content-Type: {xmlrpc.CONTENT_TYPE}\r\n"
         request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
         try:
             answer = await self._connections.ask(url, request, MOST_BYTES, timeout_s)

@@ -9,6 +9,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +18,6 @@ from urllib.parse import urlencode
 from multidict import CIMultiDict
 from yarl import URL
 
-from tidings import __version__
 from tidings.fetch import freshness
 from tidings.fetch.addresses import authorization, bare, host_name, parse_url, with_userinfo_of
 from tidings.fetch.bodies import TooLarge, Undecodable, unpack
@@ -26,8 +26,9 @@ from tidings.fetch.guard import BlockedAddress, is_public
 from tidings.fetch.hosts import PAUSE_S, HostGate, is_bridge
 from tidings.fetch.links import link_header
 from tidings.fetch.outcomes import is_challenge, is_limiting
+from tidings.fetch.user_agent import user_agent
 from tidings.fetch.values import FetchProblem, FetchRequest, FetchResult, FetchSettings, Problem
-from tidings.fetch.wire import ASIDE_BYTES, Answer, BrokenAnswer, as_received
+from tidings.fetch.wire import ASIDE_BYTES, Answer, BrokenAnswer, WrongLength, as_received
 from tidings.words import duration
 
 ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, text/xml;q=0.9, */*;q=0.1"
@@ -96,16 +97,24 @@ class Fetcher:
         return await _Fetch(self, FetchRequest(url), asked, (body, headers)).run()
 
     def is_local(self, host: str) -> bool:
-        """Whether a URL's host is known to live at a private address."""
+        """Return whether a URL's host is known to have a private address."""
         address = self.connections.address(host)
-        return address is not None and not is_public(address) and not self.settings.private_like_public
+        return address is not None and not is_public(address)
+
+    def is_exempt(self, host: str) -> bool:
+        """Return whether host limits do not apply: private hosts, unless they are treated as public ones."""
+        return not self.settings.treat_private_as_public and self.is_local(host)
+
+    def use_contact(self, url: str) -> None:
+        """Send this contact address with every request from now on."""
+        self.settings = replace(self.settings, contact_url=url)
+        self._heads.clear()
 
     def head_for(self, subscribers: int) -> bytes:
-        """The headers that never change. "1 subscribers" is what log analysers expect."""
+        """Return the headers that are the same in every request."""
         known = self._heads.get(subscribers)
         if known is None:
-            contact = f"+{self.settings.contact_url}; " if self.settings.contact_url else ""
-            agent = f"tidings/{__version__} ({contact}{subscribers} subscribers)"
+            agent = user_agent(self.settings.contact_url, subscribers)
             known = f"User-Agent: {agent}\r\nAccept: {ACCEPT}\r\nAccept-Encoding: gzip, br, zstd\r\n".encode()
             self._heads[subscribers] = known
         return known
@@ -162,10 +171,10 @@ class _Fetch:
         host = str(url.raw_host)
         name = host_name(url)
         address = fetcher.connections.address(host)
-        local = fetcher.is_local(host)
-        spaced = not local and name != self.visited  # a redirect on the same host is part of the same visit
+        exempt = fetcher.is_exempt(host)
+        spaced = not exempt and name != self.visited  # a redirect on the same host is part of the same visit
         self.visited = name
-        async with fetcher.gate.visit(name, address=None if local else address, spaced=spaced) as until:
+        async with fetcher.gate.visit(name, address=None if exempt else address, spaced=spaced) as until:
             if until is not None:
                 words = f"{url.raw_host} asked to be left alone for another {duration(until - fetcher._clock())}"
                 return self._problem(Problem.PAUSED, words, retry_at=until)
@@ -183,6 +192,8 @@ class _Fetch:
             except OSError as error:
                 kind = Problem.BLOCKED if isinstance(error, BlockedAddress) else Problem.CONNECT
                 return self._problem(kind, f"cannot connect to {url.raw_host}: {_reason(error)}")
+            except WrongLength as error:
+                return self._problem(Problem.BROKEN, str(error))
             except (BrokenAnswer, ValueError) as error:
                 return self._problem(Problem.BROKEN, f"the answer broke off or is no HTTP: {_reason(error)}")
 
@@ -238,7 +249,7 @@ class _Fetch:
         host = str(self.url.raw_host)
         retry_at = freshness.retry_at(self.headers, now)
         limited = is_limiting(self.status, host, self.headers)
-        if limited and not self.fetcher.is_local(host) and not is_bridge(host, self.url.raw_path_qs):
+        if limited and not self.fetcher.is_exempt(host) and not is_bridge(host, self.url.raw_path_qs):
             self.fetcher.gate.pause(host_name(self.url), retry_at or now + PAUSE_S)
         return self._problem(
             Problem.STATUS,
@@ -275,7 +286,8 @@ class _Fetch:
     def _moved_to(self) -> str | None:
         if self.moved is None:
             return None
-        if self.fetcher.is_local(str(self.moved.raw_host)) and not self.fetcher.is_local(str(self.asked.raw_host)):
+        target, source = str(self.moved.raw_host), str(self.asked.raw_host)
+        if self.fetcher.is_exempt(target) and not self.fetcher.is_exempt(source):
             return None  # a stranger may not plant an address of our own network in the database
         return str(with_userinfo_of(self.asked, self.moved))
 

@@ -68,6 +68,11 @@ class HostGate:
         lane = self._lane(host)
         lane.paused_until = max(lane.paused_until, until)
 
+    def note_request(self, host: str, at: float) -> None:
+        """Space the next request to `host` from one that another process sent at `at`."""
+        lane = self._lane(host)
+        lane.next_at = max(lane.next_at, min(at, self._clock()) + self._spacing_s)
+
     def paused_until(self, host: str) -> float | None:
         """When the host may be asked again; None if now."""
         lane = self._lanes.get(host)

@@ -12,15 +12,15 @@ from tidings.fetch.validators import NO_VALIDATORS, Validators
 class FetchSettings:
     """What an operator may choose; everything else has one right value."""
 
-    contact_url: str = ""  #: told to publishers: who asks, and where to complain; better none than one that leads nowhere
+    contact_url: str = ""  #: in the User-Agent: where publishers reach the operator; better none than a wrong one
     allow_private: bool = False  #: may private, loopback and link-local addresses be asked?
     max_bytes: int = 10_000_000  #: of a document, on the wire as well as unpacked
     timeout_s: float = 30.0  #: for a request with its answer, to the last byte
     connect_timeout_s: float = 10.0
     redirects: int = 5
     concurrency: int = 100  #: requests under way at once, to all hosts together
-    host_spacing_s: float = 1.0  #: between requests to one host; private hosts are not spaced
-    private_like_public: bool = False  #: but are they? For trying manners out on one machine
+    host_spacing_s: float = 1.0  #: between requests to one host; private hosts are exempt
+    treat_private_as_public: bool = False  #: no exemptions for private hosts, for tests of politeness on loopback
 
 
 class FetchRequest(Struct, frozen=True):

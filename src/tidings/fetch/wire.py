@@ -6,6 +6,7 @@ quarter (docs/design/dependencies.md). What an answer says is left to llhttp, wh
 
 import asyncio
 import re
+from contextlib import suppress
 from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -16,11 +17,22 @@ from multidict import CIMultiDict
 ASIDE_BYTES = 16_384
 #: Status and headers together. Real servers send policies of 20 KB in one header.
 HEAD_BYTES = 262_144
+#: How long a document that does not look finished is held back, in case bytes beyond its Content-Length follow.
+LINGER_S = 0.5
+_ROOT = re.compile(rb"<([A-Za-z_][\w:.-]*)")
+_BLANK = b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n"
 _UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class BrokenAnswer(Exception):
     """The answer broke off, or is no HTTP."""
+
+
+class WrongLength(BrokenAnswer):
+    """A document is longer than its Content-Length, so that it is unknown where it ends."""
+
+    def __init__(self) -> None:
+        super().__init__("the server sent more bytes than its Content-Length declares")
 
 
 class Stale(BrokenAnswer):
@@ -44,6 +56,18 @@ def as_received(value: str | None) -> str | None:
     return None if _UNSENDABLE.search(value) else value
 
 
+def looks_cut(answer: Answer) -> bool:
+    """Return whether a plain XML or JSON document does not end as it should; compressed ones are checked by unpacking."""
+    body = answer.body
+    start, end = body[:64].lstrip(_BLANK)[:1], body[-64:].rstrip(_BLANK).lower()
+    if answer.headers.get("Content-Encoding") or start not in (b"<", b"{"):
+        return False
+    if start == b"{":
+        return not end.endswith(b"}")
+    root = _ROOT.search(body, 0, 4096)
+    return not end.endswith((b"-->", b"</%s>" % root[1].lower() if root else b">"))
+
+
 class Connection(asyncio.Protocol):
     """To one host. Closed by itself when it cannot be used for another request."""
 
@@ -51,6 +75,8 @@ class Connection(asyncio.Protocol):
         self.closed = False
         self.idle_since = 0.0
         self._answers = self._most = self._fed = 0
+        self._reusable = self._surplus = False
+        self._ended = asyncio.Event()
         self._begin()
         self._finished: asyncio.Future[Answer] | None = None
         self._parser = HttpResponseParser(self)
@@ -62,11 +88,13 @@ class Connection(asyncio.Protocol):
         """Send ``request`` and read its answer, by ``deadline`` (of the loop's clock), else `TimeoutError`.
 
         Of a document (2xx) ``most`` bytes are read or, if it says itself that it has more, none. Other answers, and all if
-        ``most`` is 0, are read as far as `ASIDE_BYTES`, and if they do not end in time, as far as they came.
+        ``most`` is 0, are read as far as `ASIDE_BYTES`, and if they do not end in time, as far as they came. A document
+        with bytes behind its Content-Length is a `WrongLength`.
         """
         loop = asyncio.get_running_loop()
         self._most = most
         self._fed = 0
+        self._surplus = False
         self._begin()
         finished: asyncio.Future[Answer] = loop.create_future()
         self._finished = finished
@@ -76,16 +104,36 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.write(request)
         try:
-            return await finished
+            answer = await finished
+            if answer.whole and self._counted and not self._aside:
+                await self._check_length(answer, deadline)
         except BaseException:
             self.close()
             raise
         finally:
             late.cancel()
+        if not self._reusable:
+            self.close()
+        return answer
+
+    async def _check_length(self, answer: Answer, deadline: float) -> None:
+        """Raise `WrongLength` if more bytes have arrived, or follow a document that looks cut.
+
+        We do not pipeline requests, so nothing may follow a document (RFC 9112, 6.3). A server that counts characters
+        instead of bytes declares too little, and its first bytes would pass for the whole document.
+        """
+        await asyncio.sleep(0)  # lets the loop hand over what the socket holds already; waits for nothing
+        if not self._surplus and not self.closed and looks_cut(answer):
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(min(deadline, asyncio.get_running_loop().time() + LINGER_S)):
+                    await self._ended.wait()
+        if self._surplus:
+            raise WrongLength
 
     def close(self) -> None:
         self.closed = True
         self._finished = None
+        self._ended.set()
         self._transport.abort()
 
     # --- what the loop tells -------------------------------------------------------------------------------------------
@@ -94,19 +142,22 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's has its methods, and is none
 
     def data_received(self, data: bytes) -> None:
-        if self._finished is None:  # nobody asked
+        if self._finished is None:  # no request is waiting for an answer
+            self._surplus = True
             self.close()
             return
         self._fed += len(data)
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
+            self._surplus = self._finished is None  # the answer has ended already
             self._fail(BrokenAnswer(str(error)))
         if self._status == 0 and self._fed > HEAD_BYTES:
             self._fail(BrokenAnswer(f"its headers are longer than {HEAD_BYTES:,} bytes"))
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
+        self._ended.set()
         if self._fed == 0 and self._answers:
             self._fail(Stale("the connection was closed"))
         elif self._status and not self._framed and error is None:
@@ -123,8 +174,8 @@ class Connection(asyncio.Protocol):
     # --- what the parser tells -----------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        if self._finished is None:  # more came than was asked for
-            self.close()
+        if self._finished is None:  # a second answer to one request: the parser stops here
+            raise WrongLength
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers.add(name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape"))
@@ -133,7 +184,9 @@ class Connection(asyncio.Protocol):
         self._status = self._parser.get_status_code()
         self._aside = not self._most or not 200 <= self._status < 300
         length = self._headers.get("Content-Length")
-        self._framed = length is not None or "chunked" in self._headers.get("Transfer-Encoding", "").lower()
+        chunked = "chunked" in self._headers.get("Transfer-Encoding", "").lower()
+        self._counted = length is not None and not chunked
+        self._framed = self._counted or chunked
         if not self._aside and length is not None and int(length) > self._most:
             self._finish(whole=False)
 
@@ -153,7 +206,7 @@ class Connection(asyncio.Protocol):
 
     def _begin(self) -> None:
         self._status = self._size = 0
-        self._aside = self._framed = False
+        self._aside = self._framed = self._counted = False
         self._headers: CIMultiDict[str] = CIMultiDict()
         self._pieces: list[bytes] = []
 
@@ -165,7 +218,8 @@ class Connection(asyncio.Protocol):
         self._answers += 1
         self._finished = None
         self._pieces = []
-        if not whole or not self._parser.should_keep_alive():
+        self._reusable = whole and self._parser.should_keep_alive()
+        if not whole:
             self.close()
         finished.set_result(answer)
 

@@ -7,6 +7,7 @@ from msgspec import ValidationError, convert, to_builtins
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from tidings.aggregator.contact import check_contact
 from tidings.errors import TidingsError, UsageError
 from tidings.people import Forbidden
 from tidings.people.alerts import check_address
@@ -30,6 +31,7 @@ def routes(site: Site) -> list[BaseRoute]:
         page(site, "/login", log_in, posts=True, everybody=True),
         page(site, "/logout", log_out, posts=True),
         page(site, "/welcome", welcome),
+        page(site, "/settings/contact", save_contact, posts=True, admin=True),
         page(site, "/settings", settings),
         page(site, "/settings", save_settings, posts=True),
         page(site, "/settings/theme", save_theme, posts=True),
@@ -52,7 +54,20 @@ async def home(visit: Visit) -> Response:
         return visit.go("/unread")
     if not await visit.site.people.is_new():
         return visit.go("/login")
-    return await visit.render("setup.html", problem="", name="")
+    return await _setup(visit)
+
+
+async def _setup(visit: Visit, problem: str = "") -> Response:
+    """The form for the first user; it asks for a contact if neither the configuration nor the store has one."""
+    form = visit.form
+    return await visit.render(
+        "setup.html",
+        status=HTTPStatus.BAD_REQUEST if problem else HTTPStatus.OK,
+        problem=problem,
+        name=form.get("name"),
+        ask_contact=not visit.site.contact_url,
+        contact_url=form.get("contact_url"),
+    )
 
 
 async def make_first(visit: Visit) -> Response:
@@ -63,10 +78,12 @@ async def make_first(visit: Visit) -> Response:
     try:
         if form.get("password") != form.get("again"):
             raise UsageError(_("the two passwords are not the same"))
+        contact = _contact_in(visit)
         user = await site.people.add_user(form.get("name"), form.get("password"), admin=True, by=None)
     except UsageError as error:
-        said = pages.sentence(str(error))
-        return await visit.render("setup.html", status=HTTPStatus.BAD_REQUEST, problem=said, name=form.get("name"))
+        return await _setup(visit, pages.sentence(str(error)))
+    if contact:
+        await site.save_contact(contact)
     return set_session(visit, visit.go("/welcome"), await site.people.start_session(user))
 
 
@@ -95,7 +112,22 @@ async def log_out(visit: Visit) -> Response:
 
 
 async def welcome(visit: Visit) -> Response:
-    return await visit.render("welcome.html", sidebar=await sidebar(visit))
+    ask_contact = visit.user.admin and not visit.site.contact_url
+    return await visit.render("welcome.html", sidebar=await sidebar(visit), ask_contact=ask_contact, contact_url="")
+
+
+async def save_contact(visit: Visit) -> Response:
+    """The contact address, from an admin who was not asked for one when the first user was made."""
+    if contact := _contact_in(visit):
+        await visit.site.save_contact(contact)
+        visit.note(_("Saved."))
+    return visit.go("/welcome")
+
+
+def _contact_in(visit: Visit) -> str:
+    """The contact address in the form, checked; empty if there is one already."""
+    given = visit.form.get("contact_url").strip()
+    return check_contact(given) if given and not visit.site.contact_url else ""
 
 
 # --- one's own ---------------------------------------------------------------------------------------------------------

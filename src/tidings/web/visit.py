@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from tidings.aggregator.contact import store_contact
 from tidings.errors import TidingsError
 from tidings.fetch import Fetcher
 from tidings.people import Events, Forbidden, NotFound, People, Reading, TooManyAttempts, WrongPassword
@@ -75,6 +76,18 @@ class Site:
         self.notes: dict[int, list[Note]] = {}
         self.undo: dict[int, Undo] = {}  #: of what each user has done last
         self._keys: dict[str, bytes] = {}
+
+    @property
+    def contact_url(self) -> str:
+        """Where publishers can reach the operator; empty if nobody has said."""
+        return self.aggregator.fetcher.settings.contact_url
+
+    async def save_contact(self, url: str) -> None:
+        """Keep a contact address and send it with every request from now on."""
+        await store_contact(self.store, url)
+        for fetcher in (self.aggregator.fetcher, self.pictures):
+            if fetcher is not None:
+                fetcher.use_contact(url)
 
     def reading(self, user: User) -> Reading:
         return Reading(user, self.store, self.clock, self.events, self.aggregator)

@@ -1,0 +1,92 @@
+"""The installed command on loopback with fetch.treat_private_as_public: as polite as on the public internet.
+
+Real processes, a real server and the real clock. This is how an outside test kit sees the program.
+"""
+
+import threading
+import time
+from contextlib import ExitStack
+from itertools import pairwise
+
+import pytest
+
+from tests import PATIENCE_S
+from tests.cli.test_serve import served
+from tests.sites import Site, rss
+
+OPTIONS = ("--set", "fetch.allow_private=true", "--set", "fetch.treat_private_as_public=true")
+#: Less than the default, so that the test is short, and more than a request takes on a busy machine.
+SPACING_S = 0.5
+
+
+class Limiter(Site):
+    """A host that notes when each request came, and answers 429 to a path while ``limiting``."""
+
+    def __init__(self):
+        super().__init__()
+        self.times = []
+        self.limiting, self.retry_after = False, ""
+
+    def answer(self, request):
+        self.times.append((time.monotonic(), request.path))
+        if self.limiting and request.path == "/limited":
+            return 429, "text/plain", b""
+        items = [f"<item><guid>{request.path}</guid><title>Post</title></item>"]
+        return 200, "application/rss+xml", rss("Feed", items)
+
+    def headers(self):
+        return {"Retry-After": self.retry_after} if self.limiting and self.retry_after else {}
+
+    @property
+    def paths(self):
+        return [path for _, path in self.times]
+
+    def wait_for(self, count):
+        deadline = time.monotonic() + PATIENCE_S
+        while len(self.times) < count:
+            assert time.monotonic() < deadline, self.times
+            threading.Event().wait(0.02)
+
+
+@pytest.fixture
+def host():
+    with Limiter() as host:
+        yield host
+
+
+@pytest.fixture
+def command(installed, tmp_path):
+    """``command("poll")``: the installed script in a process of its own, on one data folder."""
+
+    def run(*arguments, **options):
+        result = installed("--data-dir", tmp_path / "data", *OPTIONS, *arguments, **options)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    return run
+
+
+def subscribe(command, host, *paths):
+    command("import", "-", input="".join(f"{host.address}{path}\n" for path in paths))
+
+
+def test_the_service_spaces_requests_to_one_loopback_host(command, host, tmp_path):
+    subscribe(command, host, "/a", "/b", "/c", "/d")
+    options = ("--set", "fetch.treat_private_as_public=true", "--set", f"fetch.host_spacing_s={SPACING_S}")
+    with ExitStack() as stack:
+        stack.enter_context(served(tmp_path / "data", *options))
+        host.wait_for(4)
+    times = [at for at, _ in host.times]
+    assert sorted(host.paths[:4]) == ["/a", "/b", "/c", "/d"]
+    assert min(after - before for before, after in pairwise(times)) >= 0.95 * SPACING_S
+
+
+@pytest.mark.parametrize("retry_after", ["3600", ""])
+def test_a_429_pauses_the_loopback_host_and_the_next_process_obeys(command, host, retry_after):
+    host.limiting, host.retry_after = True, retry_after
+    subscribe(command, host, "/limited", "/a", "/b")
+    first = command("poll", "--all")
+    assert host.paths == ["/limited"], first
+    for _ in range(2):
+        command("poll", "--all")
+    assert host.paths == ["/limited"]
