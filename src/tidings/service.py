@@ -75,7 +75,7 @@ def check_policy(settings: Mapping[str, Setting]) -> Policy:
     """The policy that the configuration names, or a refusal that says where it is named."""
     setting = settings["policy.name"]
     try:
-        return make_policy(setting.value)
+        return make_policy(setting.value, live=True)
     except UsageError as error:
         raise ConfigError(setting.origin, str(error)) from None
 

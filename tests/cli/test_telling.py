@@ -24,7 +24,7 @@ def test_explain_tells_posts_wishes_troubles_the_next_poll_and_the_last_ones_wit
     assert "           why: " in told
     assert "its document holds 20 entries" in told
     assert told.count("200: ") == 2
-    assert "               why: asked for by hand" in told
+    assert "               why: requested manually" in told
     assert max(map(len, lines)) <= 80
 
 
@@ -45,7 +45,7 @@ def test_explain_gives_programs_everything(followed, blogs):
 def test_status_fits_the_terminal_and_names_budget_delays_and_errors(followed):
     told = followed("status")
     assert "2 followed, 1 failing, 0 retired" in told
-    assert "budget     48 requests a day" in told
+    assert "budget     24 requests a day" in told
     assert "errors     1 feed: connect" in told
     assert "paused     no host" in told
     assert "half of them within" in told
@@ -54,7 +54,7 @@ def test_status_fits_the_terminal_and_names_budget_delays_and_errors(followed):
 
 def test_status_gives_programs_everything(followed):
     told = followed.json("status")
-    assert told["budget_per_day"] == 48
+    assert told["budget_per_day"] == 24
     assert told["status"]["day"]["polls"] == 3
     assert told["status"]["errors"] == {"connect": 1}
 

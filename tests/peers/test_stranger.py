@@ -81,7 +81,7 @@ async def test_a_look_of_others_puts_off_our_own_but_for_no_more_than_a_day(hous
 
         async def put_off():
             feed = await house.store.feed(house.feed)
-            return feed.state.reason.startswith("a neighbour has looked") and feed.state.next_poll_at > planned
+            return feed.state.reason.code == "peer_polled" and feed.state.next_poll_at > planned
 
         await until(put_off)
         feed = await house.store.feed(house.feed)

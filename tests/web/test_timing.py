@@ -16,6 +16,7 @@ from tidings.errors import UsageError
 from tidings.lab.traces import read_trace
 from tidings.model import DAY_S, HOUR_S
 from tidings.policy import POLICIES, policy_class
+from tidings.reasons import reason
 from tidings.store import Store
 from tidings.store.rows import EntryText, FeedState, PollOutcome, Wanted
 from tidings.web.comparison import STEPS
@@ -32,7 +33,9 @@ async def _live_for_days(path, now):
         added = await store.add([Wanted(f"http://127.0.0.1:9/{i}", now + DAY_S) for i in range(FEEDS)])
         for feed in added:
             times = np.sort(now - rng.uniform(0.1, DAYS, EACH) * DAY_S)
-            state = FeedState(title=f"Blog {feed.feed_id}", window=10, shown=10, next_poll_at=now + HOUR_S, reason="it is time")
+            state = FeedState(
+                title=f"Blog {feed.feed_id}", window=10, shown=10, next_poll_at=now + HOUR_S, reason=reason("new_feed")
+            )
             outcomes = []
             for number, at in enumerate(times.tolist()):
                 new = EntryText(identity=str(number), digest=b"", published_at=at, title=f"Post {number}", delay_s=HOUR_S)
@@ -42,7 +45,7 @@ async def _live_for_days(path, now):
                     )
                 )
             last = times[-1] + HOUR_S
-            outcomes.append(PollOutcome(feed_id=feed.feed_id, at=last + 60, status=304, reason="in vain"))
+            outcomes.append(PollOutcome(feed_id=feed.feed_id, at=last + 60, status=304, reason=reason("manual")))
             outcomes.append(
                 PollOutcome(feed_id=feed.feed_id, at=last + 120, status=429, error_kind="http 429", error="too many")
             )
@@ -125,7 +128,7 @@ def test_a_feeds_page_draws_its_habits_and_its_looks(watched):
     )
     assert "(95 %:" in page.text
     assert "9 were known already: nothing in between was missed" in page.text
-    assert told["reason"][1:20] in page.text
+    assert told["reason"]["text"][1:20] in page.text
 
 
 def test_too_little_history_says_so(house, ada, blogs):

@@ -4,9 +4,12 @@ It needs only the store: every decision is kept with its reason.
 """
 
 from datetime import UTC, datetime
+from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tidings.aggregator.budget import in_force
 from tidings.config import Budget
@@ -14,7 +17,7 @@ from tidings.fetch.outcomes import DEAD_AFTER_S, MOVE_SIGHTINGS
 from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.policy.base import HOURS_OF_WEEK
 from tidings.privacy import without_login, without_password
-from tidings.reasons import Reason
+from tidings.reasons import Reason, to_json
 from tidings.store import Store
 from tidings.store.rows import Feed, Gap, Poll, Push, Status
 from tidings.words import count, duration, figures, portion, roughly
@@ -63,6 +66,16 @@ async def explain(store: Store, feed: Feed, now: float, *, polls: int = 10) -> E
         polls=last[:polls],
         gaps=gaps,
     )
+
+
+def as_json(explained: Explained) -> dict[str, Any]:
+    """The explanation for JSON output: reasons with code, parameters and text; no password in the address."""
+    feed = replace(explained.feed, url=without_password(explained.feed.url))
+    found: dict[str, Any] = msgspec.to_builtins(replace(explained, feed=feed))
+    found["reason"] = found["feed"]["state"]["reason"] = to_json(explained.reason)
+    for row, poll in zip(found["polls"], explained.polls, strict=True):
+        row["reason"] = to_json(poll.reason)
+    return found
 
 
 async def overview(store: Store, budget: Budget) -> Overview:

@@ -10,7 +10,7 @@ import click
 from tidings.cli.home import Home, find_feed, with_home
 from tidings.cli.output import json_option, print_table, tell
 from tidings.privacy import without_password
-from tidings.reasons import render, to_json
+from tidings.reasons import render
 from tidings.words import NOTHING, ago, count, figures, portion, roughly
 
 if TYPE_CHECKING:
@@ -34,19 +34,13 @@ async def explain(home: Home, feed: str, polls: int) -> None:
     Example:
       tidings explain https://example.org/feed
     """
-    import msgspec
-
+    from tidings.aggregator.explain import as_json
     from tidings.aggregator.explain import explain as explained
 
     now = time.time()
     async with home.open_store() as store:
         told = await explained(store, await find_feed(store, feed), now, polls=polls)
-    found = msgspec.to_builtins(told)
-    found["reason"] = to_json(told.reason)
-    found["feed"]["state"]["reason"] = to_json(told.reason)
-    for row, poll in zip(found["polls"], told.polls, strict=True):
-        row["reason"] = to_json(poll.reason)
-    tell(found, lambda: _tell_feed(told, now))
+    tell(as_json(told), lambda: _tell_feed(told, now))
 
 
 def _tell_feed(told: "Explained", now: float) -> None:

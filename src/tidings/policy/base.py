@@ -111,6 +111,8 @@ class Policy(ABC):
     #: Whether feeds can be added while it runs (`extend`) and all it knows can be put away (`save_shared`, `restore`); one that
     #: plans for all feeds at once is started anew instead.
     extends: ClassVar[bool] = False
+    #: Parameters that have other defaults in the service than in the laboratory, which repeats the papers.
+    live_defaults: ClassVar[dict[str, object]] = {}
     #: Seconds between calls of `tick`.
     tick_s: float = DAY_S
     #: Whether the last `tick` has changed what is remembered of every feed.

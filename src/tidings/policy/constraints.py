@@ -164,10 +164,12 @@ def constrain(facts: npt.NDArray[np.void], phase: Floats, limits: Limits) -> Con
     stated &= ~(chosen & (override > obeyed))
     interval[stated], code[stated] = obeyed[stated], facts["stated_by"][stated]
 
-    earliest = facts["polled_at"] + interval
-    for until, why in ((facts["retry_at"], RETRY), (facts["backoff_until"], BACKOFF)):
-        later = until > earliest
-        earliest[later], code[later] = until[later], why
+    # After a failure the backoff stands in for the interval.
+    failing = ~np.isneginf(facts["backoff_until"])
+    earliest = np.where(failing, facts["backoff_until"], facts["polled_at"] + interval)
+    code[failing] = BACKOFF
+    later = facts["retry_at"] > earliest
+    earliest[later], code[later] = facts["retry_at"][later], RETRY
     code[np.isneginf(earliest)] = NOTHING
     return Constraints(
         earliest=earliest,

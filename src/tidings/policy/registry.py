@@ -61,12 +61,12 @@ def policy_class(name: str) -> type[Policy]:
     return POLICIES[name]
 
 
-def make_policy(spec: str, **overrides: object) -> Policy:
-    """Build a policy from ``name[:parameter=value...]``."""
+def make_policy(spec: str, *, live: bool = False, **overrides: object) -> Policy:
+    """Build a policy from ``name[:parameter=value...]``; ``live`` with the defaults of the service."""
     name, *settings = spec.split(":")
     policy = policy_class(name)
     allowed = inspect.signature(policy.__init__).parameters
-    values: dict[str, object] = {}
+    values: dict[str, object] = dict(policy.live_defaults) if live else {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals or key not in allowed or key == "self":

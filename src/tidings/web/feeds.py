@@ -2,13 +2,11 @@
 
 from typing import Any, get_args
 
-from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from tidings.aggregator.explain import explain
+from tidings.aggregator.explain import as_json, explain
 from tidings.errors import TidingsError, UsageError
-from tidings.privacy import without_password
 from tidings.reasons import render
 from tidings.store.people_rows import Action, Priority, Rule, Stream, Subscription
 from tidings.texts import _, n_
@@ -151,7 +149,7 @@ async def about_data(visit: Visit) -> Response:
     """What the page is made from."""
     subscription = await visit.reading.subscription(visit.request.path_params["id"])
     told = await explain(visit.site.store, subscription.feed, visit.site.clock(), polls=feed_page.MOST_LOOKS)
-    return visit.json(replace(told, feed=replace(told.feed, url=without_password(told.feed.url))))
+    return visit.json(as_json(told))
 
 
 async def change(visit: Visit) -> Response:
