@@ -85,8 +85,8 @@ def make_brain(settings: Mapping[str, Setting], store: Store) -> Brain:
     config, policy = config_of(settings), check_policy(settings)
     limits = Limits(config.min_interval_s)
     if store.for_many and policy.extends:
-        return SharedBrain(lambda: check_policy(settings), config.budget, store, limits)
-    return Brain(policy, config.budget, limits=limits)
+        return SharedBrain(lambda: check_policy(settings), config.budget, store, limits, bytes_per_day=config.bytes_per_day)
+    return Brain(policy, config.budget, limits=limits, bytes_per_day=config.bytes_per_day)
 
 
 def fetch_settings(config: Config) -> FetchSettings:

@@ -1,7 +1,7 @@
 """Requests cannot run away."""
 
 from tests.worlds import MONDAY
-from tidings.aggregator.budget import Bucket
+from tidings.aggregator.budget import MEAN_POLLS, Bucket, MeanBytes
 from tidings.model import DAY_S, HOUR_S
 
 
@@ -30,3 +30,10 @@ def test_a_larger_budget_counts_at_once():
     bucket.take(24, MONDAY)
     bucket.set_budget(48, MONDAY)
     assert bucket.available(MONDAY) == 24
+
+
+def test_the_mean_transfer_follows_the_polls():
+    assert MeanBytes().after([100, 300]) == MeanBytes(2, 200.0)
+    assert MeanBytes().after([]) == MeanBytes()
+    old = MeanBytes(10 * MEAN_POLLS, 1000.0)
+    assert old.after([0] * MEAN_POLLS).mean == 500.0

@@ -12,6 +12,7 @@ from tidings.config import Budget
 from tidings.model import DAY_S, HOUR_S
 from tidings.policy.constraints import Limits
 from tidings.reasons import reason, render
+from tidings.store import timing
 from tidings.store.rows import Pause, PollOutcome
 
 RICH = Budget(200.0, True)
@@ -39,6 +40,18 @@ async def test_the_operator_may_set_another_minimum_interval(village):
     await village.subscribe("/a")
     await village.live(hours=12)
     assert HOUR_S <= np.diff(village.asked_at("/a")).min() < 1.3 * HOUR_S
+
+
+@story(budget=RICH, bytes_per_day=200_000)
+async def test_the_budget_of_bytes_is_kept_too(village):
+    for path in ("/a", "/b"):
+        village.feed(path, posts=20, window=20).conditional = False
+    await village.subscribe("/a", "/b")
+    await village.live(hours=72)
+    days = await village.store.read(timing.week, village.clock())
+    sizes = [day.bytes for day in days.days[-2:]]
+    assert all(100_000 < size <= 210_000 for size in sizes)
+    assert village.brain.budget_per_day < 200
 
 
 @story(budget=RICH, policy="fixed:interval_h=0.05")

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tidings.aggregator.budget import CHOSEN, Bucket, Chosen, in_force
+from tidings.aggregator.budget import CHOSEN, Bucket, Chosen, MeanBytes, in_force
 from tidings.aggregator.looks import Decision, Look, history_of, look_of
 from tidings.aggregator.planner import LEAST_GAP_S, Newcomer, Noted, Planner
 from tidings.config import Budget
@@ -41,15 +41,28 @@ class Saved(Struct, frozen=True):
     learned: int = 0  #: of these, known to the policy
     untold: int = 0  #: polls since the policy's last tick
     per_day: float = 0.0  #: the budget that the tokens are of
+    poll_bytes: MeanBytes = MeanBytes()
+    byte_tokens: float | None = None
 
 
 class Brain:
     """Holds the policy. Not for several threads."""
 
-    def __init__(self, policy: Policy, budget: Budget, *, limits: Limits = DEFAULT_LIMITS, seed: int = 0) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        budget: Budget,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        bytes_per_day: float = np.inf,
+        seed: int = 0,
+    ) -> None:
+        """``bytes_per_day`` may be transferred by polls, beside the budget of requests."""
         self.policy, self.seed = policy, seed
         self.configured = self.budget = budget  #: what the configuration says, and what holds
-        self.limits = limits
+        self.limits, self.bytes_per_day = limits, bytes_per_day
+        self.byte_bucket = Bucket.full(bytes_per_day, 0.0)
+        self.poll_bytes = MeanBytes()
         self.bucket = Bucket.full(budget.per_day(0), 0.0)
         self.next_tick = np.inf
         self.leads = True  #: of several processes on one store, one does what is to be done once
@@ -72,12 +85,16 @@ class Brain:
 
     @property
     def budget_per_day(self) -> float:
-        return self.budget.per_day(max(self._followed, len(self._planner.row) + len(self._newcomers)))
+        """Requests a day: as many as are configured, or as many as the budget of bytes is expected to allow."""
+        requests = self.budget.per_day(max(self._followed, len(self._planner.row) + len(self._newcomers)))
+        return min(requests, max(self.bytes_per_day / max(self.poll_bytes.mean, 1.0), 1.0))
 
     # --- the budget ----------------------------------------------------------------------------------------------------
 
     async def grant(self, wanted: int, now: float) -> int:
         """Take up to so many requests out of the bucket; what is not used of them goes back with `spend`."""
+        if not self._has_bytes(now):
+            return 0
         granted = min(wanted, self.bucket.available(now))
         self.bucket.take(granted, now)
         return granted
@@ -91,7 +108,18 @@ class Brain:
         """When there will be requests again, for so many who stand in line; nothing if there are some now."""
         self._followed = len(await store.timings())  # some may have been added since, and a budget for each grows with them
         self.bucket.set_budget(self.budget_per_day, now)
+        if not self._has_bytes(now):
+            return [self.byte_bucket.ready_at(now, place * self.poll_bytes.mean) for place in range(places)]
         return [] if self.bucket.available(now) else [self.bucket.ready_at(now, place) for place in range(places)]
+
+    def _has_bytes(self, now: float) -> bool:
+        return np.isinf(self.bytes_per_day) or self.byte_bucket.available(now) > 0
+
+    async def spend_bytes(self, polls: Sequence[int], now: float) -> None:
+        """Count the bytes that each of some polls has transferred."""
+        self.poll_bytes = self.poll_bytes.after(polls)
+        if np.isfinite(self.bytes_per_day):
+            self.byte_bucket.take(sum(polls), now)
 
     async def change_budget(self, store: Store, budget: Budget, now: float) -> None:
         """Spend so much from now on: at the next tick, which is due at once, all feeds have new times."""
@@ -120,6 +148,10 @@ class Brain:
         self.bucket = full if own is None else Bucket(own.per_day, own.tokens, spent_since)
         self.bucket.set_budget(per_day, spent_since)  # feeds may have been added since
         self.bucket.take(spent, now)
+        if own is not None:
+            self.poll_bytes = own.poll_bytes
+            if own.byte_tokens is not None:
+                self.byte_bucket = Bucket(self.bytes_per_day, min(own.byte_tokens, self.bytes_per_day), spent_since)
         if not len(members):
             return
         if self.policy.extends and "policy" in shared and estimated.mean() > 0.5:
@@ -147,7 +179,12 @@ class Brain:
         """Put away what belongs to no single feed."""
         untold = self._spent - self._told
         bucket, learned = self.bucket, len(self._planner.row)
-        own = Saved(self.next_tick, now, bucket.tokens, self._followed, learned, untold, bucket.per_day)
+        bytes_left = self.byte_bucket.tokens if np.isfinite(self.bytes_per_day) else None
+        own = Saved(
+            *(self.next_tick, now, bucket.tokens, self._followed, learned, untold, bucket.per_day),
+            poll_bytes=self.poll_bytes,
+            byte_tokens=bytes_left,
+        )
         values = {"brain": msgspec.json.encode(own)}
         if self.started and self.policy.extends:
             values["policy"] = self.policy.save_shared()
@@ -218,6 +255,7 @@ class Brain:
     async def decide(self, looks: Sequence[Look]) -> list[Decision]:
         """Learn from a batch of polls, of different feeds, and say when each is next."""
         noted = self._planner.note(looks)
+        await self.spend_bytes([look.bytes for look in looks if look.bytes is not None], looks[-1].at if looks else 0.0)
         for look in looks:
             self._spent += look.count
             if look.times is not None and look.feed_id not in self._planner.row:

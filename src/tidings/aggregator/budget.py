@@ -5,7 +5,7 @@ night: in a day of the common pattern up to eight hours' worth is moved. So no d
 than eight.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -15,6 +15,8 @@ from tidings.model import DAY_S
 
 #: Among the store's shared values: the budget that somebody has set while the service runs.
 CHOSEN = "budget"
+#: Polls over which the mean transfer of a poll is taken.
+MEAN_POLLS = 5000
 
 
 class Chosen(Struct, frozen=True):
@@ -33,6 +35,21 @@ def in_force(shared: Mapping[str, bytes], configured: Budget) -> Budget:
     return chosen.budget if chosen is not None and chosen.instead_of == configured else configured
 
 
+class MeanBytes(Struct, frozen=True):
+    """The mean transfer of a poll, by which a budget of bytes becomes one of requests."""
+
+    polls: int = 0
+    mean: float = 0.0
+
+    def after(self, transferred: Sequence[int]) -> "MeanBytes":
+        """With more polls; those of long ago count less and less."""
+        if not transferred:
+            return self
+        known = min(self.polls, MEAN_POLLS)
+        polls = known + len(transferred)
+        return MeanBytes(polls, (self.mean * known + sum(transferred)) / polls)
+
+
 class Bucket(Struct):
     """Requests that may be made; those made by hand are counted and not refused, so it may be in debt for a day."""
 
@@ -49,14 +66,15 @@ class Bucket(Struct):
         return max(self.per_day, 1.0)
 
     def available(self, now: float) -> int:
+        """Whole tokens that are there."""
         self._fill(now)
         return max(int(self.tokens + 1e-9), 0)
 
-    def take(self, requests: int, now: float) -> None:
+    def take(self, amount: float, now: float) -> None:
         self._fill(now)
-        self.tokens = max(self.tokens - requests, -self.capacity)
+        self.tokens = max(self.tokens - amount, -self.capacity)
 
-    def ready_at(self, now: float, place: int = 0) -> float:
+    def ready_at(self, now: float, place: float = 0) -> float:
         """When there is one again, for whoever stands at this place in line."""
         self._fill(now)
         return now + max(place + 1 - self.tokens, 0.0) * DAY_S / self.per_day

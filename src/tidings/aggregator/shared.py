@@ -9,6 +9,7 @@ Nobody holds anything between two calls that is not in the store, so another can
 from collections.abc import Callable, Sequence
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from tidings.aggregator.brain import GROWN, Brain
@@ -20,6 +21,7 @@ from tidings.model import DAY_S
 from tidings.policy import Policy
 from tidings.policy.constraints import DEFAULT_LIMITS, Limits
 from tidings.store import Store
+from tidings.store.claims import BYTES
 from tidings.store.rows import Schedule
 
 #: How often a process asks whether it leads, and the leader whether there is something to do: so soon another takes over.
@@ -36,8 +38,15 @@ log = Log("tidings.brain")
 class SharedBrain(Brain):
     """The brain as one of several processes has it."""
 
-    def __init__(self, make: Callable[[], Policy], budget: Budget, store: Store, limits: Limits = DEFAULT_LIMITS) -> None:
-        super().__init__(make(), budget, limits=limits)
+    def __init__(
+        self,
+        make: Callable[[], Policy],
+        budget: Budget,
+        store: Store,
+        limits: Limits = DEFAULT_LIMITS,
+        bytes_per_day: float = np.inf,
+    ) -> None:
+        super().__init__(make(), budget, limits=limits, bytes_per_day=bytes_per_day)
         self._make, self._store = make, store
         self._known_at = -float("inf")
         self._shared: bytes = b""
@@ -57,6 +66,8 @@ class SharedBrain(Brain):
         self._known_at, self._shared = now, shared.get("policy", b"")
         own = self.saved(shared)
         self.budget = in_force(shared, self.configured)
+        if own is not None and own.poll_bytes.polls > self.poll_bytes.polls:
+            self.poll_bytes = own.poll_bytes
         self._followed = len(await self._store.timings()) if own is None else own.feeds
 
     async def decide(self, looks: Sequence[Look]) -> list[Decision]:
@@ -64,13 +75,18 @@ class SharedBrain(Brain):
         now = max(look.at for look in looks)
         if now - self._known_at > FRESH_S:
             await self._refresh(now)
-        part = Brain(self._make(), self.budget, limits=self.limits, seed=self.seed)
+        part = self._whole()
         part.follow(self._followed)
         if self._shared:
             saved = await self._store.estimates(self.policy.name, [look.feed_id for look in looks])
             part.recall(looks, saved, self._shared, now)
             self.policy.turns = part.policy.turns
+        await self.spend_bytes([look.bytes for look in looks if look.bytes is not None], now)
         return await part.decide_at_once(looks, now)
+
+    def _whole(self) -> Brain:
+        """A brain of this process alone, which is dropped after use."""
+        return Brain(self._make(), self.budget, limits=self.limits, bytes_per_day=self.bytes_per_day, seed=self.seed)
 
     async def hear(self) -> None:
         self._heard += 1
@@ -79,13 +95,26 @@ class SharedBrain(Brain):
     # --- the budget is the store's -------------------------------------------------------------------------------------
 
     async def grant(self, wanted: int, now: float) -> int:
+        if await self._missing_bytes() > 0:
+            return 0
         return await self._store.grant(wanted, self.budget_per_day)
+
+    async def spend_bytes(self, polls: Sequence[int], now: float) -> None:
+        self.poll_bytes = self.poll_bytes.after(polls)
+        if np.isfinite(self.bytes_per_day):
+            await self._store.spend(sum(polls), BYTES)
+
+    async def _missing_bytes(self) -> float:
+        return await self._store.missing(self.bytes_per_day, BYTES) if np.isfinite(self.bytes_per_day) else 0.0
 
     async def spend(self, requests: int, now: float, *, beside: bool = False) -> None:
         await self._store.spend(requests)
 
     async def wait_for_grant(self, store: Store, places: int, now: float) -> list[float]:
         await self._refresh(now)
+        if (bytes_ := await self._missing_bytes()) > 0:
+            mean = self.poll_bytes.mean
+            return [now + (bytes_ + place * mean) * DAY_S / self.bytes_per_day for place in range(places)]
         missing = await self._store.missing(self.budget_per_day)
         return [now + (missing + place) * DAY_S / self.budget_per_day for place in range(places)] if missing > 0 else []
 
@@ -106,8 +135,9 @@ class SharedBrain(Brain):
             return []
         timings = await self._store.timings()
         was = dict(zip(timings["feed_id"].tolist(), timings["next_poll_at"].tolist(), strict=True))
-        whole = Brain(self._make(), self.budget, limits=self.limits, seed=self.seed)
+        whole = self._whole()
         await whole.start(self._store, now)
+        whole.poll_bytes = self.poll_bytes
         schedules = await whole.settle(self._store, now) if whole.unsettled else []
         if now >= whole.next_tick:
             shared = await self._store.shared()

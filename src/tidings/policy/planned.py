@@ -1,8 +1,8 @@
 """Planned policies: an allocation (how many polls) times a timing (when in the day), from estimates of the past.
 
 As in the papers' experiments the plan is made once from the training part and kept; ``refit_days`` makes a new one
-from what the polls have shown: every day by default in the service and as served. Sia & Cho's four strategies are `uniform`, `scheduling`, `min-delay`
-and `combined`.
+from what the polls have shown: every day by default in the service and as served. Sia & Cho's four strategies are
+`uniform`, `scheduling`, `min-delay` and `combined`.
 """
 
 from typing import ClassVar

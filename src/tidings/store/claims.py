@@ -16,6 +16,8 @@ from tidings.store.rows import Feed
 
 #: Looked up feed by feed. As an anti-join PostgreSQL, which believes that hardly any host is held, may compare all with all.
 _FREE = "coalesce((SELECT leased_until <= ? OR leased_by = ? FROM hosts WHERE hosts.host = feeds.host), TRUE)"
+#: Token buckets: of requests, and of bytes where they have a budget too.
+REQUESTS, BYTES = "requests", "bytes"
 _LEASE_HOST = """
     INSERT INTO hosts (host, leased_until, leased_by) VALUES (?, ?, ?)
     ON CONFLICT (host) DO UPDATE SET leased_until = excluded.leased_until, leased_by = excluded.leased_by
@@ -88,37 +90,37 @@ def reserve(db: Connection, host: str, spacing_s: float, now: float) -> float:
 
 def grant(db: Connection, wanted: int, per_day: float, now: float) -> int:
     """How many of these requests may be made now. They are spent with that; what is not made is given back by `spend`."""
-    tokens = _fill(db, per_day, now)
+    tokens = _fill(db, REQUESTS, per_day, now)
     granted = max(min(wanted, int(tokens + 1e-9)), 0)
-    _write(db, tokens - granted)
+    _write(db, REQUESTS, tokens - granted)
     return granted
 
 
-def spend(db: Connection, requests: int) -> None:
-    """Count requests that nobody can refuse any more, or give some back; so the bucket may be in debt for a day."""
-    db.execute("UPDATE buckets SET tokens = tokens - ? WHERE name = 'requests'", (float(requests),))
+def spend(db: Connection, amount: float, bucket: str = REQUESTS) -> None:
+    """Count what cannot be refused any more, or give some back; so the bucket may be in debt for a day."""
+    db.execute("UPDATE buckets SET tokens = tokens - ? WHERE name = ?", (float(amount), bucket))
 
 
-def missing(db: Connection, per_day: float, now: float) -> float:
-    """How much must flow in until a request may be made again; 0 if one may be made now."""
-    return max(1.0 - _fill(db, per_day, now), 0.0)
+def missing(db: Connection, per_day: float, now: float, bucket: str = REQUESTS) -> float:
+    """How much must flow in until there is a token again; 0 if there is one now."""
+    return max(1.0 - _fill(db, bucket, per_day, now), 0.0)
 
 
-def _fill(db: Connection, per_day: float, now: float) -> float:
+def _fill(db: Connection, bucket: str, per_day: float, now: float) -> float:
     """The bucket of all workers holds a day's budget, is full at first, and fills evenly. It is ours until the commit."""
     most = max(per_day, 1.0)
     row = db.execute(
-        "INSERT INTO buckets (name, tokens, filled_at) VALUES ('requests', ?, ?) ON CONFLICT (name) DO UPDATE SET "
+        "INSERT INTO buckets (name, tokens, filled_at) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
         "tokens = buckets.tokens + CASE WHEN excluded.filled_at > buckets.filled_at "
         "THEN (excluded.filled_at - buckets.filled_at) * ? / 86400.0 ELSE 0 END, "
         "filled_at = CASE WHEN excluded.filled_at > buckets.filled_at THEN excluded.filled_at ELSE buckets.filled_at END "
         "RETURNING tokens",
-        (most, now, per_day),
+        (bucket, most, now, per_day),
     ).fetchone()
     tokens = max(min(float(row[0]), most), -most)
-    _write(db, tokens)
+    _write(db, bucket, tokens)
     return tokens
 
 
-def _write(db: Connection, tokens: float) -> None:
-    db.execute("UPDATE buckets SET tokens = ? WHERE name = 'requests'", (tokens,))
+def _write(db: Connection, bucket: str, tokens: float) -> None:
+    db.execute("UPDATE buckets SET tokens = ? WHERE name = ?", (tokens, bucket))

@@ -134,13 +134,13 @@ class Store:
         """How many of these requests the budget of all processes allows now; they count as made."""
         return await self._db.write(claims.grant, wanted, per_day, self._clock())
 
-    async def spend(self, requests: int) -> None:
-        """Requests that were made without asking; less than 0 gives back."""
-        await self._db.write(claims.spend, requests)
+    async def spend(self, amount: float, bucket: str = claims.REQUESTS) -> None:
+        """Count what was spent without a grant; less than 0 gives back."""
+        await self._db.write(claims.spend, amount, bucket)
 
-    async def missing(self, per_day: float) -> float:
-        """How many requests' worth must flow in until one may be made."""
-        return await self._db.write(claims.missing, per_day, self._clock())
+    async def missing(self, per_day: float, bucket: str = claims.REQUESTS) -> float:
+        """How many tokens must flow in until there is one."""
+        return await self._db.write(claims.missing, per_day, self._clock(), bucket)
 
     async def lead(self) -> bool:
         """Whether this process leads, which it does from now on if nobody else does; to be asked again and again."""
