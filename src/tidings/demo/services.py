@@ -20,6 +20,7 @@ from tidings.exchange.listserver import ListServer
 from tidings.model import DAY_S
 from tidings.parse import parse
 from tidings.people import People, Reading
+from tidings.policy.constraints import PROMISED_SHARE
 from tidings.store import Store, icons
 from tidings.store.people_rows import Stream
 from tidings.store.rows import FeedState, PollOutcome, Wanted
@@ -90,11 +91,17 @@ def _past(publishers: Publishers) -> list[PollOutcome]:
         document = parse(publishers.document(feed, 0, end), content_type="application/rss+xml", url="http://127.0.0.1/")
         # Documents begin with the newest.
         new = [entry_text(e, Dated(at, None, at)) for e, at in zip(document.entries, reversed(times), strict=True)]
+        shown = times[max(end - kind.window, 0) :]
+        size = len(publishers.document(feed, max(end - kind.window, 0), end))
         state = FeedState(
             title=world.names[feed],
             site_url=publishers.site(feed),
             window=kind.window,
-            shown=min(end, kind.window),
+            shown=len(shown),
+            usual_gap_s=(shown[-1] - shown[0]) / (len(shown) - 1) if len(shown) > 1 else None,
+            not_modified=PROMISED_SHARE,
+            document_bytes=float(size),
+            poll_bytes=0.5 * size,
             next_poll_at=world.end + DAY_S,  # the policy decides anew as soon as it has learned
             last_poll_at=world.start,
             last_ok_at=world.start,
