@@ -6,7 +6,7 @@ import pytest
 from tests.worlds import judge_by_hand, trace_of
 from tidings.errors import TraceError
 from tidings.lab.score import HEADER_BYTES, judge, metrics, read_polls, within
-from tidings.lab.simulate import Polls
+from tidings.lab.simulate import Conditions, Polls
 from tidings.lab.traces import POST_BYTES
 
 
@@ -43,6 +43,7 @@ def test_a_case_by_hand():
     assert figures["missed_share"] == 0.2
     assert figures["mean_delay_s"] == pytest.approx((15 + 5 + 10 + 0) / 4)
     assert figures["median_delay_s"] == 7.5
+    assert figures["p90_delay_s"] == pytest.approx(np.percentile([15, 5, 10, 0], 90))
     assert figures["max_delay_s"] == 15
     assert figures["charged_delay_s"] == pytest.approx((20 + 86400 + 30) / 5)
     assert figures["polls_per_post"] == 0.2
@@ -60,6 +61,28 @@ def test_bytes_of_three_protocols():
     assert judged.bytes_full == 3 * (2 * POST_BYTES + HEADER_BYTES)
     assert judged.bytes_conditional == 2 * (2 * POST_BYTES + HEADER_BYTES) + HEADER_BYTES
     assert judged.bytes_new_only == 3 * POST_BYTES + 3 * HEADER_BYTES
+
+
+def test_bytes_of_feeds_that_never_answer_with_304():
+    """The first feed sends its document at every poll, the second only when something is new."""
+    trace = trace_of([0, 10, 100], [0, 10, 100])
+    polls = polls_of({0: [15, 16, 50], 1: [15, 16, 50]}, 2)
+    document = 2 * POST_BYTES
+    one = Conditions(conditional=np.array([False, True]))
+    assert judge(trace, polls, conditions=one).bytes_conditional == 4 * document + 6 * HEADER_BYTES
+    for all_conditional in (None, Conditions()):
+        judged = judge(trace, polls, conditions=all_conditional)
+        assert judged.bytes_conditional == 2 * document + 6 * HEADER_BYTES
+        assert metrics(judged)["bytes"] == judged.bytes_conditional
+
+
+def test_bytes_of_documents_whose_size_is_known():
+    trace = trace_of([0, 10, 100], [0, 10, 100])
+    polls = polls_of({0: [15, 16, 50], 1: [15, 16, 50]}, 2)
+    conditions = Conditions(conditional=np.array([False, True]), document_bytes=np.array([1000.0, 20.0]))
+    judged = judge(trace, polls, conditions=conditions)
+    assert judged.bytes_conditional == 3 * 1000 + 20 + 6 * HEADER_BYTES
+    assert judged.bytes_full == 3 * 1000 + 3 * 20 + 6 * HEADER_BYTES
 
 
 def test_freshness_and_age():

@@ -1,14 +1,13 @@
 """`tidings lab evaluate`, `ablate`, `whatif`: our policy against all others, itself in parts, and the budget."""
 
-import json
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidings.cli.lab_tables import a_day, interval, read_trace
+from tidings.cli.lab_options import as_served_options, chosen_min_interval
+from tidings.cli.lab_tables import a_day, as_served_note, interval, read_trace, save_and_tell
 from tidings.cli.output import (
     Decorated,
     Names,
@@ -31,6 +30,7 @@ def _on_cells(command: Decorated) -> Decorated:
     """The options of the two commands that run cells; ``run`` takes those that they only pass on."""
     for add in (
         json_option,
+        as_served_options,
         click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes."),
         click.option("--out", type=Target(), metavar="FILE.json", help="Also write the whole result as JSON."),
         seed_option,
@@ -46,12 +46,6 @@ def _on_cells(command: Decorated) -> Decorated:
     return command
 
 
-def _deliver(found: dict[str, Any], out: Path | None, show: Callable[[dict[str, Any]], None]) -> None:
-    if out is not None:
-        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    tell(found, lambda: show(found))
-
-
 # --- evaluate -----------------------------------------------------------------------------------------------------------
 
 
@@ -59,7 +53,9 @@ def _deliver(found: dict[str, Any], out: Path | None, show: Callable[[dict[str, 
 @_on_cells
 @click.option("--policies", type=Names(), metavar="A,B,...", help="Policies to beat (default: those of the papers).")
 @click.option("--ours", default="price", show_default=True, metavar="POLICY", help="The policy that is to beat them.")
-def evaluate(policies: list[str] | None, ours: str, out: Path | None, **run: Any) -> None:
+def evaluate(
+    policies: list[str] | None, ours: str, out: Path | None, as_served: bool, min_interval: float | None, **run: Any
+) -> None:
     """The whole table: every policy on every trace at every budget, all with the same number of polls.
 
     For each trace and budget: the best of the other policies by charged delay, the ratio of ours to it with a 95 % interval
@@ -72,17 +68,20 @@ def evaluate(policies: list[str] | None, ours: str, out: Path | None, **run: Any
     """
     from tidings.lab import evaluate as evaluating
 
+    run["min_interval_s"] = chosen_min_interval(as_served, min_interval)
     chosen = list(evaluating.PAPERS) if policies is None else policies
     steps = len(run["traces"]) * len(run["budgets"]) * (len([p for p in chosen if p != ours]) + 1)
     with progress("evaluating", total=steps) as bar:
         found = evaluating.evaluate(policies=chosen, ours=ours, tell=bar.tell, **run)
-    _deliver(found, out, _show_evaluation)
+    save_and_tell(found, out, lambda: _show_evaluation(found))
 
 
 def _show_evaluation(found: dict[str, Any]) -> None:
     from tidings.lab.compare import TOLERANCE
 
     ours = found["ours"]
+    if note := as_served_note(found["min_interval_s"]):
+        click.echo(note)
     for cell in found["cells"]:
         _show_cell(cell, found["train_days"])
         click.echo()
@@ -169,7 +168,9 @@ def _points(points: float | None) -> str:
 @_on_cells
 @click.option("--policy", default="price", show_default=True, help="The policy whose parts are switched off, one at a time.")
 @click.option("--parts", type=Names(), metavar="A,B,...", help="Which parts (default: all that it has).")
-def ablate(policy: str, parts: list[str] | None, out: Path | None, **run: Any) -> None:
+def ablate(
+    policy: str, parts: list[str] | None, out: Path | None, as_served: bool, min_interval: float | None, **run: Any
+) -> None:
     """What each part of a policy is worth: charged delay without it, over charged delay with it, at the same budget.
 
     Above 1 the part helps, below 1 it harms.
@@ -180,15 +181,16 @@ def ablate(policy: str, parts: list[str] | None, out: Path | None, **run: Any) -
     """
     from tidings.lab import evaluate as evaluating
 
+    run["min_interval_s"] = chosen_min_interval(as_served, min_interval)
     chosen = evaluating.parts_of(policy) if parts is None else parts
     with progress("ablating", total=len(run["traces"]) * len(run["budgets"]) * (len(chosen) + 1)) as bar:
         found = evaluating.ablate(policy=policy, parts=chosen, tell=bar.tell, **run)
-    _deliver(found, out, _show_ablation)
+    save_and_tell(found, out, lambda: _show_ablation(found))
 
 
 def _show_ablation(found: dict[str, Any]) -> None:
     click.echo(f"Charged delay of {found['policy']} without a part, over that with it; above 1 the part helps")
-    click.echo()
+    click.echo(as_served_note(found["min_interval_s"]))
     parts = list(found["overall"])
     rows = []
     for cell in found["cells"]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidings.cli.lab_options import as_served_options, chosen_min_interval
 from tidings.cli.lab_tables import draw_budgets, draw_delays, print_against, print_comparison, print_score, read_trace
 from tidings.cli.output import (
     Names,
@@ -78,6 +79,7 @@ def score(trace: str, poll_file: str, train_days: float, plot: Path | None) -> N
 @seed_option
 @click.option("--native/--no-native", default=True, help="Also run policies without a budget knob as they are.")
 @click.option("--against", metavar="POLICY", help="Give ratios to this policy with 95 % intervals.")
+@as_served_options
 @json_option
 @plot_option("delay against budget (or, at one budget, the distribution of the delay)")
 def compare(
@@ -89,12 +91,15 @@ def compare(
     seed: int,
     native: bool,
     against: str | None,
+    as_served: bool,
+    min_interval: float | None,
     plot: Path | None,
 ) -> None:
     """Policies side by side at equal budget, with the limit that none can pass.
 
     A policy without a budget knob runs twice: as it is (NAME@native), and with all its intervals multiplied by the one
-    factor that brings it to the budget.
+    factor that brings it to the budget. With --as-served all policies run under the poll constraints of the service,
+    and those that cannot make as many polls are listed.
 
     \b
     Examples:
@@ -104,12 +109,16 @@ def compare(
         --budget 0.5,1,2,4,8 --plot curve.png
     """
     from tidings.lab.compare import compare as run
+    from tidings.lab.simulate import Conditions
     from tidings.policy import make_policy
+    from tidings.policy.constraints import Limits
 
     for spec in policies:
         make_policy(spec)  # an unknown name is refused before a long run
     if against is not None and against not in policies:
         raise UsageError(f"--against {against}: is not one of --policies; add it there")
+    min_interval_s = chosen_min_interval(as_served, min_interval)
+    conditions = None if min_interval_s is None else Conditions(Limits(min_interval_s))
     read = read_trace(trace)
     read.cut(train_days)
     found = []
@@ -121,7 +130,16 @@ def compare(
             def begin(spec: str, budget: float = budget) -> None:
                 step(f"{spec} at {budget:g} a day")
 
-            comparison = run(read, policies, budget, train_days, seed=seed, native=native, progress=begin)
+            comparison = run(
+                read,
+                policies,
+                budget,
+                train_days,
+                seed=seed,
+                native=native,
+                progress=begin,
+                conditions=conditions,
+            )
             if save_polls is not None:
                 folder = save_polls if len(budgets) == 1 else save_polls / f"{budget:g}"
                 for result in comparison.results:

@@ -1,12 +1,13 @@
 """How the laboratory's results look: tables for the terminal, curves for `--plot`."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidings.cli.output import print_table, progress
+from tidings.cli.output import print_table, progress, tell
 from tidings.words import common_unit, count, duration, figures, in_unit, percent
 
 if TYPE_CHECKING:
@@ -20,6 +21,20 @@ def read_trace(trace: str) -> "Trace":
 
     with progress(f"reading {trace}"):
         return traces.read_trace(trace)
+
+
+def save_and_tell(found: Any, out: Path | None, show: Callable[[], object]) -> None:
+    """Print a result, and write it to a file as JSON where one is given."""
+    if out is not None:
+        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    tell(found, show)
+
+
+def as_served_note(min_interval_s: float | None) -> str:
+    """A line that names the poll constraints of a run; empty for a run without them."""
+    if min_interval_s is None:
+        return ""
+    return f"As served, minimum interval {duration(min_interval_s)}\n"
 
 
 def print_score(found: dict[str, Any]) -> None:
@@ -57,7 +72,7 @@ def print_comparison(found: dict[str, Any]) -> None:
     unit, size = common_unit([found["limit_charged_s"], *(r["mean_delay_s"] for r in results)])
     polls, days = a_day(found["budget"]), f"{found['train_days']:g}"
     click.echo(f"{found['trace']}: {polls}, after {days} days of training; delays in {unit}")
-    click.echo()
+    click.echo(as_served_note(found["min_interval_s"]))
 
     def delay(seconds: float | None) -> str:
         return in_unit(seconds, size)
@@ -76,6 +91,11 @@ def print_comparison(found: dict[str, Any]) -> None:
     ]
     limit = ["(limit)", figures(found["budget"]), delay(found["limit_delay_s"]), "", "", "", delay(found["limit_charged_s"])]
     print_table(["policy", "polls", "mean", "median", "95 %", "missed", "charged"], [*rows, limit])
+    below = [result["policy"] for result in results if not result["reached_budget"]]
+    if below:
+        click.echo()
+        click.echo("More than 5 % below the budget under the poll constraints:")
+        click.echo("\n".join(f"  {policy}" for policy in below))
 
 
 def print_against(found: dict[str, Any], reference: str) -> None:

@@ -22,6 +22,16 @@ from tidings.policy import make_policy
 TOLERANCE = 0.005
 #: Runs spent on finding the common factor of a policy without a budget knob.
 SCALING_RUNS = 14
+#: Under poll constraints the search stops where a smaller factor brings less than this share of the
+#: polls that it would bring without them.
+LEAST_GAIN = 0.05
+#: Smallest factors under constraints. A plan for four times the budget that stays below it will not
+#: reach it, and the timetable of `planned.Timed` grows with the square of the planned polls.
+LEAST_SCALE_BUDGETED = 1 / 4
+LEAST_SCALE = 1e-4
+#: A run as served reaches the budget if it makes this share of its polls. Policies plan for a
+#: little less, and their control takes some days to settle.
+REACHED_SHARE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +42,11 @@ class Result:
     polls: Polls
     judged: Judgement
     scale: float
+    reached_budget: bool = True  #: false where it makes 5 % fewer polls under poll constraints
 
     def figures(self) -> dict[str, Any]:
-        return {**metrics(self.judged, self.policy), "scale": self.scale}
+        extra = {"scale": self.scale, "reached_budget": self.reached_budget}
+        return {**metrics(self.judged, self.policy), **extra}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,7 @@ class Comparison:
     results: list[Result]
     limit_delay_s: float
     limit_charged_s: float
+    min_interval_s: float | None = None  #: of the poll constraints; None without them
 
     def figures(self, against: str | None = None, seed: int = 0) -> dict[str, Any]:
         """As JSON has them; with the ratios of all policies to one of them, if that is named."""
@@ -77,14 +90,15 @@ def compare(
 ) -> Comparison:
     """Run every policy on the part of the trace after ``train_days``, with the same number of polls.
 
-    With ``conditions``, as the living service would run them; what hubs send is then not judged.
+    With ``conditions``, as served: under the poll constraints of the service. What hubs push is then
+    not judged, and results say which policies stay below the budget.
     """
     start = trace.cut(train_days)
     results = []
     for spec in policies:
         if progress is not None:
             progress(spec)
-        results.extend(_run(trace, spec, budget_per_feed_day, start, seed, native, conditions))
+        results.extend(run_policy(trace, spec, budget_per_feed_day, start, seed=seed, native=native, conditions=conditions))
     without, within = limits(trace, budget_polls(trace, budget_per_feed_day, start), start)
     return Comparison(
         trace=trace.name,
@@ -93,6 +107,7 @@ def compare(
         results=results,
         limit_delay_s=without.mean_s,
         limit_charged_s=within.mean_s,
+        min_interval_s=None if conditions is None else conditions.limits.min_interval_s,
     )
 
 
@@ -105,31 +120,56 @@ def limits(trace: Trace, polls: float, start: float | None = None) -> tuple[Limi
     return clairvoyant(plain, polls, windows=False, start=start), clairvoyant(plain, polls, windows=True, start=start)
 
 
-def _run(
-    trace: Trace, spec: str, budget: float, start: float, seed: int, native: bool, conditions: Conditions | None
+def run_policy(
+    trace: Trace,
+    spec: str,
+    budget_per_feed_day: float,
+    start: float,
+    *,
+    seed: int = 0,
+    native: bool = False,
+    conditions: Conditions | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> list[Result]:
-    wanted = budget_polls(trace, budget, start)
+    """Run one policy from ``start`` on, with as many polls as the budget allows; the last result is that.
 
-    def at(scale: float) -> Polls:
-        return simulate(trace, make_policy(spec, scale=scale, seed=seed), budget, start, seed=seed, conditions=conditions)
+    With ``native``, a policy without a budget knob is also run as it is, and comes first.
+    ``progress`` gets the finished share of the first run.
+    """
+    wanted = budget_polls(trace, budget_per_feed_day, start)
 
-    def result(name: str, polls: Polls, scale: float) -> Result:
-        return Result(name, polls, looked_for(judge(trace, polls, start), conditions), scale)
+    def at(scale: float, progress: Callable[[float], None] | None = None) -> Polls:
+        policy = make_policy(spec, scale=scale, seed=seed)
+        return simulate(trace, policy, budget_per_feed_day, start, seed=seed, conditions=conditions, progress=progress)
 
-    polls = at(1.0)
+    def result(name: str, polls: Polls, scale: float, reached: bool) -> Result:
+        judged = judge(trace, polls, start, conditions=conditions)
+        return Result(name, polls, looked_for(judged, conditions), scale, reached)
+
+    def reached(polls: Polls) -> bool:
+        return conditions is None or len(polls) >= REACHED_SHARE * wanted
+
+    polls = at(1.0, progress)
     policy = make_policy(spec)
     if policy.holds_budget:
-        return [result(spec, polls, 1.0)]
+        return [result(spec, polls, 1.0, reached(polls))]
     found = []
     if not policy.budgeted and native:
-        found.append(result(f"{spec}@native", polls, 1.0))
-    scale, polls = _scaled(at, polls, wanted)
-    found.append(result(spec, polls, scale))
+        found.append(result(f"{spec}@native", polls, 1.0, True))
+    least = None
+    if conditions is not None:
+        least = LEAST_SCALE_BUDGETED if policy.budgeted else LEAST_SCALE
+    scale, polls = _scaled(at, polls, wanted, least)
+    found.append(result(spec, polls, scale, reached(polls)))
     return found
 
 
-def _scaled(at: Callable[[float], Polls], polls: Polls, wanted: float) -> tuple[float, Polls]:
-    """The factor at which a policy makes ``wanted`` polls: secant in log-log within a bracket, best run kept."""
+def _scaled(at: Callable[[float], Polls], polls: Polls, wanted: float, least: float | None = None) -> tuple[float, Polls]:
+    """The factor at which a policy makes ``wanted`` polls: secant in log-log within a bracket, best run kept.
+
+    ``least`` is the smallest factor to try, where poll constraints may keep the polls below ``wanted``
+    at any factor; None without constraints.
+    """
     tried: list[tuple[float, float]] = []
     best = (1.0, polls)
     scale = 1.0
@@ -140,9 +180,24 @@ def _scaled(at: Callable[[float], Polls], polls: Polls, wanted: float) -> tuple[
         tried.append((float(np.log(scale)), float(error)))
         if abs(len(polls) - wanted) <= max(TOLERANCE * 0.5 * wanted, 0.5):
             break
-        scale = float(np.exp(_next_trial(tried)))
+        if least is not None and _is_out_of_reach(tried, float(np.log(least))):
+            break
+        x = _next_trial(tried)
+        scale = float(np.exp(x)) if least is None else max(float(np.exp(x)), least)
         polls = at(scale)
     return best
+
+
+def _is_out_of_reach(tried: list[tuple[float, float]], least: float) -> bool:
+    """Whether the polls stay below those wanted at any factor: at the smallest, or with no more to gain."""
+    if tried[-1][1] >= -TOLERANCE or any(error > 0 for _, error in tried):
+        return False
+    if tried[-1][0] <= least:
+        return True
+    if len(tried) < 2:
+        return False
+    (x_before, error_before), (x, error) = tried[-2:]
+    return error - error_before < LEAST_GAIN * (x_before - x)
 
 
 def _next_trial(tried: list[tuple[float, float]]) -> float:

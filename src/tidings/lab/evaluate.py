@@ -6,10 +6,8 @@ policy against itself with parts switched off. Cells share nothing, so they may 
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,11 @@ import numpy as np
 
 from tidings.errors import UsageError
 from tidings.lab.compare import compare, paired_bootstrap
-from tidings.lab.simulate import budget_polls
+from tidings.lab.processes import Report, run_tasks
+from tidings.lab.simulate import Conditions, budget_polls
 from tidings.lab.traces import read_trace
 from tidings.policy import make_policy, policy_class
+from tidings.policy.constraints import Limits
 
 #: The policies of the papers; those without a budget knob are scaled to the budget by one factor.
 PAPERS = (
@@ -42,8 +42,6 @@ TRAIN_DAYS = 28.0
 RESAMPLES = 10_000
 
 Figures = dict[str, Any]
-#: Told what is under way, and how many steps that finished.
-Tell = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +55,12 @@ class Task:
     ours: str
     seed: int
     resamples: int = RESAMPLES
+    min_interval_s: float | None = None  #: as served with this minimum interval; None without constraints
+
+    @property
+    def name(self) -> str:
+        """Trace and budget, for progress."""
+        return f"{Path(self.trace).name} at {self.budget:g}"
 
 
 # --- the table ----------------------------------------------------------------------------------------------------------
@@ -72,20 +76,29 @@ def evaluate(
     seed: int = 0,
     jobs: int = 1,
     resamples: int = RESAMPLES,
-    tell: Tell | None = None,
+    min_interval_s: float | None = None,
+    tell: Report | None = None,
 ) -> Figures:
-    """Every policy on every trace at every budget; `cells`, and over all of them the geometric mean and the worst ratio."""
+    """Every policy on every trace at every budget; `cells`, and over all of them the geometric mean and the worst ratio.
+
+    With ``min_interval_s``, as served: under the poll constraints with that minimum interval.
+    """
     others = tuple(spec for spec in policies if spec != ours)
     if not others:
         raise UsageError(f"nothing to set {ours} against; give other policies")
     for spec in (*others, ours):
         make_policy(spec)  # an unknown name is refused before a long run
-    tasks = [Task(str(trace), b, train_days, others, ours, seed, resamples) for trace in traces for b in budgets]
-    cells = _run(tasks, jobs, steps=len(others) + 1, tell=tell)
-    return {"ours": ours, "train_days": train_days, "seed": seed, "cells": cells, "overall": _overall(cells)}
+    tasks = [
+        Task(str(trace), b, train_days, others, ours, seed, resamples, min_interval_s) for trace in traces for b in budgets
+    ]
+    if not tasks:
+        raise UsageError("no traces to run on; name at least one, and at least one budget")
+    cells = run_tasks(_cell, tasks, jobs, tell, name=lambda task: task.name, steps=len(others) + 1)
+    run = {"ours": ours, "train_days": train_days, "seed": seed, "min_interval_s": min_interval_s}
+    return {**run, "cells": cells, "overall": _overall(cells)}
 
 
-def _cell(task: Task, tell: Tell | None = None) -> Figures:
+def _cell(task: Task, tell: Report | None = None) -> Figures:
     trace = read_trace(task.trace)
     place = f"{trace.name} at {task.budget:g}"
     begun = False
@@ -97,7 +110,17 @@ def _cell(task: Task, tell: Tell | None = None) -> Figures:
         begun = True
 
     specs = (*task.policies, task.ours)
-    compared = compare(trace, specs, task.budget, task.train_days, seed=task.seed, native=False, progress=step)
+    conditions = None if task.min_interval_s is None else Conditions(Limits(task.min_interval_s))
+    compared = compare(
+        trace,
+        specs,
+        task.budget,
+        task.train_days,
+        seed=task.seed,
+        native=False,
+        progress=step,
+        conditions=conditions,
+    )
     if tell is not None:
         tell(f"{place}: resampling feeds", 1)
     judged = {result.policy: result.judged for result in compared.results}
@@ -136,7 +159,7 @@ def _overall(cells: Sequence[Figures]) -> Figures:
     worst = cells[int(np.argmax(ratios))]
     points = [cell["missed_points"] for cell in cells if cell["missed_points"] is not None]
     return {
-        "geometric_mean": _geometric_mean(ratios),
+        "geometric_mean": geometric_mean(ratios),
         "worst": {"trace": worst["trace"], "budget": worst["budget"], "ratio": worst["ratio"]["ratio"]},
         "most_missed_points": max(points, default=None),
         "off_budget": max((cell["off_budget"] for cell in cells), key=abs),
@@ -181,11 +204,11 @@ def ablate(
 
     def worth(part: str, trace: str | None) -> float:
         ratios = [cell["worth"][part]["ratio"] for cell in cells if trace in (None, cell["trace"])]
-        return _geometric_mean(np.array(ratios))
+        return geometric_mean(np.array(ratios))
 
     by_trace = {part: {name: worth(part, name) for name in names} for part in chosen}
     overall = {part: worth(part, None) for part in chosen}
-    run = {key: found[key] for key in ("train_days", "seed", "cells")}
+    run = {key: found[key] for key in ("train_days", "seed", "min_interval_s", "cells")}
     return {"policy": policy, **run, "by_trace": by_trace, "overall": overall}
 
 
@@ -204,30 +227,6 @@ def _worth(cell: Figures, spec: str, policy: str) -> Figures:
     }
 
 
-def _geometric_mean(ratios: Any) -> float:
+def geometric_mean(ratios: Any) -> float:
+    """Geometric mean of ratios above 0."""
     return float(np.exp(np.log(ratios).mean()))
-
-
-# --- many cells ---------------------------------------------------------------------------------------------------------
-
-
-def _run(tasks: Sequence[Task], jobs: int, steps: int, tell: Tell | None) -> list[Figures]:
-    """All tasks in order, in this process or in several; a process of its own tells only when a cell is done."""
-    if not tasks:
-        raise UsageError("no traces to run on; name at least one, and at least one budget")
-    if jobs <= 1 or len(tasks) == 1:
-        return [_cell(task, tell) for task in tasks]
-    done: dict[int, Figures] = {}
-    # Fresh interpreters: a forked child would inherit threads that numerical libraries hold.
-    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(_cell, task): place for place, task in enumerate(tasks)}
-        try:
-            for future in as_completed(futures):
-                place = futures[future]
-                done[place] = future.result()
-                if tell is not None:
-                    tell(f"{done[place]['trace']} at {tasks[place].budget:g} is done", steps)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return [done[place] for place in range(len(tasks))]

@@ -13,7 +13,7 @@ import numpy as np
 
 from tidings.lab.limit import MISS_CHARGE_S
 from tidings.lab.segments import search
-from tidings.lab.simulate import Polls, simulate
+from tidings.lab.simulate import Conditions, Polls, simulate
 from tidings.lab.traces import Trace, column, numbers, read_table, rows_of
 from tidings.model import DAY_S, HOUR_S, Bools, Floats, Ints
 from tidings.policy import make_policy
@@ -37,13 +37,24 @@ class Judgement:
     stale_s: Floats  #: per feed: time during which something was waiting
     age_s2: Floats  #: per feed: integral of the age of the oldest waiting post
     bytes_full: float  #: every poll transfers the document
-    bytes_conditional: float  #: a poll that finds nothing new is answered with 304
+    bytes_conditional: float  #: a poll that finds nothing new is answered with 304, where the publisher does that
     bytes_new_only: float  #: only what is new since the last poll is transferred (Sia & Cho sect. 4.6)
     poll_delay_s: Floats  #: mean delay of the posts that each successful poll found
 
 
-def judge(trace: Trace, polls: Polls, start: float | None = None, end: float | None = None) -> Judgement:
-    """Judge polls within [start, end]; posts before ``start`` are known and cost nothing."""
+def judge(
+    trace: Trace,
+    polls: Polls,
+    start: float | None = None,
+    end: float | None = None,
+    *,
+    conditions: Conditions | None = None,
+) -> Judgement:
+    """Judge polls within [start, end]; posts before ``start`` are known and cost nothing.
+
+    ``conditions`` say which publishers answer with 304 and how large their documents are. Without
+    them all publishers do, and a document is as large as its entries.
+    """
     start = trace.start if start is None else start
     end = trace.end if end is None else end
     post = np.flatnonzero((trace.times >= start) & (trace.times <= end))
@@ -63,7 +74,7 @@ def judge(trace: Trace, polls: Polls, start: float | None = None, end: float | N
     caught = by_poll & ~missed
     sums = sum_by(look[caught], delay[caught], len(polls))
     found = np.bincount(look[caught], minlength=len(polls))
-    full, conditional, new_only = _transfer(trace, polls, start)
+    full, conditional, new_only = _transfer(trace, polls, start, conditions)
     return Judgement(
         feed=feed,
         delay_s=delay,
@@ -102,8 +113,8 @@ def sum_by(group: Ints, values: Floats, n: int) -> Floats:
     return np.bincount(group, weights=values, minlength=n).astype(np.float64)
 
 
-def _transfer(trace: Trace, polls: Polls, start: float) -> tuple[float, float, float]:
-    """Bytes under three protocols: whole documents, conditional requests, and only what is new."""
+def _transfer(trace: Trace, polls: Polls, start: float, conditions: Conditions | None) -> tuple[float, float, float]:
+    """Bytes under three protocols: full documents, conditional requests, and only new entries."""
     feed = polls.feed
     sums = np.concatenate([[0.0], np.cumsum(trace.sizes)])
     end = search(trace.times, trace.offsets[:-1][feed], trace.offsets[1:][feed], polls.times, side="right")
@@ -116,8 +127,14 @@ def _transfer(trace: Trace, polls: Polls, start: float) -> tuple[float, float, f
     known[begins] = at_start[feed[begins]]
     document = sums[end] - sums[first] + HEADER_BYTES
     new = end > known
+    full = new
+    if conditions is not None:
+        if conditions.document_bytes is not None:
+            document = conditions.document_bytes[feed] + HEADER_BYTES
+        if conditions.conditional is not None:
+            full = new | ~conditions.conditional[feed]
     news = np.where(new, sums[end] - sums[np.maximum(first, known)], 0.0) + HEADER_BYTES
-    return float(document.sum()), float(np.where(new, document, HEADER_BYTES).sum()), float(news.sum())
+    return float(document.sum()), float(np.where(full, document, HEADER_BYTES).sum()), float(news.sum())
 
 
 def metrics(judged: Judgement, policy: str | None = None) -> dict[str, object]:
@@ -128,7 +145,7 @@ def metrics(judged: Judgement, policy: str | None = None) -> dict[str, object]:
     missed = int(judged.missed.sum())
     feed_days = judged.n_feeds * judged.period_s / DAY_S
     figures: dict[str, object] = {} if policy is None else {"policy": policy}
-    quantiles = np.percentile(delay, [50, 95, 99, 100]) if len(delay) else [np.nan] * 4
+    quantiles = np.percentile(delay, [50, 90, 95, 99, 100]) if len(delay) else [np.nan] * 5
     per_feed_delay, per_feed_polls = _per_feed(judged)
     figures |= {
         "polls": polls,
@@ -136,9 +153,10 @@ def metrics(judged: Judgement, policy: str | None = None) -> dict[str, object]:
         "posts": posts,
         "mean_delay_s": _number(_mean(delay)),
         "median_delay_s": _number(quantiles[0]),
-        "p95_delay_s": _number(quantiles[1]),
-        "p99_delay_s": _number(quantiles[2]),
-        "max_delay_s": _number(quantiles[3]),
+        "p90_delay_s": _number(quantiles[1]),
+        "p95_delay_s": _number(quantiles[2]),
+        "p99_delay_s": _number(quantiles[3]),
+        "max_delay_s": _number(quantiles[4]),
         "sd_delay_s": _number(delay.std() if len(delay) else np.nan),
         "weighted_delay_s": _number(np.average(delay, weights=weight) if weight.sum() > 0 else np.nan),
         "missed": missed,

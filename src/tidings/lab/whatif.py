@@ -81,7 +81,7 @@ def whatif(
 
         chooser = make_policy(policy, seed=seed)
         polls = simulate(replayed, chooser, budget, start, end, seed=seed, conditions=conditions, progress=tell)
-        judged = looked_for(judge(replayed, polls, start, end), conditions)
+        judged = looked_for(judge(replayed, polls, start, end, conditions=conditions), conditions)
         points.append(_point(budget, metrics(judged), trace.n_feeds))
         before += budget
     return points

@@ -1,0 +1,57 @@
+"""Options that several commands of `tidings lab` share."""
+
+from typing import Any
+
+import click
+
+from tidings.cli.output import Decorated
+from tidings.config import DURATION_UNITS, Config, parse_duration
+from tidings.errors import UsageError
+
+
+class MinInterval(click.ParamType[float]):
+    """A minimum interval in seconds, written as in the configuration: ``15min``, ``1h``, ``900``."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = parse_duration(str(value))
+        if seconds is None or seconds > DURATION_UNITS["d"]:
+            self.fail(f"{value!r} is not a duration up to 1 day; write a number with s, min or h, as in 15min")
+        return seconds
+
+
+class MinIntervals(click.ParamType[list[float]]):
+    """Several, separated by commas: ``5min,1h``."""
+
+    name = "durations"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[float]:
+        if isinstance(value, list):
+            return value
+        return [MinInterval().convert(part, param, ctx) for part in str(value).split(",")]
+
+
+def as_served_options(command: Decorated) -> Decorated:
+    """``--as-served`` and ``--min-interval``; `chosen_min_interval` makes one value of them."""
+    default = Config().policy_min_interval
+    for add in (
+        click.option(
+            "--min-interval",
+            type=MinInterval(),
+            metavar="DURATION",
+            help=f"Minimum interval with --as-served (default: {default}).",
+        ),
+        click.option("--as-served", is_flag=True, help="Apply the poll constraints and poll costs of the service."),
+    ):
+        command = add(command)
+    return command
+
+
+def chosen_min_interval(as_served: bool, min_interval: float | None) -> float | None:
+    """The minimum interval in seconds of a run as served; None for a run without constraints."""
+    if min_interval is not None and not as_served:
+        raise UsageError("--min-interval is part of the poll constraints; add --as-served")
+    if not as_served:
+        return None
+    return Config().min_interval_s if min_interval is None else min_interval
