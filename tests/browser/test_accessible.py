@@ -37,7 +37,7 @@ def test_no_page_has_a_serious_fault(enter, home, theme):
         assert faults(walker.go(path), theme) == [], path
     page = walker.go("/feeds")
     page.locator(".feeds-list a").first.click()
-    expect(page.locator(".why .lead")).to_contain_text("Next look")
+    expect(page.locator(".why .lead")).to_contain_text("Next check")
     assert faults(page, theme) == []
 
 

@@ -97,7 +97,7 @@ def test_what_was_typed_stays_until_it_is_right(reader):
 
 def test_what_is_drawn_over_is_seen_larger(reader):
     page = reader.go(f"/feed/{feed_id(reader.person, 'Marginalia')}/about?days=1")
-    frame = page.get_by_role("region", name="Posts and looks")
+    frame = page.get_by_role("region", name="Posts and checks")
 
     def shown_s():
         return int(frame.get_attribute("data-until")) - int(frame.get_attribute("data-from"))

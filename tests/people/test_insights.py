@@ -109,24 +109,38 @@ def test_marks_between_words_are_not_looked_at():
 def test_what_was_read_and_how_fast_it_came(town):
     a, b = town.ann.follows("a"), town.ann.follows("b")
     start = town.clock()
-    ids = town.posted("a", *range(10), delay_s=60.0)
-    town.posted("b", *range(20, 24), delay_s=600.0)
+    ids = town.posted("a", *range(45), delay_s=60.0)
+    town.posted("b", *range(60, 66), delay_s=600.0)
     town.clock.now = start + 1000.0
-    town.ann.mark(ids[:4], unread=False)
+    town.ann.mark(ids[:6], unread=False)
     town.clock.forward(days=1)
     town.ann.mark(ids[:1], starred=True)
     told = town.ann.statistics()
-    assert (told.came, told.read, told.starred) == (14, 4, 1)
+    assert (told.came, told.read, told.starred) == (51, 6, 1)
+    assert (told.delay_p50_s, told.delay_p90_s) == (None, None)  # after one day
+    town.clock.forward(days=2)
+    told = town.ann.statistics()
     assert (told.delay_p50_s, told.delay_p90_s) == (60.0, 600.0)
     assert told.waited_p50_s == 1000.0
-    assert [(day.read, day.starred) for day in told.days if day.read or day.starred] == [(4, 0), (0, 1)]
+    assert [(day.read, day.starred) for day in told.days if day.read or day.starred] == [(6, 0), (0, 1)]
     assert [(use.feed_id, use.came, use.read, use.starred, use.delay_p50_s) for use in told.feeds] == [
-        (a, 10, 4, 1, 60.0),
-        (b, 4, 0, 0, 600.0),
+        (a, 45, 6, 1, 60.0),
+        (b, 6, 0, 0, 600.0),
     ]
     assert town.bob.statistics().came == 0
     town.clock.forward(days=40)
     assert (town.ann.statistics().read, town.ann.statistics().came) == (0, 0)
+
+
+def test_a_median_of_few_posts_is_not_shown(town):
+    town.ann.follows("a", "b")
+    ids = town.posted("a", *range(60), delay_s=60.0)
+    town.posted("b", *range(70, 75), delay_s=600.0)
+    town.ann.mark(ids[:5], unread=False)
+    town.clock.forward(days=4)
+    told = town.ann.statistics()
+    assert (told.delay_p50_s, told.waited_p50_s) == (60.0, None)
+    assert [use.delay_p50_s for use in told.feeds] == [60.0, None]
 
 
 # --- suggestions -------------------------------------------------------------------------------------------------------

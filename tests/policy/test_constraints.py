@@ -19,6 +19,7 @@ from tidings.policy.constraints import (
     STRETCH,
     TTL,
     Limits,
+    added_bytes,
     apply,
     constrain,
     is_skipped,
@@ -148,13 +149,25 @@ def test_polls_teach_whether_conditional_requests_work():
     assert found["not_modified"][0] >= CONDITIONAL_SHARE
 
 
-def test_the_cost_of_a_poll_is_its_mean_transfer_over_that_of_a_304():
+def test_the_cost_of_a_poll_is_what_it_adds_to_the_transfer_over_that_of_a_304():
     found = polled(facts(not_modified=0.0), NOT_MODIFIED_BYTES, unchanged=False)
     assert constrain(found, NO_PHASE, Limits()).cost[0] == pytest.approx(2.0)
     for _ in range(60):
         found = polled(found, 0, not_modified=True)
     assert constrain(found, NO_PHASE, Limits()).cost[0] == pytest.approx(1.0, abs=0.01)
     assert found["document_bytes"][0] == NOT_MODIFIED_BYTES
+
+
+def test_a_poll_adds_the_derivative_of_the_daily_transfer():
+    rate, gap_days, size = 3.0, 0.2, 50_000.0  # changes a day
+    found = facts(document_bytes=size, poll_bytes=size * (1 - np.exp(-rate * gap_days)))
+
+    def per_day(polls):
+        return size * polls * (1 - np.exp(-rate / polls))
+
+    step = 1e-4
+    slope = (per_day(1 / gap_days + step) - per_day(1 / gap_days - step)) / (2 * step)
+    assert added_bytes(found)[0] == pytest.approx(slope, rel=1e-3)
 
 
 # --- hours ----------------------------------------------------------------------------------------
@@ -184,12 +197,12 @@ def table(found, phase=None):
 
 
 def test_constraints_are_written_into_the_policys_table():
-    found = np.concatenate([facts(), facts(not_modified=0.0, poll_bytes=NOT_MODIFIED_BYTES)])
+    found = np.concatenate([facts(), facts(not_modified=0.0, document_bytes=NOT_MODIFIED_BYTES, poll_bytes=NOT_MODIFIED_BYTES)])
     found["skip"][1] = np.frombuffer(skip_hours(Hints(skip_hours=frozenset({3}))), dtype=np.uint8)
     feeds = table(found)
     assert feeds.min_interval_s.tolist() == [MIN_S, HOUR_S]
     assert feeds.earliest.tolist() == [MONDAY + MIN_S, MONDAY + HOUR_S]
-    assert feeds.cost.tolist() == [1.0, 2.0]
+    assert feeds.cost.tolist() == pytest.approx([1.0, 2.0])
     assert feeds.forbidden.sum(axis=1).tolist() == [0, 7]
     found["skip"] = 0
     apply(feeds, np.array([1]), constrain(found[1:], feeds.phase[1:], Limits()))

@@ -1,5 +1,6 @@
 """Somebody with a browser that runs no scripts: keeps the cookie, sends forms with their token, follows what it is told to."""
 
+import base64
 import http.client
 import json
 import re
@@ -9,6 +10,11 @@ from urllib.parse import urlencode
 from tests import PATIENCE_S
 
 PASSWORD = "correct horse"
+
+
+def basic(name, password=PASSWORD, encoding="utf-8"):
+    """Headers of HTTP Basic authentication."""
+    return {"Authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode(encoding)).decode()}
 
 
 @dataclass

@@ -18,12 +18,14 @@ PICTURES = {
     "days": lambda: charts.days_chart([(day, 600.0 * (i + 1), 5000.0) for i, day in enumerate(WEEK)]),
     "days without posts": lambda: charts.days_chart([(day, None, None) for day in WEEK]),
     "days at once": lambda: charts.days_chart([(day, 0.0, 0.0) for day in WEEK]),
-    "spent": lambda: charts.spent_chart([(day, 5, 90, i) for i, day in enumerate(WEEK)], 100.0),
-    "spent too much": lambda: charts.spent_chart([(day, 5000, 0, 0) for day in WEEK], 1.0),
+    "days with gaps": lambda: charts.days_chart([(day, None if i % 3 else 60.0, None) for i, day in enumerate(WEEK)]),
+    "spent": lambda: charts.spent_chart([(day, (5, 90, i)) for i, day in enumerate(WEEK)], 100.0),
+    "spent on some days": lambda: charts.spent_chart([(day, (5, 9, 0) if i > 4 else None) for i, day in enumerate(WEEK)], 9.0),
+    "spent too much": lambda: charts.spent_chart([(day, (5000, 0, 0)) for day in WEEK], 1.0),
     "budgets": lambda: charts.budget_chart(
-        [(75.0, 9e3, 5e3, 0.02), (150.0, 4e3, 2e3, 0.0), (300.0, 2e3, 1e3, 0.0)], 150.0, 300.0
+        [(75.0, 9e3, 5e3, 0.02), (150.0, 4e3, 2e3, 0.0), (300.0, 2e3, 1e3, 0.0)], 150.0, (290.0, 1.8e3)
     ),
-    "one budget": lambda: charts.budget_chart([(75.0, 9e3, 5e3, 0.0)], 5000.0, 75.0),
+    "one budget": lambda: charts.budget_chart([(75.0, 9e3, 5e3, 0.0)], 5000.0, (75.0, 1e9)),
     "policies": lambda: charts.delay_chart([1.0, 2.0], {"price": [60.0, 30.0], "<b>": [float("nan"), 5e6]}, 2.0, "A & B"),
     "habits": lambda: charts.heat_map(np.arange(0, 30 * DAY_S, 7000.0)),
     "no habits": lambda: charts.heat_map(np.empty(0)),
@@ -52,6 +54,15 @@ def test_a_picture_is_whole(name):
         if part.tag == "rect":
             assert float(part.get("height")) >= 0
             assert float(part.get("y")) + float(part.get("height")) <= height + 1
+
+
+def test_a_day_without_data_is_a_gap_and_no_zero():
+    delays = str(charts.days_chart([(day, None if day == "Wed" else 600.0, None) for day in WEEK]))
+    assert [len(points.split()) for points in re.findall(r'<polyline class="line c2" points="([^"]*)"', delays)] == [2, 4]
+    assert delays.count("–</text>") == 1
+    requests = str(charts.spent_chart([(day, None if day == "Wed" else (1, 2, 3)) for day in WEEK], 10.0))
+    assert requests.count("<rect") == 6 * 3
+    assert "Wed: no data" in requests
 
 
 def test_the_hours_of_a_week_are_where_they_belong():

@@ -36,7 +36,7 @@ def test_metrics_tell_feeds_budget_price_and_troubles(living):
     assert figures['tidings_feeds{state="followed"}'] == "4"
     assert figures['tidings_feeds_failing{kind="connect"}'] == "1"
     assert figures["tidings_entries"] == "60"
-    assert figures["tidings_budget_requests_per_day"] == "96"
+    assert figures["tidings_budget_requests_per_day"] == figures["tidings_budget_usable_requests_per_day"] == "48"
     assert figures['tidings_spent_requests{period="day"}'] == "4"
     assert {"tidings_feeds_due", "tidings_hosts_paused", "tidings_polls_in_flight"} <= set(figures)
 
@@ -70,14 +70,14 @@ def test_nobody_can_call_back_who_was_not_asked(living):
 
 def test_the_first_administrator_has_what_was_followed_before_and_alone_sees_the_figures(living):
     status = living.json("/api/status")
-    assert (status["budget_per_day"], status["status"]["feeds"], status["status"]["errors"]) == (96, 4, {"connect": 1})
+    assert (status["budget_per_day"], status["status"]["feeds"], status["status"]["errors"]) == (48, 4, {"connect": 1})
     ada = living.person("ada").begin()
     page = ada.get("/timing").text
-    assert "4 spent in the last 24 hours, 4 feeds" in page
-    assert 'name="per_day" value="96"' in page
-    assert "nothing.xml" in page.partition("Feeds that need a look")[2].partition("</table>")[0]
-    assert "Last looks" in page
-    assert "Next looks" in page
+    assert "4 requests in the last 24 hours, 4 feeds" in page
+    assert 'name="per_day" value="48"' in page
+    assert "nothing.xml" in page.partition("Feeds that need attention")[2].partition("</table>")[0]
+    assert "Recent checks" in page
+    assert "Next checks" in page
     assert "Birds and small kettles" in page
     assert ada.get("/api/status").json["status"]["feeds"] == 4
 
@@ -97,4 +97,4 @@ def test_a_feed_says_when_it_is_looked_at_next_and_what_is_wrong_with_it(living)
     assert "Failing since" in listed
     page = ada.get("/feed/4/about").text
     assert "1 failure in a row" in page
-    assert "Next look" in page
+    assert "Next check" in page

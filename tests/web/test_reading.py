@@ -139,7 +139,7 @@ def test_a_site_with_several_feeds_offers_the_choice(ada, blogs):
     ada.post(f"/feed/{other}/leave")
     feed = int(added.goes_to.rpartition("/")[2])
     assert len(ada.get(added.goes_to).entries) == 20
-    assert "You no longer follow" in ada.get(ada.post(f"/feed/{feed}/leave").goes_to).text
+    assert "Unsubscribed from" in ada.get(ada.post(f"/feed/{feed}/leave").goes_to).text
     assert ada.get(f"/feed/{feed}").status == 404
 
 
@@ -157,7 +157,7 @@ def test_a_feed_is_renamed_moved_weighed_and_looked_at(house, ada, blogs):
     assert 'name="title" value="My second"' in page
     assert 'name="folder" value="Shelf"' in page
     assert 'value="early" checked' in page
-    assert "Next look" in page
+    assert "Next check" in page
     asked = len(blogs.asked)
     looked = ada.post(f"/feed/{house.two}/look").goes_to
     assert len(blogs.asked) == asked + 1

@@ -11,7 +11,10 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
+from tests import PATIENCE_S
+from tests.cli.blogs import Blogs
 from tests.web.conftest import Serving
+from tests.web.people import basic
 from tidings.errors import UsageError
 from tidings.lab.traces import read_trace
 from tidings.model import DAY_S, HOUR_S
@@ -20,23 +23,40 @@ from tidings.reasons import reason
 from tidings.store import Store
 from tidings.store.rows import EntryText, FeedState, PollOutcome, Wanted
 from tidings.web.comparison import STEPS
-from tidings.web.forecast import FACTORS
+from tidings.web.forecast import MOST_PER_FEED, ladder
 from tidings.web.processes import KEPT_S, Replays
 
-FEEDS, EACH, DAYS = 12, 30, 12.0
+FEEDS, EACH, DAYS = 12, 60, 20.0
+#: First documents reach back so many days before the first poll.
+BEFORE = 10.0
 
 
-async def _live_for_days(path, now):
-    """Feeds that post twice or three times a day, each of which was found an hour later; then a look in vain and a refusal."""
+async def _live_for_days(path, now, days=DAYS, each=EACH):
+    """Feeds that post three times a day, each post found an hour later; then a poll without news and a refusal.
+
+    Before ``days`` there is only what the first document of each feed held.
+    """
     rng = np.random.default_rng(1)
-    async with Store.open(path, clock=lambda: now - 29 * DAY_S) as store:
+    began = now - days * DAY_S
+    async with Store.open(path, clock=lambda: began) as store:
         added = await store.add([Wanted(f"http://127.0.0.1:9/{i}", now + DAY_S) for i in range(FEEDS)])
         for feed in added:
-            times = np.sort(now - rng.uniform(0.1, DAYS, EACH) * DAY_S)
             state = FeedState(
-                title=f"Blog {feed.feed_id}", window=10, shown=10, next_poll_at=now + HOUR_S, reason=reason("new_feed")
+                title=f"Blog {feed.feed_id}",
+                window=10,
+                shown=10,
+                next_poll_at=now + HOUR_S,
+                last_poll_at=now - HOUR_S,
+                reason=reason("text", text="it is time"),
+                not_modified=0.9 if feed.feed_id % 2 else 0.0,
+                document_bytes=900,
             )
-            outcomes = []
+            first = [
+                EntryText(identity=f"old {number}", digest=b"", published_at=float(at), title=f"Old {number}")
+                for number, at in enumerate(np.sort(began - rng.uniform(0, BEFORE, 10) * DAY_S))
+            ]
+            outcomes = [PollOutcome(feed_id=feed.feed_id, at=began, status=200, entries=10, new=tuple(first), state=state)]
+            times = np.sort(now - rng.uniform(0.1, days - 0.1, each) * DAY_S)
             for number, at in enumerate(times.tolist()):
                 new = EntryText(identity=str(number), digest=b"", published_at=at, title=f"Post {number}", delay_s=HOUR_S)
                 outcomes.append(
@@ -45,7 +65,7 @@ async def _live_for_days(path, now):
                     )
                 )
             last = times[-1] + HOUR_S
-            outcomes.append(PollOutcome(feed_id=feed.feed_id, at=last + 60, status=304, reason=reason("manual")))
+            outcomes.append(PollOutcome(feed_id=feed.feed_id, at=last + 60, status=304, reason=reason("text", text="in vain")))
             outcomes.append(
                 PollOutcome(feed_id=feed.feed_id, at=last + 120, status=429, error_kind="http 429", error="too many")
             )
@@ -66,7 +86,7 @@ def watched(tmp_path_factory):
 
 def test_the_page_is_for_administrators_and_says_what_to_do_first(ada, bob):
     page = ada.get("/timing")
-    assert (page.status, "No feed is followed yet" in page.text) == (200, True)
+    assert (page.status, "There are no feeds yet" in page.text) == (200, True)
     for path in ("/timing", "/timing.json", "/timing/curve", "/timing/curve.json", "/timing/lab", "/timing/trace.zip"):
         assert bob.get(path).status == 403
     assert bob.post("/timing/budget", per_day="100").status == 403
@@ -76,12 +96,14 @@ def test_the_page_is_for_administrators_and_says_what_to_do_first(ada, bob):
 def test_a_week_is_told_in_figures_and_pictures(watched):
     page = watched.ada.get("/timing")
     assert (page.status, page.text.count("<svg viewBox")) == (200, 3)
-    assert "Half within 60 min" in page.text
+    assert "Median 60 min, 90 % within 60 min." in page.text
+    assert "available after" not in page.text
     told = watched.ada.get("/timing.json").json
     assert sum(day["asked"] for day in told["days"]) == sum(
         day["came"] + day["unchanged"] + day["failed"] for day in told["days"]
     )
     assert {day["p50_s"] for day in told["days"] if day["came"]} == {HOUR_S}
+    assert told["evidence"]["polled_days"] == pytest.approx(DAYS, abs=0.1)
     assert told["limited"][0]["host"] == "http://127.0.0.1:9"
     refused = re.search(r"([\d,]+) requests? refused this week", page.text)
     assert int(refused[1]) == told["limited"][0]["refused"] > 0
@@ -91,18 +113,69 @@ def test_a_week_is_told_in_figures_and_pictures(watched):
 
 def test_the_curve_is_of_ones_own_history_and_the_slider_applies_a_budget(watched):
     curve = watched.ada.get("/timing/curve.json").json
-    assert (curve["policy"], curve["feeds"], len(curve["points"])) == ("price", FEEDS, len(FACTORS))
+    assert (curve["policy"], curve["feeds"]) == ("price", FEEDS)
+    assert [point["per_day"] for point in curve["points"]] == pytest.approx([FEEDS * each for each in ladder(6.0)])
     delays = [point["mean_s"] for point in curve["points"]]
     assert delays == sorted(delays, reverse=True)
+    assert curve["own"] in curve["points"]
+    assert curve["own"]["per_day"] == 72
+    assert curve["days"] == pytest.approx(7.0)
     assert "data-points=" in watched.ada.get("/timing/curve").text
-    assert "The same as a table" in watched.ada.get("/timing?curve=1").text
+    assert "Show as table" in watched.ada.get("/timing?curve=1").text
     assert 'value="72"' in watched.ada.get("/timing").text
     assert watched.ada.post("/timing/budget", per_day="24").goes_to == "/timing"
     page = watched.ada.get("/timing")
     assert 'name="per_day" value="24"' in page.text
-    assert "From now on 24 requests a day." in page.text
+    assert "The budget is now 24 requests a day." in page.text
     for wrong in ("0", "9999", "many", ""):
         assert watched.ada.post("/timing/budget", per_day=wrong).status == 400
+
+
+def test_hourly_polling_is_simulated_on_the_same_history_under_the_same_constraints(watched):
+    curve = watched.ada.get("/timing/curve.json").json
+    hourly, own = curve["hourly"], curve["own"]
+    # Every second feed always sends the full document: its hour is stretched by up to a fifth.
+    assert 0.85 * 24 * FEEDS < hourly["polls_per_day"] < 24 * FEEDS
+    assert 15 * 60 < hourly["median_s"] < 40 * 60
+    assert own["polls_per_day"] < hourly["polls_per_day"]
+    part = watched.ada.get("/timing/curve").text
+    requests = f"{hourly['polls_per_day']:,.0f}"
+    assert f"Hourly polling of the same feeds: {requests} requests a day, mean delay" in part
+    assert f"Here: {own['polls_per_day']:,.0f} requests a day, mean delay" in part
+    assert "All of these are simulated" in part
+
+
+def test_a_budget_goes_from_1_to_96_requests_per_feed_and_day(watched):
+    page = watched.ada.get("/timing").text
+    assert f'data-least="{FEEDS}" data-most="{int(MOST_PER_FEED) * FEEDS}"' in page
+    assert f'min="1" max="{96 * FEEDS}"' in page
+    for per_feed in (0.1, 1.0, 12.0, 95.0, 96.0):
+        budgets = ladder(per_feed)
+        assert per_feed in budgets
+        assert len(budgets) <= 6
+        assert budgets == sorted(budgets)
+        assert (budgets[0] <= 1.0 * 1.3, budgets[-1] >= 96.0 / 1.3) == (True, True)
+
+
+def test_a_budget_that_cannot_be_used_says_so_in_numbers_everywhere(watched):
+    before = watched.ada.get("/timing")
+    assert "can be used: 12 feeds" not in before.text
+    most = int(re.search(r"At most (\d+) can be used: then every feed is at its minimum interval", before.text)[1])
+    # Six feeds may be polled every 15 min, six every 60 min, all stretched by up to a fifth.
+    assert 6 * (80 + 20) <= most <= 6 * (96 + 24)
+    watched.ada.post("/timing/budget", per_day=str(96 * FEEDS))
+    note = f"{most:,} of 1,152 requests a day can be used: 12 feeds are at their minimum interval."
+    assert watched.ada.get("/timing").text.count(note) == 1
+    data = watched.ada.get("/timing.json").json
+    assert (int(data["usable_per_day"]), data["feeds_at_min_interval"]) == (most, 12)
+    told = watched.ada.get("/v1/budget", **basic("ada")).json
+    assert (told["budget_per_day"], told["feeds_at_min_interval"]) == (1152, 12)
+    assert told["usable_per_day"] == data["usable_per_day"]
+    metrics = watched.ada.get("/metrics").text
+    assert f"tidings_budget_usable_requests_per_day {told['usable_per_day']!r}" in metrics
+    assert "tidings_feeds_at_min_interval 12" in metrics
+    watched.ada.post("/timing/budget", per_day=str(6 * FEEDS))
+    assert "of 72 requests a day can be used" not in watched.ada.get("/timing").text
 
 
 def test_ones_own_history_under_any_policy_and_as_a_trace(watched, tmp_path):
@@ -112,7 +185,7 @@ def test_ones_own_history_under_any_policy_and_as_a_trace(watched, tmp_path):
     packed = watched.ada.get("/timing/trace.zip")
     zipfile.ZipFile(io.BytesIO(packed.body)).extractall(tmp_path)
     trace = read_trace(tmp_path / "own-history")
-    assert (trace.n_feeds, trace.n_posts) == (FEEDS, FEEDS * EACH)
+    assert (trace.n_feeds, trace.n_posts) == (FEEDS, FEEDS * (EACH + 10))
     assert set(trace.window) == {10}
 
 
@@ -134,7 +207,7 @@ def test_a_feeds_page_draws_its_habits_and_its_looks(watched):
 def test_too_little_history_says_so(house, ada, blogs):
     ada.follow(blogs.url(1))
     page = ada.get("/timing?curve=1")
-    assert (page.status, "There is too little history yet" in page.text) == (200, True)
+    assert (page.status, "available after 3 days of checks and 14 days of post history" in page.text) == (200, True)
 
 
 def test_the_lab_names_every_policy(ada):
@@ -230,3 +303,74 @@ def test_other_addresses_and_methods(serving):
     page = nobody.ask("HEAD", "/")
     assert (page.status, page.text) == (200, "")
     assert int(page.headers["Content-Length"]) > 1000
+
+
+# --- figures only with enough history ---------------------------------------------------------------
+
+
+#: What no young installation may show: a delay, a saved share, a missed share, a simulated figure.
+FIGURES = re.compile(
+    r"median delay</dt>|90 % within|Median \d|answered with 304|missed</dt>|fewer requests|Hourly polling of|Here: |"
+    r"data-points|How late|saved|class=\"here\""
+)
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_a_fresh_installation_with_200_feeds_shows_no_figure_without_basis(tmp_path):
+    with Blogs(200, entries=5) as blogs, Serving(tmp_path) as serving:
+        ada = serving.person("ada").begin()
+        ada.send_file("/feeds/import", "file", blogs.list(tmp_path / "list.opml").read_bytes())
+        wait_for(lambda: "200 requests in the last 24 hours, 200 feeds" in ada.get("/timing").text)
+        text = ada.get("/timing").text
+        assert not FIGURES.search(text)
+        assert "Delay: available after 3 days of checks and 50 posts (so far 0 days, 0 posts)." in text
+        assert "Effect of a different budget: available after 3 days of checks and 14 days of post history" in text
+        assert "Missed posts and unchanged answers: available after 3 days of checks (so far 0 days)." in text
+        assert text.count("–</text>") == 6  # days before the first poll are gaps
+        assert not FIGURES.search(ada.get("/timing?curve=1").text)
+        assert ada.get("/timing/curve.json").status == 400
+        data = ada.get("/timing.json").json
+        assert {(day["p50_s"], day["p90_s"]) for day in data["days"]} == {(None, None)}
+        told = ada.get("/api/status").json
+        assert {(told["status"][p]["delay_p50_s"], told["status"][p]["delay_p90_s"]) for p in ("hour", "day", "week")} == {
+            (None, None)
+        }
+        blogs.move_on(6 * HOUR_S)  # posts that have a delay, but after minutes
+        ada.post("/feed/1/look")
+        assert not FIGURES.search(ada.get("/timing").text)
+        statistics = ada.get("/statistics").text
+        assert "available after 3 days of checks and 50 posts" in statistics
+        assert "median delay</dt>" not in statistics
+        assert "its posts arrive" not in ada.get("/timing").text
+
+
+def test_figures_appear_when_there_is_enough_history(tmp_path):
+    asyncio.run(_live_for_days(tmp_path / "tidings.db", time.time(), days=8.0, each=24))
+    with Serving(tmp_path) as serving:
+        ada = serving.person("ada").begin()
+        text = ada.get("/timing").text
+        assert "Median 60 min, 90 % within 60 min." in text
+        assert re.search(r"answered with 304</dt><dd>[\d.]+ %", text)
+        assert "available after" not in text
+        part = ada.get("/timing/curve").text
+        assert "data-points" in part
+        assert re.search(r"Hourly polling of the same feeds: \d+ requests a day, mean delay [\d.]+ min", part)
+        statistics = ada.get("/statistics").text
+        assert "median delay</dt><dd>60 min" in statistics
+
+
+def test_before_a_week_of_checks_there_is_a_curve_and_no_comparison(tmp_path):
+    asyncio.run(_live_for_days(tmp_path / "tidings.db", time.time(), days=5.0, each=20))
+    with Serving(tmp_path) as serving:
+        ada = serving.person("ada").begin()
+        part = ada.get("/timing/curve").text
+        assert "data-points" in part
+        assert "Hourly polling of the same feeds" not in part
+        assert "Comparison with hourly polling: available after 7 days of checks (so far 5 days)." in part
+        assert ada.get("/timing/curve.json").json["hourly"] is None

@@ -29,7 +29,7 @@ def test_a_feed_is_followed_again_as_it_was(house, ada):
     ada.post("/rules", action="star", words="kettle", feed_id=house.one)
     unread, counted = ada.get(f"/feed/{house.one}?show=all").unread, ada.get("/counts").json
     said, led = take_back(ada, ada.post(f"/feed/{house.one}/leave"))
-    assert said.startswith("You no longer follow Mine.")
+    assert said.startswith("Unsubscribed from Mine.")
     assert led == f"/feed/{house.one}"
     assert ada.get("/counts").json == counted
     assert ada.get(f"/feed/{house.one}?show=all").unread == unread

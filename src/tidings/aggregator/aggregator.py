@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tidings.aggregator.brain import Brain
+from tidings.aggregator.min_interval import postponed
 from tidings.aggregator.polls import LEASE_S, MOST_PER_HOST, Brought, Polls, Skipped
 from tidings.aggregator.reader import Reader
 from tidings.aggregator.recorder import BATCH
@@ -334,20 +335,29 @@ class Aggregator:
             self.wake()
 
     async def weigh(self, feed_ids: Sequence[int]) -> None:
-        """The store knows other weights of these feeds, or that nobody wants them any more. Those that matter more now may be
-        asked sooner than was planned; for others it is soon enough to decide after their next poll.
+        """Take other weights and minimum intervals of these feeds from the store, or that nobody is subscribed any more.
+
+        A feed may be polled sooner than was planned, and is never polled before its minimum interval is over. Otherwise it
+        is soon enough to decide after its next poll.
         """
         feeds = {feed_id: feed for feed_id in feed_ids if (feed := await self.store.feed(feed_id)) is not None}
         async with self.polls.recorder.thinking:
             for feed in feeds.values():
                 if feed.retired_at is not None:
                     self.brain.forget(feed.id)
-            decided = self.brain.weigh({feed.id: feed.weight for feed in feeds.values()}, self._clock())
-            planned = ((feeds[s.feed_id].state.next_poll_at, s) for s in decided)
-            await self._reschedule(
-                [s for at, s in planned if at is not None and s.next_poll_at is not None and s.next_poll_at < at]
-            )
+            weights = {feed.id: feed.weight for feed in feeds.values()}
+            overrides = {feed.id: feed.min_interval_s for feed in feeds.values()}
+            decided = {s.feed_id: s for s in self.brain.weigh(weights, overrides, self._clock())}
+            await self._reschedule([s for feed in feeds.values() if (s := self._moved(feed, decided.get(feed.id)))])
         self.wake()
+
+    def _moved(self, feed: Feed, decided: Schedule | None) -> Schedule | None:
+        """The next poll of a feed whose weight or minimum interval has changed; None where it stays as planned."""
+        planned, at = feed.state.next_poll_at, None if decided is None else decided.next_poll_at
+        later = postponed(feed, self.brain.limits)
+        if later is not None:  # where another process plans, nothing is decided here
+            return decided if at is not None and later.next_poll_at is not None and at >= later.next_poll_at else later
+        return decided if at is not None and planned is not None and at < planned else None
 
     def _begin(self, feed: Feed, why: Reason) -> "asyncio.Task[Brought]":
         return self.polls.begin(feed, partial(self.reader.look, feed, why))

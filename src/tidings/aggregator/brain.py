@@ -350,8 +350,13 @@ class Brain:
         self._newcomers.pop(feed_id, None)
         self._planner.forget(feed_id)
 
-    def weigh(self, weights: Mapping[int, float], now: float) -> list[Schedule]:
-        """These feeds matter more or less than before; returns when they are next, those that the policy knows."""
+    def weigh(self, weights: Mapping[int, float], overrides: Mapping[int, float], now: float) -> list[Schedule]:
+        """Take other weights and minimum intervals of these feeds; returns the next polls of those that the policy knows."""
+        for feed_id in weights.keys() & self._newcomers.keys():
+            newcomer = self._newcomers[feed_id]
+            look = replace(newcomer.look, weight=weights[feed_id], override_s=overrides[feed_id])
+            self._newcomers[feed_id] = Newcomer(look, newcomer.times)
+        self._planner.set_override(overrides)
         known = {self._planner.row[feed_id]: weight for feed_id, weight in weights.items() if feed_id in self._planner.row}
         if not known:
             return []

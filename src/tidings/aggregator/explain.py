@@ -12,20 +12,29 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tidings.aggregator.budget import in_force
+from tidings.aggregator.min_interval import MinInterval, min_interval
+from tidings.aggregator.planner import Planner
 from tidings.config import Budget
 from tidings.fetch.outcomes import DEAD_AFTER_S, MOVE_SIGHTINGS
 from tidings.model import DAY_S, HOUR_S, Floats
+from tidings.policy import make_policy
 from tidings.policy.base import HOURS_OF_WEEK
+from tidings.policy.constraints import DEFAULT_LIMITS, PLANNED_SHARE, Limits, capacity_per_day
 from tidings.privacy import without_login, without_password
 from tidings.reasons import Reason, to_json
 from tidings.store import Store
-from tidings.store.rows import Feed, Gap, Poll, Push, Status
+from tidings.store.evidence import Evidence
+from tidings.store.rows import Feed, Gap, Period, Poll, Push, Status
+from tidings.texts import n_
 from tidings.words import count, duration, figures, portion, roughly
 
 #: Posts of so many days tell a feed's habits.
 HABITS_D = 60
-#: Hours of the day, in a row, in which most posts come; told where they hold this share.
-SPAN_H, SPAN_SHARE = 8, 0.6
+#: Fewer posts give no rate: the 95 % interval of five already reaches from an eighth to twice of it.
+RATE_POSTS = 5
+#: Hours of the day, in a row, in which most posts come; reported where they hold this share of at least so
+#: many posts. Posts at random hours reach it in 2 of 100 feeds.
+SPAN_H, SPAN_SHARE, SPAN_POSTS = 8, 0.7, 20
 #: Half the width of a 95 % interval, in standard deviations.
 SURE = 1.96
 
@@ -41,17 +50,22 @@ class Explained(Struct, frozen=True):
     troubles: tuple[str, ...]  #: errors, moves, gaps
     polls: tuple[Poll, ...]  #: the last ones, newest first
     gaps: tuple[Gap, ...]
+    min_interval: MinInterval
 
 
 class Overview(Struct, frozen=True):
     """The whole service in figures."""
 
-    status: Status
+    status: Status  #: with the delays that there is enough history for
     budget_per_day: float
     spent_share: float  #: of the last day's budget
+    usable_per_day: float  #: requests of the budget that minimum intervals allow
+    feeds_at_min_interval: int  #: feeds that their minimum interval keeps below their share of the budget
+    capacity_per_day: float | None  #: requests that minimum intervals allow at any budget; None: no limit
+    evidence: Evidence  #: for the delays of the week
 
 
-async def explain(store: Store, feed: Feed, now: float, *, polls: int = 10) -> Explained:
+async def explain(store: Store, feed: Feed, now: float, *, polls: int = 10, limits: Limits = Limits()) -> Explained:  # noqa: B008
     """All about one feed."""
     posts = await store.posting_times(now - HABITS_D * DAY_S, [feed.id])
     gaps = tuple(await store.gaps(feed_id=feed.id, limit=5))
@@ -65,6 +79,7 @@ async def explain(store: Store, feed: Feed, now: float, *, polls: int = 10) -> E
         troubles=_troubles(feed, gaps, now),
         polls=last[:polls],
         gaps=gaps,
+        min_interval=min_interval(feed, limits),
     )
 
 
@@ -73,17 +88,69 @@ def as_json(explained: Explained) -> dict[str, Any]:
     feed = replace(explained.feed, url=without_password(explained.feed.url))
     found: dict[str, Any] = msgspec.to_builtins(replace(explained, feed=feed))
     found["reason"] = found["feed"]["state"]["reason"] = to_json(explained.reason)
+    found["min_interval"]["reason"] = to_json(explained.min_interval.reason)
     for row, poll in zip(found["polls"], explained.polls, strict=True):
         row["reason"] = to_json(poll.reason)
     return found
 
 
-async def overview(store: Store, budget: Budget) -> Overview:
-    """The budget that holds, ``budget`` being what the configuration says, and spending, beside what the store counts."""
+async def overview(store: Store, budget: Budget, limits: Limits = DEFAULT_LIMITS) -> Overview:
+    """The budget that holds, ``budget`` being what the configuration says, and spending, beside what the store counts.
+
+    How much of the budget can be used comes from the store alone, so that it is the same in every process.
+    """
     status = await store.status()
-    budget = in_force(await store.shared(), budget)
-    per_day = budget.per_day(status.followed)
-    return Overview(status, per_day, status.day.polls / per_day)
+    basis = Evidence(status.polled_days, status.week.delays)
+    per_day = in_force(await store.shared(), budget).per_day(status.followed)
+    capacity, held_back = await _capacity(store, per_day, limits)
+    return Overview(
+        replace(status, **{name: _with_basis(getattr(status, name), basis) for name in ("hour", "day", "week")}),
+        per_day,
+        status.day.polls / per_day,
+        usable_per_day=min(per_day, capacity),
+        feeds_at_min_interval=held_back,
+        capacity_per_day=capacity if np.isfinite(capacity) else None,
+        evidence=basis,
+    )
+
+
+def _with_basis(period: Period, basis: Evidence) -> Period:
+    """Without the delays that there is too little history for."""
+    return replace(
+        period,
+        delay_p50_s=period.delay_p50_s if basis.has_median(period.delays) else None,
+        delay_p90_s=period.delay_p90_s if basis.has_p90(period.delays) else None,
+    )
+
+
+async def _capacity(store: Store, budget_per_day: float, limits: Limits) -> tuple[float, int]:
+    """Requests a day that minimum intervals allow, and how many feeds they keep below an even share of the budget.
+
+    A feed without a document so far has no minimum interval yet: it counts with its share.
+    """
+    timings = await store.timings()
+    if not len(timings):
+        return budget_per_day, 0
+    known = timings["window"] > 0
+    share = budget_per_day / len(timings)
+    # Only its table of constraints is needed, which is the same for every policy.
+    planner = Planner(make_policy("uniform"), limits, seed=0)
+    table = planner.table(timings[known], await store.forbidden_hours(), 0.0)
+    capacity = capacity_per_day(table)
+    return float(capacity.sum()) + share * int((~known).sum()), int((capacity < share).sum())
+
+
+def budget_note(told: Overview) -> str:
+    """How much of the budget can be used, where minimum intervals allow less than policies plan for; else nothing."""
+    if told.usable_per_day >= PLANNED_SHARE * told.budget_per_day:
+        return ""
+    return n_(
+        "%(usable)s of %(budget)s requests a day can be used: %(num)s feed is at its minimum interval.",
+        "%(usable)s of %(budget)s requests a day can be used: %(num)s feeds are at their minimum interval.",
+        told.feeds_at_min_interval,
+        usable=f"{int(told.usable_per_day):,}",
+        budget=f"{int(told.budget_per_day):,}",
+    )
 
 
 def moment(at: float) -> str:
@@ -94,8 +161,8 @@ def moment(at: float) -> str:
 def _habits(feed: Feed, posts: Floats, now: float) -> tuple[str, ...]:
     window = feed.state.window
     said = [f"its document holds {count(window, 'entry').replace('entrys', 'entries')}" if window else "no document so far"]
-    if len(posts) < 2:
-        return (*said, f"{count(len(posts), 'post')} in the last {HABITS_D} days")
+    if len(posts) < RATE_POSTS:
+        return (*said, f"{count(len(posts), 'post')} in the last {HABITS_D} days, too few for a rate")
     watched_s = now - max(min(feed.added_at, float(posts[0])), now - HABITS_D * DAY_S)
     per_day = len(posts) / max(watched_s / DAY_S, 1e-3)
     low, high = (figures(max(bound, 0.0), 2) for bound in _interval(posts, now - watched_s, now))
@@ -106,7 +173,7 @@ def _habits(feed: Feed, posts: Floats, now: float) -> tuple[str, ...]:
     hours = np.bincount((posts // HOUR_S).astype(np.int64) % 24, minlength=24)
     spans = np.array([np.roll(hours, -h)[:SPAN_H].sum() for h in range(24)])
     begin = int(spans.argmax())
-    if spans[begin] >= SPAN_SHARE * len(posts):
+    if len(posts) >= SPAN_POSTS and spans[begin] >= SPAN_SHARE * len(posts):
         most = "all" if spans[begin] == len(posts) else portion(spans[begin] / len(posts))
         said.append(f"{most} come from {begin:02d} to {(begin + SPAN_H) % 24:02d} h UTC")
     return tuple(said)

@@ -36,10 +36,12 @@ async def explain(home: Home, feed: str, polls: int) -> None:
     """
     from tidings.aggregator.explain import as_json
     from tidings.aggregator.explain import explain as explained
+    from tidings.policy.constraints import Limits
 
     now = time.time()
     async with home.open_store() as store:
-        told = await explained(store, await find_feed(store, feed), now, polls=polls)
+        limits = Limits(home.config.min_interval_s)
+        told = await explained(store, await find_feed(store, feed), now, polls=polls, limits=limits)
     tell(as_json(told), lambda: _tell_feed(told, now))
 
 
@@ -80,7 +82,7 @@ def _outcome(poll: "Poll") -> str:
 @json_option
 @with_home
 async def status(home: Home) -> None:
-    """The whole: budget and spending, how late posts arrive, losses, errors, paused hosts.
+    """Overview: budget, delays, missed posts, errors, paused hosts.
 
     \b
     Example:
@@ -89,19 +91,23 @@ async def status(home: Home) -> None:
     import msgspec
 
     from tidings.aggregator.explain import overview
+    from tidings.policy.constraints import Limits
 
     async with home.open_store() as store:
-        told = await overview(store, home.config.budget)
+        told = await overview(store, home.config.budget, Limits(home.config.min_interval_s))
     tell(msgspec.to_builtins(told), lambda: _tell_all(told, time.time()))
 
 
 def _tell_all(told: "Overview", now: float) -> None:
+    from tidings.aggregator.explain import budget_note
+    from tidings.store.evidence import delay_needs
+
     status = told.status
     feeds = f"{status.followed:,} followed, {status.failing:,} failing, {status.retired:,} retired"
     _line("feeds", [feeds, f"{status.due:,} due now" if status.due else f"the next is due {ago(status.next_due_at, now)}"])
     _line("entries", [f"{status.entries:,}"])
     budget = f"{figures(told.budget_per_day)} requests a day, of which {portion(told.spent_share)} were spent in the last"
-    _line("budget", [f"{budget} 24 hours"])
+    _line("budget", [f"{budget} 24 hours", budget_note(told)])
     _line("errors", ["; ".join(f"{count(n, 'feed')}: {kind}" for kind, n in status.errors.items()) or "none"])
     pauses = [f"{pause.host}, for {roughly(pause.until - now)}: {pause.why}" for pause in status.paused[:MOST_LISTED]]
     more = [f"and {more:,} more"] if (more := len(status.paused) - MOST_LISTED) > 0 else []
@@ -112,12 +118,14 @@ def _tell_all(told: "Overview", now: float) -> None:
         "requests": [f"{p.polls:,}" for p in periods],
         "megabytes": [f"{p.bytes / 1e6:,.1f}" for p in periods],
         "new entries": [f"{p.new:,}" for p in periods],
-        "half of them within": [roughly(p.delay_p50_s) for p in periods],
-        "nine in ten within": [roughly(p.delay_p90_s) for p in periods],
-        "posts thought lost": [figures(p.lost, 2) if p.lost else NOTHING for p in periods],
+        "median delay": [roughly(p.delay_p50_s) for p in periods],
+        "90 % within": [roughly(p.delay_p90_s) for p in periods],
+        "posts probably missed": [figures(p.lost, 2) if p.lost else NOTHING for p in periods],
         "recovered": [f"{p.recovered:,}" if p.recovered else NOTHING for p in periods],
     }
     print_table(["in the last", "hour", "day", "week"], [[name, *cells] for name, cells in rows.items()])
+    if needs := delay_needs(told.evidence):
+        click.echo("\n" + fill(needs, WIDTH))
 
 
 def _line(label: str, sentences: Iterable[str], width: int = LABEL) -> None:

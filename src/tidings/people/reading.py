@@ -18,6 +18,7 @@ from tidings.parse.sanitise import clean_html
 from tidings.people.articles import Articles
 from tidings.people.errors import NoArticle, NotFound, Taken
 from tidings.people.events import Event, Events
+from tidings.policy.constraints import OVERFLOW_MIN_S, Limits
 from tidings.privacy import without_password
 from tidings.store import Store, arrivals, folders, insights, marks, notices, people, reading, wishes
 from tidings.store.people_rows import (
@@ -39,6 +40,8 @@ from tidings.store.people_rows import (
     User,
 )
 from tidings.store.rows import Wanted
+from tidings.texts import _
+from tidings.words import duration
 
 #: Statistics look back so far.
 DAYS = 30
@@ -110,15 +113,47 @@ class Reading:
         folder: str | None = None,
         priority: Priority | None = None,
         full_text: bool | None = None,
+        min_interval_s: float | None = None,
     ) -> None:
-        """Rename (nothing: the feed's own title), move (to a folder by name, made if need be; nothing: the top), and so on."""
-        changes: dict[str, Any] = {"title": title, "folder": folder, "priority": priority, "full_text": full_text}
+        """Rename (nothing: the feed's own title), move (to a folder by name, made if need be; nothing: the top), and so on.
+
+        ``min_interval_s`` is the minimum interval between two polls, 0 for automatic. `UsageError` where it is outside of the
+        operator's bounds.
+        """
+        if min_interval_s:
+            self.check_interval(min_interval_s)
+        changes: dict[str, Any] = {
+            "title": title,
+            "folder": folder,
+            "priority": priority,
+            "full_text": full_text,
+            "min_interval_s": min_interval_s,
+        }
         changes = {name: value for name, value in changes.items() if value is not None}
         if not await self.store.write(folders.change, self.user.id, feed_id, changes):
             raise NotFound(f"there is no feed {feed_id} among your subscriptions")
         self._changed(feed_id)
-        if priority is not None:
+        if priority is not None or min_interval_s is not None:
             await self._weigh(feed_id)
+
+    @property
+    def interval_bounds_s(self) -> tuple[float, float]:
+        """The shortest and the longest minimum interval that a subscriber may set."""
+        limits = Limits() if self.aggregator is None else self.aggregator.brain.limits
+        return max(limits.min_interval_s, OVERFLOW_MIN_S), limits.max_interval_s
+
+    def check_interval(self, seconds: float) -> None:
+        """Raise `UsageError` for a minimum interval outside of the operator's bounds."""
+        least, most = self.interval_bounds_s
+        if not least <= seconds <= most:
+            raise UsageError(
+                _(
+                    "the minimum interval must be between %(least)s and %(most)s, or automatic, not %(given)s",
+                    least=duration(least),
+                    most=duration(most),
+                    given=duration(seconds),
+                )
+            )
 
     async def readdress(self, feed_id: int, url: str) -> int:
         """Follow the feed at another address in place of this one; returns its id. `Taken` if it is followed already."""
@@ -126,9 +161,15 @@ class Reading:
         if any(s.feed.url == url for s in await self.subscriptions()):
             raise Taken(f"you are subscribed to {url} already")
         (added,) = await self.store.add([Wanted(url, self._clock(), old.title, old.folder)], self.user.id)
-        await self.change(added.feed_id, priority=old.priority, full_text=old.full_text)
+        await self.change(added.feed_id, **self._settings_of(old))
         await self.unsubscribe(feed_id)
         return added.feed_id
+
+    def _settings_of(self, old: Subscription) -> dict[str, Any]:
+        """What a subscription that takes the place of another keeps of it; the operator's bounds may have changed since."""
+        least, most = self.interval_bounds_s
+        interval_s = min(max(old.min_interval_s, least), most) if old.min_interval_s else 0.0
+        return {"priority": old.priority, "full_text": old.full_text, "min_interval_s": interval_s}
 
     async def counters(self) -> list[tuple[int, int, int]]:
         """Of each subscription: feed, entries that are unread, and all that there are."""
@@ -145,7 +186,7 @@ class Reading:
         """As it was before `unsubscribe`: name, folder, wishes; of what had arrived by then, just these entries are unread."""
         feed, title = old.feed, "" if old.title in (old.feed.state.title, without_password(old.feed.url)) else old.title
         await self.store.add([Wanted(feed.url, self._clock(), title, old.folder)], self.user.id)
-        await self.change(feed.id, priority=old.priority, full_text=old.full_text)
+        await self.change(feed.id, **self._settings_of(old))
         await self.mark_all_read(Stream(feeds=(feed.id,)), until=left_at)
         await self.mark(unread, unread=True)
 
@@ -344,7 +385,8 @@ class Reading:
 
     async def statistics(self) -> Statistics:
         """What was read, and how fast it came, in the last thirty days."""
-        return await self.store.read(insights.statistics, self.user.id, self._clock() - DAYS * DAY_S)
+        now = self._clock()
+        return await self.store.read(insights.statistics, self.user.id, now - DAYS * DAY_S, now)
 
     async def suggestions(self, limit: int = 12) -> list[Suggestion]:
         """Feeds that many read here, that people with similar subscriptions read, and that starred entries link to."""

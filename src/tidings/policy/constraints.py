@@ -192,7 +192,8 @@ def added_bytes(facts: npt.NDArray[np.void]) -> Floats:
     size = np.maximum(facts["document_bytes"].astype(np.float64), 1.0)
     share = np.clip(facts["poll_bytes"] / size, 0.0, 1.0)
     left = np.maximum(1 - share, 1e-12)
-    return size * (share + left * np.log(left))
+    added: Floats = size * (share + left * np.log(left))
+    return added
 
 
 def apply(feeds: Feeds, rows: Rows | slice, constraints: Constraints) -> None:

@@ -185,6 +185,16 @@ def timings(db: Connection) -> npt.NDArray[np.void]:
     return found
 
 
+def timing_of(feed: Feed) -> npt.NDArray[np.void]:
+    """One feed as `timings` has it."""
+    found = np.empty(1, dtype=TIMING)
+    found["feed_id"] = feed.id
+    for name in (TIMING.names or ())[1:]:
+        value = getattr(feed.state, name) if name in STATE_COLUMNS else getattr(feed, name)
+        found[name] = _OPTIONAL[name] if value is None else value
+    return found
+
+
 def forbidden_hours(db: Connection) -> dict[int, bytes]:
     return dict(db.execute("SELECT id, forbidden FROM feeds WHERE forbidden <> ? AND retired_at IS NULL", (b"",)).fetchall())
 

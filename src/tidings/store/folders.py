@@ -38,7 +38,8 @@ def subscriptions(
             some, values = f"{some} AND {column} {IN_MANY}", (*values, Many(ids))
     rows = db.execute(
         f"SELECT {_LISTED}, s.title, s.folder_id, coalesce(folders.name, ''), s.priority, s.full_text, s.added_at, s.unread, "
-        "s.newest_unread_at, EXISTS (SELECT 1 FROM icons WHERE icons.feed_id = s.feed_id AND type <> '') "
+        "s.newest_unread_at, EXISTS (SELECT 1 FROM icons WHERE icons.feed_id = s.feed_id AND type <> ''), "
+        "coalesce(s.min_interval_s, 0.0) "
         "FROM subscriptions AS s JOIN feeds ON feeds.id = s.feed_id LEFT JOIN folders ON folders.id = s.folder_id "
         f"WHERE s.user_id = ?{some}",
         values,
@@ -49,9 +50,23 @@ def subscriptions(
         columns[REASON] = decode(columns[REASON])
         state = FeedState(*columns)
         feed = Feed(*row[:_BEFORE], state)  # type: ignore[call-arg]  # a row has what its columns say
-        title, folder_id, folder, priority, full_text, added_at, unread, newest, has_icon = row[_BEFORE + _SHOWN :]
+        title, folder_id, folder, priority, full_text, added_at, unread, newest, has_icon, min_interval_s = row[
+            _BEFORE + _SHOWN :
+        ]
         title = title or state.title or without_password(feed.url)
-        own = Subscription(feed, title, folder_id, folder, priority, bool(full_text), added_at, unread, newest, bool(has_icon))
+        own = Subscription(
+            feed,
+            title,
+            folder_id,
+            folder,
+            priority,
+            bool(full_text),
+            added_at,
+            unread,
+            newest,
+            bool(has_icon),
+            min_interval_s,
+        )
         found.append((folder.casefold(), title.casefold(), feed.id, own))
     found.sort()
     return [row[-1] for row in found]

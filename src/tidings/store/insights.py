@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tidings.store.connection import IN_MANY, Connection, Many
+from tidings.store.evidence import MEDIAN_POSTS, Evidence, polled_days
 from tidings.store.people_rows import DayRead, FeedUse, Statistics, Suggestion
 
 DAY_S = 86400.0
@@ -20,8 +21,8 @@ LEAST_LINKS = 2
 _LINK = pattern(r'href="(https?://[^"]+)"')
 
 
-def statistics(db: Connection, user_id: int, since: float) -> Statistics:
-    """Of the entries that came, or were read, since then."""
+def statistics(db: Connection, user_id: int, since: float, now: float) -> Statistics:
+    """Of the entries that came, or were read, since then; medians where there is enough history for them."""
     came: dict[int, list[float]] = {}
     counts: Counter[int] = Counter()
     for feed_id, delay_s in db.execute(
@@ -49,18 +50,25 @@ def statistics(db: Connection, user_id: int, since: float) -> Statistics:
         if read_at is not None and seen_at is not None:
             waited.append(read_at - seen_at)
     delays = [d for some in came.values() for d in some]
+    evidence = Evidence(polled_days(db, now), len(delays))
     order = sorted(counts | read, key=lambda feed: (-read[feed], -counts[feed], feed))[:MOST_FEEDS]
     return Statistics(
         since=since,
         came=counts.total(),
         read=read.total(),
         starred=starred.total(),
-        delay_p50_s=_quantile(delays, 0.5),
-        delay_p90_s=_quantile(delays, 0.9),
-        waited_p50_s=_quantile(waited, 0.5),
+        delay_p50_s=_quantile(delays, 0.5) if evidence.has_delays else None,
+        delay_p90_s=_quantile(delays, 0.9) if evidence.has_delays else None,
+        waited_p50_s=_quantile(waited, 0.5) if len(waited) >= MEDIAN_POSTS else None,
         days=tuple(DayRead(day, *both) for day, both in sorted(days.items())),
-        feeds=tuple(FeedUse(f, counts[f], read[f], starred[f], _quantile(came.get(f, []), 0.5)) for f in order),
+        feeds=tuple(FeedUse(f, counts[f], read[f], starred[f], _median(came.get(f, []), evidence)) for f in order),
+        evidence=evidence,
     )
+
+
+def _median(delays: Sequence[float], evidence: Evidence) -> float | None:
+    """Of one feed's posts; None where they are too few."""
+    return _quantile(delays, 0.5) if evidence.has_median(len(delays)) else None
 
 
 def _quantile(values: Sequence[float], share: float) -> float | None:

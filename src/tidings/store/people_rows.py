@@ -4,6 +4,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from tidings.store.evidence import Evidence
 from tidings.store.rows import Entry, Feed
 
 Priority: TypeAlias = Literal["early", "normal", "late"]
@@ -85,6 +86,7 @@ class Subscription(Struct, frozen=True, gc=False):
     unread: int
     newest_unread_at: float | None  #: when the newest unread entry arrived
     has_icon: bool
+    min_interval_s: float = 0.0  #: between two polls, as the subscriber has set it; 0: automatic
 
 
 class Icon(Struct, frozen=True):
@@ -209,11 +211,12 @@ class Statistics(Struct, frozen=True):
     came: int
     read: int
     starred: int
-    delay_p50_s: float | None  #: from publication to arrival
+    delay_p50_s: float | None  #: from publication to arrival; None where there is too little history
     delay_p90_s: float | None
     waited_p50_s: float | None  #: from arrival until it was read
     days: tuple[DayRead, ...]
     feeds: tuple[FeedUse, ...]  #: the most read first
+    evidence: Evidence
 
 
 class Suggestion(Struct, frozen=True):

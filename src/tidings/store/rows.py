@@ -300,6 +300,7 @@ class Period(Struct, frozen=True):
     polls: int
     bytes: int
     new: int
+    delays: int  #: entries with a known delay
     delay_p50_s: float | None
     delay_p90_s: float | None
     lost: float
@@ -320,6 +321,7 @@ class Status(Struct, frozen=True):
     week: Period
     errors: dict[str, int]  #: feeds that fail now, by kind of error
     paused: tuple[Pause, ...]
+    polled_days: float  #: since the first poll
 
     @property
     def followed(self) -> int:

@@ -3,6 +3,7 @@
 import math
 
 from tidings.store.connection import Connection
+from tidings.store.evidence import polled_days
 from tidings.store.feeds import next_due, paused
 from tidings.store.rows import Period, Status
 
@@ -32,6 +33,7 @@ def status(db: Connection, now: float) -> Status:
         week=_since(db, now - WEEK_S),
         errors=dict(errors.fetchall()),
         paused=paused(db, now),
+        polled_days=polled_days(db, now),
     )
 
 
@@ -57,6 +59,7 @@ def _since(db: Connection, since: float) -> Period:
         polls=polls,
         bytes=size,
         new=new,
+        delays=told,
         delay_p50_s=_quantile(db, since, told, 0.5),
         delay_p90_s=_quantile(db, since, told, 0.9),
         lost=lost,

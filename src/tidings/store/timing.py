@@ -9,6 +9,7 @@ from msgspec import Struct
 from tidings.model import Floats
 from tidings.privacy import without_password
 from tidings.store.connection import Connection
+from tidings.store.evidence import MEDIAN_POSTS, Evidence, polled_days
 
 DAY_S = 86400.0
 #: The log of polls is complete for eight days.
@@ -39,10 +40,15 @@ class Day(Struct, frozen=True):
     pushed: int  #: entries that hubs or neighbours sent
     bytes: int
     came: int  #: entries
-    p50_s: float | None
+    p50_s: float | None  #: None where there are too few posts: see `store.evidence`
     p90_s: float | None
     lost: float
     recovered: int
+
+    @property
+    def has_data(self) -> bool:
+        """Whether anything was polled or received: a day before the first poll, or without power, is a gap."""
+        return bool(self.asked or self.came)
 
 
 class Week(Struct, frozen=True):
@@ -50,8 +56,9 @@ class Week(Struct, frozen=True):
 
     days: tuple[Day, ...]
     delays_s: Floats  #: of all entries of which it can be told
-    p50_s: float | None
+    p50_s: float | None  #: None where there is too little history: see `store.evidence`
     p90_s: float | None
+    evidence: Evidence
 
     def total(self, what: str) -> float:
         return float(sum(getattr(day, what) for day in self.days))
@@ -77,26 +84,24 @@ class Needy(Struct, frozen=True):
 
 
 def week(db: Connection, now: float) -> Week:
-    days, delays = [], []
-    for begin in (now - DAY_S * back for back in range(DAYS, 0, -1)):
-        end = begin + DAY_S
-        late = np.fromiter(
-            (
-                row[0]
-                for row in db.execute(
-                    "SELECT delay_s FROM entries WHERE first_seen_at >= ? AND first_seen_at < ? AND delay_s IS NOT NULL",
-                    (begin, end),
-                )
-            ),
-            dtype=np.float64,
-        )
-        delays.append(late)
-        days.append(_day(db, begin, end, late))
+    """The last seven days, with the delays that there is enough history for."""
+    begins = [now - DAY_S * back for back in range(DAYS, 0, -1)]
+    delays = [_delays(db, begin, begin + DAY_S) for begin in begins]
     every = np.concatenate(delays)
-    return Week(tuple(days), every, _quantile(every, 0.5), _quantile(every, 0.9))
+    evidence = Evidence(polled_days(db, now), len(every))
+    days = [_day(db, begin, begin + DAY_S, some, evidence) for begin, some in zip(begins, delays, strict=True)]
+    p50_s, p90_s = (_quantile(every, share) if evidence.has_delays else None for share in (0.5, 0.9))
+    return Week(tuple(days), every, p50_s, p90_s, evidence)
 
 
-def _day(db: Connection, begin: float, end: float, delays: Floats) -> Day:
+def _delays(db: Connection, begin: float, end: float) -> Floats:
+    rows = db.execute(
+        "SELECT delay_s FROM entries WHERE first_seen_at >= ? AND first_seen_at < ? AND delay_s IS NOT NULL", (begin, end)
+    )
+    return np.fromiter((row[0] for row in rows), dtype=np.float64)
+
+
+def _day(db: Connection, begin: float, end: float, delays: Floats, evidence: Evidence) -> Day:
     asked, found, unchanged, failed, size = db.execute(
         "SELECT count(*) FILTER (WHERE source = 'poll'), count(*) FILTER (WHERE source = 'poll' AND new > 0), "
         "count(*) FILTER (WHERE status = 304), count(*) FILTER (WHERE error_kind <> ''), "
@@ -112,7 +117,10 @@ def _day(db: Connection, begin: float, end: float, delays: Floats) -> Day:
         "SELECT coalesce(sum(lost), 0.0), coalesce(sum(recovered), 0) FROM gaps WHERE found_at >= ? AND found_at < ?",
         (begin, end),
     ).fetchone()
-    late = (_quantile(delays, 0.5), _quantile(delays, 0.9))
+    late = (
+        _quantile(delays, 0.5) if evidence.has_median(len(delays)) else None,
+        _quantile(delays, 0.9) if evidence.has_p90(len(delays)) else None,
+    )
     return Day(begin, asked, found, unchanged, failed, pushed, int(size), came, *late, float(lost), int(recovered))
 
 
@@ -160,13 +168,14 @@ def _broken(db: Connection, now: float) -> Iterator[Needy]:
 
 def _late(db: Connection, now: float) -> Iterator[Needy]:
     since = now - DAYS * DAY_S
-    (usual,) = db.execute("SELECT avg(delay_s) FROM entries WHERE first_seen_at >= ?", (since,)).fetchone()
-    if usual is None:
+    usual, posts = db.execute("SELECT avg(delay_s), count(delay_s) FROM entries WHERE first_seen_at >= ?", (since,)).fetchone()
+    if not Evidence(polled_days(db, now), posts).has_delays:
         return
     rows = db.execute(
         "SELECT f.id, f.title, f.url, late FROM (SELECT feed_id, avg(delay_s) AS late FROM entries WHERE first_seen_at >= ? "
-        "GROUP BY feed_id HAVING avg(delay_s) > ?) AS e JOIN feeds AS f ON f.id = e.feed_id ORDER BY late DESC LIMIT ?",
-        (since, LATE * usual, MOST),
+        "GROUP BY feed_id HAVING avg(delay_s) > ? AND count(delay_s) >= ?) AS e "
+        "JOIN feeds AS f ON f.id = e.feed_id ORDER BY late DESC LIMIT ?",
+        (since, LATE * usual, MEDIAN_POSTS, MOST),
     )
     for feed_id, title, url, late in rows:
         yield Needy("late", feed_id, title or without_password(url), None, late)

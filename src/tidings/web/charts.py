@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.texts import _
-from tidings.words import TIME_TICKS, figures, percent, portion, roughly
+from tidings.words import NOTHING, TIME_TICKS, figures, percent, portion, roughly
 
 LABEL_GAP = 17.0
 #: Policies that keep their colour wherever they appear; others take what is free.
@@ -155,12 +155,12 @@ def late_chart(delays_s: Floats, p50_s: float, p90_s: float) -> Markup:
     for at, word in TIME_TICKS:
         if LEAST_S <= at <= MOST_S:
             plot.text(x(at), plot.foot + 18, word)
-    for late_s, word, anchor in ((p50_s, _("half"), "end"), (p90_s, _("nine in ten"), "start")):
+    for late_s, word, anchor in ((p50_s, _("median"), "end"), (p90_s, _("90 %"), "start")):
         place = x(float(np.clip(late_s, LEAST_S, edges[-1])))
         plot.upright(place)
         plot.text(place + (-5 if anchor == "end" else 5), plot.top - 10, word, "tick you", anchor)
-    words = _("Half of the posts within %(half)s, nine in ten within %(most)s", half=roughly(p50_s), most=roughly(p90_s))
-    return plot.svg(_("How late posts were"), words)
+    words = _("Median %(median)s, 90 %% within %(p90)s", median=roughly(p50_s), p90=roughly(p90_s))
+    return plot.svg(_("Delay from publication to arrival"), words)
 
 
 def _between_ticks(low: float, high: float) -> tuple[float, float]:
@@ -170,7 +170,7 @@ def _between_ticks(low: float, high: float) -> tuple[float, float]:
 
 
 def days_chart(days: Sequence[tuple[str, float | None, float | None]]) -> Markup:
-    """By day: its name, the delay of half of its posts, and of nine in ten."""
+    """By day: its name, median and p90 of the delay; a day without them is a gap in the line."""
     plot = Plot(560, 220, 60, 104, bottom=30)
     every = [value for _day, *both in days for value in both if value]
     low, high = _between_ticks(max(min(every, default=60.0), 1.0) / 1.1, max(every, default=3600.0) * 1.1)
@@ -179,27 +179,48 @@ def days_chart(days: Sequence[tuple[str, float | None, float | None]]) -> Markup
     for place, (day, *_both) in enumerate(days):
         plot.text(x(place), plot.foot + 18, day)
     ends = []
-    for name, kind, values in ((_("half"), "c2", [d[1] for d in days]), (_("nine in ten"), "c1", [d[2] for d in days])):
-        line = [(place, value) for place, value in enumerate(values) if value]
-        if line:
+    for name, kind, values in ((_("median"), "c2", [d[1] for d in days]), (_("90 %"), "c1", [d[2] for d in days])):
+        lines = _unbroken(values)
+        for line in lines:
             words = [f"{days[place][0]}: {name} {roughly(value)}" for place, value in line]
             plot.line([(x(place), y(value)) for place, value in line], kind, words=words)
-            ends.append((x(line[-1][0]), y(line[-1][1]), name, kind))
+        if lines:
+            ends.append((x(lines[-1][-1][0]), y(lines[-1][-1][1]), name, kind))
     plot.names(ends)
-    said = "; ".join(f"{day}: {roughly(half)}, {roughly(most)}" for day, half, most in days)
-    return plot.svg(_("Delay by day"), _("Half of the posts within, nine in ten within. %(days)s", days=said))
+    for place, (_day, median, _p90) in enumerate(days):
+        if median is None:
+            plot.text(x(place), plot.foot - 6, NOTHING)
+    said = "; ".join(f"{day}: {roughly(median)}, {roughly(p90)}" for day, median, p90 in days)
+    return plot.svg(_("Delay by day"), _("Median, 90 %% within. %(days)s", days=said))
 
 
-def spent_chart(days: Sequence[tuple[str, int, int, int]], budget: float) -> Markup:
-    """By day: its name, and requests that found something, found nothing, and failed; the budget is a line."""
+def _unbroken(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
+    """Runs of places with a value; between two of them there is a gap."""
+    runs: list[list[tuple[int, float]]] = []
+    for place, value in enumerate(values):
+        if value:
+            if not runs or runs[-1][-1][0] != place - 1:
+                runs.append([])
+            runs[-1].append((place, value))
+    return runs
+
+
+def spent_chart(days: Sequence[tuple[str, tuple[int, int, int] | None]], budget: float) -> Markup:
+    """By day: its name, and requests that found something, found nothing, and failed; the budget is a line.
+
+    None stands for a day without data, which is a gap and no zero.
+    """
     plot = Plot(560, 220, 60, 140, bottom=30)
-    most = max([budget, *(sum(day[1:]) for day in days)])
+    most = max([budget, *(sum(counts) for _day, counts in days if counts)])
     x, y = plot.across(0, len(days)), plot.up(0, most * 1.08)
     plot.level(y(budget), figures(budget), "mark")
     names = ((_("found something"), "column"), (_("nothing new"), "column pale"), (_("failed"), "column bad"))
     tops: dict[str, tuple[float, float, str, str]] = {}
-    for place, (day, *counts) in enumerate(days):
+    for place, (day, counts) in enumerate(days):
         plot.text(x(place + 0.5), plot.foot + 18, day)
+        if counts is None:
+            plot.text(x(place + 0.5), plot.foot - 6, NOTHING)
+            continue
         height = 0
         for (name, kind), number in zip(names, counts, strict=True):
             top = y(height + number)
@@ -210,12 +231,19 @@ def spent_chart(days: Sequence[tuple[str, int, int, int]], budget: float) -> Mar
     plot.level(plot.foot, kind="axis")
     plot.text(plot.right, y(budget) - 6, _("the budget"), "tick", "end")
     plot.names(list(tops.values()))
-    said = "; ".join(f"{day}: {found:,}, {empty:,}, {failed:,}" for day, found, empty, failed in days)
+    said = "; ".join(
+        f"{day}: " + (", ".join(f"{number:,}" for number in counts) if counts else _("no data")) for day, counts in days
+    )
     return plot.svg(_("Requests by day"), _("Found something, nothing new, failed. %(days)s", days=said))
 
 
-def budget_chart(points: Sequence[tuple[float, float, float, float]], today: float, hourly: float) -> Markup:
-    """Requests a day, mean delay, delay of half, and missed share: the delay above, the losses below, today marked."""
+def budget_chart(
+    points: Sequence[tuple[float, float, float, float]], today: float, hourly: tuple[float, float] | None
+) -> Markup:
+    """Requests a day, mean delay, median delay and missed share: the delay above, the losses below, today marked.
+
+    ``hourly`` are the requests a day and the mean delay of hourly polling, where they are known.
+    """
     plot = Plot(560, 320, 60, 104, bottom=110)
     budgets = [point[0] for point in points]
     every = [value for _b, mean, half, _m in points for value in (mean, half) if value > 0]
@@ -223,7 +251,7 @@ def budget_chart(points: Sequence[tuple[float, float, float, float]], today: flo
     x, y = plot.across(budgets[0], budgets[-1], log=True), plot.up(low, high, log=True)
     plot.delays(y, low, high)
     ends = []
-    for which, name, kind in ((1, _("mean"), "c2"), (2, _("half within"), "c0")):
+    for which, name, kind in ((1, _("mean"), "c2"), (2, _("median"), "c0")):
         line = [(b, point[which]) for b, point in zip(budgets, points, strict=True) if point[which] > 0]
         words = [_("%(n)s requests a day: %(name)s %(delay)s", n=figures(b), name=name, delay=roughly(d)) for b, d in line]
         plot.line([(x(b), y(d)) for b, d in line], kind, words=words)
@@ -245,9 +273,10 @@ def budget_chart(points: Sequence[tuple[float, float, float, float]], today: flo
     missed.names([(x(budgets[-1]), z(points[-1][3]), _("missed"), "c1")])
     for budget in budgets:
         missed.text(x(budget), base + 20, figures(budget))
-    if budgets[0] < hourly <= budgets[-1]:
-        plot.upright(x(hourly))
-        plot.text(x(hourly) - 5, plot.top + 10, _("every hour"), "tick", "end")
+    if hourly is not None and budgets[0] <= hourly[0] <= budgets[-1]:
+        place = (x(hourly[0]), y(min(max(hourly[1], low), high)))
+        plot.parts.append(f'<rect class="hourly" x="{place[0] - 4:.1f}" y="{place[1] - 4:.1f}" width="8" height="8"/>')
+        plot.text(place[0] + 9, place[1] - 6, _("hourly polling"), "tick", "start")
     missed.text((plot.left + plot.right) / 2, 312, _("requests a day"))
     plot.parts += missed.parts
     said = "; ".join(
@@ -314,7 +343,7 @@ def time_line(
         plot.parts.append(f"<title>{escape(coming[1])}</title></g>")
     tally = {kind: sum(1 for look in looks if look[1] == kind) for kind in LOOKS}
     said = ", ".join(f"{number} {kind}" for kind, number in tally.items() if number)
-    return plot.svg(_("Posts and looks"), _("%(posts)s posts; looks: %(looks)s", posts=len(posts), looks=said or _("none")))
+    return plot.svg(_("Posts and checks"), _("%(posts)s posts; checks: %(looks)s", posts=len(posts), looks=said or _("none")))
 
 
 def _shape(kind: str) -> str:

@@ -6,11 +6,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tidings.errors import UsageError
+from tidings.model import DAY_S
 from tidings.policy import POLICIES
 
 if TYPE_CHECKING:
-    from tidings.lab.simulate import Conditions
-    from tidings.lab.traces import Trace
+    from tidings.web.forecast import OwnTrace
 
 #: The trace that is no paper's.
 OWN = "own"
@@ -86,7 +86,7 @@ def kinds() -> tuple[str, ...]:
     return (OWN, *MODELS)
 
 
-def run(request: Request, own: "tuple[Trace, Conditions] | None" = None) -> dict[str, Any]:
+def run(request: Request, own: "OwnTrace | None" = None) -> dict[str, Any]:
     """Figures at every step of the budget: ``{"trace", "feeds", "posts", ..., "curve": [...]}``; ``own`` is for `OWN`."""
     from tidings.lab.compare import compare  # brings a compiler along, and few who run the service need it
     from tidings.lab.generate import generate
@@ -95,8 +95,9 @@ def run(request: Request, own: "tuple[Trace, Conditions] | None" = None) -> dict
     if own is None:
         trace, conditions, train_days = generate(request.kind, FEEDS, DAYS, request.seed), None, TRAIN_DAYS
     else:
-        trace, conditions = sampled(*own, FEEDS, request.seed)
-        train_days = trace.days / 2
+        trace, conditions = sampled(own.trace, own.conditions, FEEDS, request.seed)
+        start = own.trace.cut(own.train_days)  # a sample may begin later than all feeds do
+        train_days = max((start - trace.start) / DAY_S, 0.0)
     curve = []
     for step in STEPS:
         budget = request.budget * step

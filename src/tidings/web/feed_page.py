@@ -8,14 +8,16 @@ import numpy as np
 from markupsafe import Markup
 
 from tidings.aggregator.explain import HABITS_D, Explained
-from tidings.model import DAY_S, HOUR_S, Floats
+from tidings.aggregator.min_interval import MinInterval
+from tidings.model import DAY_S, HOUR_S, MINUTE_S, WEEK_S, Floats
+from tidings.people import Reading
 from tidings.store import timing
-from tidings.store.people_rows import Settings
+from tidings.store.people_rows import Settings, Subscription
 from tidings.store.rows import Poll
 from tidings.texts import _, n_
 from tidings.web import charts, pages
 from tidings.web.visit import Visit
-from tidings.words import roughly
+from tidings.words import duration, roughly
 
 #: Days that the line of time can show, and what it shows first; the log of looks is whole for eight.
 SPANS, SPAN, WHOLE_D = (1, 3, 7), 3, 8
@@ -27,6 +29,11 @@ STEPS_H = (1 / 12, 1 / 4, 1, 3, 6, 24)
 MOST_LOOKS = 2000
 #: Fewer posts say nothing about habits.
 LEAST_POSTS = 5
+#: Minimum intervals that subscribers can choose from, within the operator's bounds.
+INTERVALS_S = (
+    *(15 * MINUTE_S, 30 * MINUTE_S, HOUR_S, 2 * HOUR_S, 6 * HOUR_S, 12 * HOUR_S),
+    *(DAY_S, WEEK_S),
+)
 
 
 async def drawn(visit: Visit, told: Explained) -> dict[str, Any]:
@@ -73,8 +80,8 @@ def _words() -> dict[str, str]:
         "nothing": _("nothing new"),
         "unchanged": _("not changed (304)"),
         "failed": _("failed or refused"),
-        "push": _("sent by its hub"),
-        "neighbour": _("told by a neighbour"),
+        "push": _("pushed (WebSub)"),
+        "neighbour": _("from a peer"),
     }
 
 
@@ -102,7 +109,7 @@ def _time_line(
         said = f"{words['neighbour']}: {n_('%(num)s new post', '%(num)s new posts', number)}"
         looks.append((at, "neighbour", f"{pages.moment(at, settings, now)}: {said}"))
     strokes = [(at, f"{pages.moment(at, settings, now)}: {_('published')}") for at in posts.tolist()]
-    coming = (next_at, _("next look")) if next_at is not None and now < next_at < shown[1] else None
+    coming = (next_at, _("next check")) if next_at is not None and now < next_at < shown[1] else None
     return charts.time_line(strokes, looks, _ticks(*shown, settings), now, coming)
 
 
@@ -123,3 +130,55 @@ def _ticks(begin: float, end: float, settings: Settings) -> list[tuple[float, st
             midnight = at.hour == 0 and at.minute == 0
             ticks.append((at.timestamp(), f"{at:%a %-d}" if midnight else f"{at.hour}:{at.minute:02d}"))
     return [*ticks, (end, "")]
+
+
+# --- minimum interval -----------------------------------------------------------------------------
+
+
+def min_interval_text(own: Subscription, found: MinInterval) -> str:
+    """The minimum interval in force with what sets it: ``15 min (answers unchanged with 304)``."""
+    code, set_s = found.reason.code, own.feed.min_interval_s
+    if not code:
+        return _("not known yet: the feed has not been checked")
+    why = {
+        "min_interval": _("answers unchanged with 304"),
+        "min_interval_full": _("always sends the full document"),
+        "min_interval_overflow": _("its document is replaced quickly"),
+        "min_interval_override": _("set by you"),
+        "ttl": _("its ttl"),
+        "update_period": _("its update period, sy:updatePeriod"),
+        "fresh": _("Cache-Control or Expires of its server"),
+    }.get(code, code)
+    if code == "min_interval_override" and own.min_interval_s != set_s:
+        why = _("set by another subscriber; the shortest counts")
+    elif code in ("ttl", "update_period", "fresh") and 0 < own.min_interval_s < found.interval_s:
+        why = _(
+            "%(why)s; the publisher's statement wins over the shorter %(own)s set by you",
+            why=why,
+            own=duration(own.min_interval_s),
+        )
+    return f"{duration(found.interval_s)} ({why})"
+
+
+def interval_choices(reading: Reading, own: Subscription, found: MinInterval) -> list[tuple[int, str, bool]]:
+    """Seconds, label and whether it is chosen, of each minimum interval that the subscriber may set."""
+    least, most = reading.interval_bounds_s
+    seconds = sorted({s for s in INTERVALS_S if least <= s <= most} | ({own.min_interval_s} - {0.0}))
+    automatic = _("Automatic (%(interval)s)", interval=duration(found.automatic_s))
+    if not found.reason:
+        automatic = _("Automatic")
+    return [
+        (0, automatic, not own.min_interval_s),
+        *((int(s), _long_duration(s), s == own.min_interval_s) for s in seconds),
+    ]
+
+
+def _long_duration(seconds: float) -> str:
+    """``30 min``, ``1 h``, ``1 day``: whole units where there are any."""
+    if seconds % WEEK_S == 0:
+        return n_("%(num)s week", "%(num)s weeks", int(seconds // WEEK_S))
+    if seconds % DAY_S == 0:
+        return n_("%(num)s day", "%(num)s days", int(seconds // DAY_S))
+    if seconds % HOUR_S == 0:
+        return n_("%(num)s h", "%(num)s h", int(seconds // HOUR_S))
+    return duration(seconds)

@@ -8,6 +8,7 @@ from starlette.routing import BaseRoute
 from tidings.aggregator.explain import as_json, explain
 from tidings.errors import TidingsError, UsageError
 from tidings.reasons import render
+from tidings.store.evidence import delay_needs
 from tidings.store.people_rows import Action, Priority, Rule, Stream, Subscription
 from tidings.texts import _, n_
 from tidings.web import feed_page, output, pages, undo, views
@@ -132,7 +133,8 @@ async def export(visit: Visit) -> Response:
 
 async def about(visit: Visit) -> Response:
     subscription = await visit.reading.subscription(visit.request.path_params["id"])
-    told = await explain(visit.site.store, subscription.feed, visit.site.clock(), polls=LAST_LOOKS)
+    limits = visit.site.aggregator.brain.limits
+    told = await explain(visit.site.store, subscription.feed, visit.site.clock(), polls=LAST_LOOKS, limits=limits)
     return await visit.render(
         "feed.html",
         sidebar=await sidebar(visit, subscription.folder_id),
@@ -142,13 +144,16 @@ async def about(visit: Visit) -> Response:
         drawn=await feed_page.drawn(visit, told),
         folders=await visit.reading.folders(),
         priorities=get_args(Priority),
+        min_interval=feed_page.min_interval_text(subscription, told.min_interval),
+        intervals=feed_page.interval_choices(visit.reading, subscription, told.min_interval),
     )
 
 
 async def about_data(visit: Visit) -> Response:
     """What the page is made from."""
     subscription = await visit.reading.subscription(visit.request.path_params["id"])
-    told = await explain(visit.site.store, subscription.feed, visit.site.clock(), polls=feed_page.MOST_LOOKS)
+    site, limits = visit.site, visit.site.aggregator.brain.limits
+    told = await explain(site.store, subscription.feed, site.clock(), polls=feed_page.MOST_LOOKS, limits=limits)
     return visit.json(as_json(told))
 
 
@@ -156,17 +161,31 @@ async def change(visit: Visit) -> Response:
     form, feed_id = visit.form, visit.request.path_params["id"]
     priority = next((known for known in get_args(Priority) if known == form.get("priority")), None)
     await visit.reading.change(
-        feed_id, title=form.get("title"), folder=form.get("folder"), priority=priority, full_text="full_text" in form
+        feed_id,
+        title=form.get("title"),
+        folder=form.get("folder"),
+        priority=priority,
+        full_text="full_text" in form,
+        min_interval_s=_interval(form.get("min_interval")) if "min_interval" in form else None,
     )
     visit.note(_("Saved."))
     return visit.go(f"/feed/{feed_id}/about")
+
+
+def _interval(text: str) -> float:
+    """Seconds of the form's minimum interval; 0 for automatic."""
+    if text in ("", "0"):
+        return 0.0
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise UsageError(_("choose a minimum interval from the list, not %(text)s", text=repr(text[:50])))
+    return float(text)
 
 
 async def leave(visit: Visit) -> Response:
     subscription = await visit.reading.subscription(visit.request.path_params["id"])
     undoing = await undo.of_feed(visit.reading, subscription.feed.id, visit.site.clock())
     await visit.reading.unsubscribe(subscription.feed.id)
-    text = _("You no longer follow %(title)s. What you starred or tagged of it stays.", title=subscription.title)
+    text = _("Unsubscribed from %(title)s. Starred and tagged posts stay.", title=subscription.title)
     visit.note(text, undo=undoing)
     return visit.go("/feeds")
 
@@ -178,7 +197,7 @@ async def look(visit: Visit) -> Response:
     if polled.skipped:
         visit.note(pages.sentence(render(polled.skipped[0].reason)))
     elif polled.failed:
-        visit.note(_("That failed; the reason stands below."))
+        visit.note(_("Check failed; see below."))
     else:
         visit.note(n_("%(num)s new entry.", "%(num)s new entries.", polled.new) if polled.new else _("Nothing new."))
     return visit.go(f"/feed/{subscription.feed.id}/about")
@@ -264,4 +283,6 @@ async def change_searches(visit: Visit) -> Response:
 async def statistics(visit: Visit) -> Response:
     told = await visit.reading.statistics()
     titles = await visit.reading.titles(use.feed_id for use in told.feeds)
-    return await visit.render("statistics.html", sidebar=await sidebar(visit), told=told, titles=titles)
+    return await visit.render(
+        "statistics.html", sidebar=await sidebar(visit), told=told, titles=titles, needs=delay_needs(told.evidence)
+    )

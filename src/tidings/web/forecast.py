@@ -1,5 +1,11 @@
-"""What a bigger or smaller budget would buy this installation: its own history replayed at a ladder of budgets."""
+"""Forecast of other budgets, and of hourly polling: the installation's own history replayed under its constraints.
 
+Everything here is simulated, also the figures of today's budget: the same posts, the same period, the same
+constraints, and only the budget or the policy differs. What was measured stands in `store.timing`.
+"""
+
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,47 +16,57 @@ from tidings.errors import UsageError
 from tidings.model import DAY_S
 from tidings.policy.constraints import CONDITIONAL_SHARE, Limits
 from tidings.store import Store
+from tidings.store.evidence import COMPARISON_DAYS, DELAY_DAYS, curve_needs, polled_days
 from tidings.texts import _
 from tidings.web.visit import Site
 
 if TYPE_CHECKING:
     from tidings.lab.simulate import Conditions
     from tidings.lab.traces import Trace
+    from tidings.lab.whatif import Point as Simulated
 
-#: Around the budget of today; no feed is asked more often than every hour.
-FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-MOST_PER_FEED = 24.0
-#: So much of the past is replayed. Judged is no more than the last quarter of it, since the policy of today has learned from
-#: all the rest; and no more than two weeks.
+#: Requests per feed and day: the range of the page's slider, and the budgets that are simulated beside today's.
+LEAST_PER_FEED, MOST_PER_FEED = 1.0, 96.0
+RUNGS = (LEAST_PER_FEED, 3.0, 8.0, 24.0, MOST_PER_FEED)
+#: A rung closer to today's budget than this factor is left out.
+NEAR = 1.3
+#: Hourly polling, with which readers that do not learn are compared.
+HOURLY, HOURLY_PER_FEED = "fixed:interval_h=1", 24.0
+#: This much of the past is replayed. No more than its second half is judged, so that the policy has as much
+#: to learn from, and no more than a week.
 PAST_S = 42 * DAY_S
-JUDGED_SHARE, JUDGED_DAYS = 0.25, 14.0
-#: Of more feeds than this a sample is replayed.
-SAMPLE = 400
-#: Less says nothing.
-LEAST_POSTS = 50
+JUDGED_SHARE, JUDGED_DAYS = 0.5, 7.0
+#: Of more feeds than this a sample is replayed. It bounds the running time: 200 feeds of 3.7 posts a day take about
+#: 20 s of one core for all budgets, 400 feeds three times that.
+SAMPLE = 200
 
 
 class Point(Struct, frozen=True):
-    """What so many requests a day would have bought."""
+    """Simulated figures at one budget."""
 
-    per_day: float
+    per_day: float  #: the budget, over all feeds
+    polls_per_day: float  #: requests that were made of it
     mean_s: float
-    half_s: float
+    median_s: float
     missed_share: float
 
 
 class Forecast(Struct, frozen=True):
-    """The curve, and how it was made."""
+    """The curve of delay against budget, and how it was made."""
 
     at: float
     policy: str
     feeds: int
     posts: int  #: judged
+    days: float  #: judged
+    polled_days: float  #: since the first poll
     budget: float  #: requests a day, as it was set then
     points: tuple[Point, ...]
+    own: Point  #: today's budget, which is one of the points
+    hourly: Point | None  #: hourly polling of the same feeds; None before a week of polling
 
     def mean_s(self, per_day: float) -> float:
-        """The mean delay that is promised for a budget: between the points along a power law."""
+        """The mean delay that is forecast for a budget: between the points along a power law."""
         return float(
             np.exp(
                 np.interp(np.log(per_day), np.log([p.per_day for p in self.points]), np.log([p.mean_s for p in self.points]))
@@ -58,29 +74,68 @@ class Forecast(Struct, frozen=True):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class OwnTrace:
+    """The installation's own history as a trace, and what its feeds are polled under."""
+
+    trace: "Trace"
+    conditions: "Conditions"
+    polled_days: float  #: since the first poll
+    first_poll_at: float
+
+    @property
+    def judged_days(self) -> float:
+        """Days at the end of the trace that may be judged.
+
+        Not before the first poll: of that time only the posts are known that first documents still held, so
+        that hardly any would be missed.
+        """
+        polled_days = max(self.trace.end - self.first_poll_at, 0.0) / DAY_S
+        return min(JUDGED_SHARE * self.trace.days, JUDGED_DAYS, polled_days)
+
+    @property
+    def train_days(self) -> float:
+        """Days at its beginning that policies learn from."""
+        return self.trace.days - self.judged_days
+
+    def check(self, posts: int | None = None) -> None:
+        """Raise `UsageError` where there is too little history to judge; ``posts`` were judged, if that is known."""
+        if posts is None:
+            posts = int((self.trace.times >= self.trace.end - self.judged_days * DAY_S).sum())
+        if missing := curve_needs(self.trace.days, self.polled_days, posts):
+            raise UsageError(missing)
+
+
 async def own_forecast(site: Site) -> Forecast:
-    """For the budget of today."""
+    """The forecast for today's budget, simulated in a process of its own and kept for hours."""
     brain, now = site.aggregator.brain, site.clock()
     policy, budget = brain.policy.name, brain.budget_per_day
 
     async def question() -> tuple[Any, ...]:
-        return (forecast, *await own_trace(site.store, now, brain.limits), policy, budget, now)
+        return (forecast, await own_trace(site.store, now, brain.limits, judged=True), policy, budget, now)
 
-    told: Forecast = await site.replays.get((policy, budget), question)
-    return told
+    found: Forecast = await site.replays.get((policy, budget), question)
+    return found
 
 
-async def own_trace(store: Store, now: float, limits: Limits) -> "tuple[Trace, Conditions]":
-    """The installation's history as a trace, and the conditions under which its feeds are polled."""
+async def own_trace(store: Store, now: float, limits: Limits, *, judged: bool = False) -> OwnTrace:
+    """The installation's history, and the conditions under which its feeds are polled.
+
+    ``judged``: raise `UsageError` where there is too little of it for figures.
+    """
     from tidings.lab.simulate import Conditions  # imports a compiler, which few who run the service need
     from tidings.lab.traces import Trace
 
+    days = await store.read(polled_days, now)
+    if judged and days < DELAY_DAYS:  # which is known without reading all posts
+        raise UsageError(curve_needs(None, days, None))
     past = await own_history(store, now)
     recent = past.times >= now - PAST_S
-    if recent.sum() < LEAST_POSTS:
-        raise UsageError(_("there is too little history yet: %(posts)s posts; come back in some days", posts=int(recent.sum())))
-    feed, times = past.feed[recent], past.times[recent]
-    trace = Trace.build("own history", feed, times, past.window, weight=past.weight, feed_ids=past.feed_ids)
+    if not recent.any():
+        raise UsageError(_("there are no posts of the last weeks to replay"))
+    trace = Trace.build(
+        "own history", past.feed[recent], past.times[recent], past.window, weight=past.weight, feed_ids=past.feed_ids
+    )
     facts = past.facts
     conditions = Conditions(
         limits,
@@ -91,24 +146,72 @@ async def own_trace(store: Store, now: float, limits: Limits) -> "tuple[Trace, C
         override_s=facts["override_s"],
         pushed=past.pushed,
     )
-    return trace, conditions
+    own = OwnTrace(trace, conditions, days, now - days * DAY_S)
+    if judged:
+        own.check()
+    return own
 
 
-def forecast(trace: "Trace", conditions: "Conditions", policy: str, budget: float, now: float) -> Forecast:
-    """Replay the trace at budgets around one (requests a day over all feeds)."""
+def ladder(per_feed: float) -> list[float]:
+    """Budgets per feed and day to simulate: today's, and rungs from one end of the slider to the other."""
+    today = min(max(per_feed, 0.05), MOST_PER_FEED)
+    return sorted([today, *(rung for rung in RUNGS if abs(math.log(rung / today)) > math.log(NEAR))])
+
+
+def forecast(own: OwnTrace, policy: str, budget: float, now: float) -> Forecast:
+    """Replay the trace at budgets around one (requests a day over all feeds), and under hourly polling."""
     from tidings.lab.whatif import whatif
 
-    each = min(max(budget / trace.n_feeds, 0.05), MOST_PER_FEED)
-    budgets = sorted({min(each * factor, MOST_PER_FEED) for factor in FACTORS})
-    train_days = trace.days - min(trace.days * JUDGED_SHARE, JUDGED_DAYS)
-    found = whatif(trace, budgets, policy, train_days, sample_feeds=SAMPLE, conditions=conditions)
-    points = tuple(
-        Point(
-            point.budget * trace.n_feeds,
-            max(point.mean_delay_s or 1.0, 1.0),
-            point.median_delay_s or 1.0,
-            point.missed_share or 0.0,
-        )
-        for point in found
+    feeds = own.trace.n_feeds
+    budgets = ladder(budget / feeds)
+    found = whatif(own.trace, budgets, policy, own.train_days, sample_feeds=SAMPLE, conditions=own.conditions)
+    own.check(found[0].posts)
+    points = tuple(_point(point, feeds) for point in found)
+    today = min(points, key=lambda point: abs(math.log(point.per_day / budget)))
+    hourly = _point(_hourly(own), feeds) if own.polled_days >= COMPARISON_DAYS else None
+    return Forecast(
+        at=now,
+        policy=policy,
+        feeds=feeds,
+        posts=found[0].posts,
+        days=own.judged_days,
+        polled_days=own.polled_days,
+        budget=budget,
+        points=points,
+        own=today,
+        hourly=hourly,
     )
-    return Forecast(now, policy, trace.n_feeds, found[0].posts, budget, points)
+
+
+def _hourly(own: OwnTrace) -> "Simulated":
+    """Hourly polling of the same feeds in the same period under the same conditions."""
+    from tidings.lab.score import judge, metrics
+    from tidings.lab.simulate import simulate
+    from tidings.lab.whatif import Point as Simulated
+    from tidings.lab.whatif import looked_for, sampled
+    from tidings.policy import make_policy
+
+    start, end = own.trace.cut(own.train_days), own.trace.end
+    replayed, conditions = sampled(own.trace, own.conditions, SAMPLE, 0)
+    polls = simulate(replayed, make_policy(HOURLY), HOURLY_PER_FEED, start, end, conditions=conditions)
+    found: dict[str, Any] = metrics(looked_for(judge(replayed, polls, start, end), conditions))
+    per_feed = found["polls_per_feed_day"] or 0.0
+    return Simulated(
+        budget=HOURLY_PER_FEED,
+        polls_per_feed_day=per_feed,
+        polls_per_day=per_feed * own.trace.n_feeds,
+        **{name: found[name] for name in _FIGURES},
+    )
+
+
+_FIGURES = ("posts", "mean_delay_s", "median_delay_s", "p95_delay_s", "missed_share", "charged_delay_s")
+
+
+def _point(found: "Simulated", feeds: int) -> Point:
+    return Point(
+        per_day=found.budget * feeds,
+        polls_per_day=found.polls_per_day,
+        mean_s=max(found.mean_delay_s or 1.0, 1.0),
+        median_s=max(found.median_delay_s or 1.0, 1.0),
+        missed_share=found.missed_share or 0.0,
+    )

@@ -33,7 +33,8 @@ BOUNDS = {name: getattr(comparison, name) for name in dir(comparison) if name.is
 def routes(site: Site) -> list[BaseRoute]:
     async def compare(request: Request) -> dict[str, Any]:
         async def question() -> tuple[Any, ...]:
-            own = await own_trace(site.store, site.clock(), site.aggregator.brain.limits) if request.kind == OWN else None
+            limits = site.aggregator.brain.limits
+            own = await own_trace(site.store, site.clock(), limits, judged=True) if request.kind == OWN else None
             return comparison.run, request, own
 
         found: dict[str, Any] = await site.replays.get(request, question)
@@ -61,8 +62,8 @@ def routes(site: Site) -> list[BaseRoute]:
 
     async def trace(visit: Visit) -> Response:
         """Everything that can be replayed, for `tidings lab`."""
-        found, _conditions = await own_trace(site.store, site.clock(), site.aggregator.brain.limits)
-        packed = await asyncio.to_thread(_packed, found)
+        found = await own_trace(site.store, site.clock(), site.aggregator.brain.limits)
+        packed = await asyncio.to_thread(_packed, found.trace)
         told = {"content-disposition": 'attachment; filename="own-history.zip"', "cache-control": "no-store"}
         return Response(packed, headers=told, media_type="application/zip")
 

@@ -59,8 +59,8 @@ class Live:
     async def status(self) -> Overview:
         """At a glance. Programs ask again and again: where the store is so large that it takes long, the same for a while."""
         if self._told is None or time.monotonic() >= self._fresh_until:
-            began = time.monotonic()
-            self._told = await overview(self._store, self.aggregator.brain.configured)
+            began, brain = time.monotonic(), self.aggregator.brain
+            self._told = await overview(self._store, brain.configured, brain.limits)
             took = time.monotonic() - began
             self._fresh_until = time.monotonic() + (SAME_FOR * took if took > LONG_S else 0.0)
         return self._told
@@ -105,6 +105,14 @@ class Live:
             "hosts_paused": ("Hosts that are left alone.", len(status.paused)),
             "polls_in_flight": ("Polls begun and not yet recorded.", self.aggregator.under_way),
             "budget_requests_per_day": ("Requests that may be spent in a day.", told.budget_per_day),
+            "budget_usable_requests_per_day": (
+                "Requests of the budget that the minimum intervals of feeds allow.",
+                told.usable_per_day,
+            ),
+            "feeds_at_min_interval": (
+                "Feeds that their minimum interval keeps below their share of the budget.",
+                told.feeds_at_min_interval,
+            ),
             "spent_requests": (
                 "Requests spent in the last hour, day and week.",
                 [

@@ -1,7 +1,10 @@
 """The reference in docs/api.md is made from the OpenAPI document. ``python -m tests.web.api.test_manual`` writes it anew."""
 
+import re
 from pathlib import Path
 
+from tidings import reasons
+from tidings.reasons import Reason, render
 from tidings.web.api.miniflux import OPERATIONS
 from tidings.web.api.openapi import document
 
@@ -53,6 +56,15 @@ def reference():
 
 def test_the_reference_is_made_from_the_document():
     assert PAGE.read_text().partition(MARK)[2] == reference().partition(MARK)[2], "run: python -m tests.web.api.test_manual"
+
+
+def test_every_reason_code_is_documented_with_the_parameters_that_its_text_needs():
+    table = PAGE.read_text().partition("| code | parameters | meaning |")[2].partition("\n\n")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", table, re.MULTILINE))
+    assert rows.keys() == reasons._TEXTS.keys()
+    for code, names in rows.items():
+        given = Reason(code, dict.fromkeys(re.findall(r"`(\w+)`", names), 2))
+        assert render(given) != reasons._unknown(code, given.params), code
 
 
 if __name__ == "__main__":

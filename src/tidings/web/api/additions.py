@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from tidings.aggregator.explain import explain, overview
+from tidings.aggregator.explain import explain
 from tidings.reasons import Reason, render
 from tidings.store import neighbours
 from tidings.store.rows import Poll as StoredPoll
@@ -47,20 +47,31 @@ class Explanation(Timing, kw_only=True):
     wishes: list[str]  #: of its publisher
     troubles: list[str]
     polls: list[Poll]  #: the last ones, newest first
+    min_interval_s: float  #: in force between two polls
+    min_interval_code: str  #: what sets it; empty before the first document
 
 
 class Budget(Struct, kw_only=True):
-    """What the whole service may spend and has spent, and how early posts arrive."""
+    """The budget of the whole service, what was spent of it, and the delay of posts.
+
+    `usable_per_day` is how much of the budget the minimum intervals of feeds allow, `feeds_at_min_interval` how many feeds
+    they keep below their share. Delays, in seconds, are null before 3 days of polling and 50 posts with a known delay in
+    the last week, and where the last day has fewer than 6 (p50) or 20 (p90) of them; lost posts before 3 days of polling.
+    """
 
     budget_per_day: float
+    usable_per_day: float
+    feeds_at_min_interval: int
     spent_last_day: int
     feeds: int
     failing: int
     due: int
     delay_p50_s: float | None
     delay_p90_s: float | None
-    lost_last_week: float
+    lost_last_week: float | None
     recovered_last_week: int
+    polled_days: float  #: since the first poll
+    posts_with_delay: int  #: of the last week
 
 
 class Peer(Struct, kw_only=True):
@@ -99,7 +110,7 @@ async def get_timing(call: Call) -> list[Timing]:
 
 async def get_explanation(call: Call) -> Explanation:
     feed = (await call.reading.subscription(min(call.ids["feed_id"], TOP))).feed
-    told = await explain(call.site.store, feed, call.site.clock())
+    told = await explain(call.site.store, feed, call.site.clock(), limits=call.site.aggregator.brain.limits)
     return Explanation(
         feed_id=feed.id,
         checked_at=_moment(feed.state.last_poll_at),
@@ -109,22 +120,28 @@ async def get_explanation(call: Call) -> Explanation:
         wishes=list(told.wishes),
         troubles=list(told.troubles),
         polls=[_poll(poll) for poll in told.polls],
+        min_interval_s=told.min_interval.interval_s,
+        min_interval_code=told.min_interval.reason.code,
     )
 
 
 async def get_budget(call: Call) -> Budget:
-    told = await overview(call.site.store, call.site.aggregator.brain.budget)
+    told = await call.site.live.status()
     status = told.status
     return Budget(
         budget_per_day=told.budget_per_day,
+        usable_per_day=told.usable_per_day,
+        feeds_at_min_interval=told.feeds_at_min_interval,
         spent_last_day=status.day.polls,
         feeds=status.followed,
         failing=status.failing,
         due=status.due,
         delay_p50_s=status.day.delay_p50_s,
         delay_p90_s=status.day.delay_p90_s,
-        lost_last_week=status.week.lost,
+        lost_last_week=status.week.lost if told.evidence.is_polled else None,
         recovered_last_week=status.week.recovered,
+        polled_days=told.evidence.polled_days,
+        posts_with_delay=told.evidence.posts,
     )
 
 

@@ -55,6 +55,7 @@ def feed(user_id: int, s: Subscription, kept: Mapping[str, Any]) -> values.Feed:
         category=category(user_id, s.folder_id, s.folder, kept),
         icon=values.FeedIcon(s.feed.id, s.feed.id if s.has_icon else 0),
         priority=s.priority,
+        min_interval_s=s.min_interval_s,
         **kept.get("feeds", {}).get(str(s.feed.id), {}),
     )
 

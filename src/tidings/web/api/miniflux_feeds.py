@@ -128,11 +128,15 @@ def _absolute(url: str) -> str:
 async def add_feed(call: Call) -> values.NewFeedId:
     asked: values.NewFeed = call.body
     folder = await _folder(call, asked.category_id)
+    if asked.min_interval_s:
+        call.reading.check_interval(asked.min_interval_s)  # before anything is added
     made, is_new = await subscribe(call.reading, _absolute(asked.feed_url), folder=folder)
     if not is_new:
         raise UsageError("this feed already exists")
-    if asked.crawler or asked.priority != "normal":
-        await call.reading.change(made.feed.id, full_text=asked.crawler, priority=asked.priority)
+    if asked.crawler or asked.priority != "normal" or asked.min_interval_s:
+        await call.reading.change(
+            made.feed.id, full_text=asked.crawler, priority=asked.priority, min_interval_s=asked.min_interval_s
+        )
     if options := given(asked, values.FeedOptions):
         await keep(call, "feeds", str(made.feed.id), options)
     return values.NewFeedId(made.feed.id)
@@ -142,9 +146,18 @@ async def change_feed(call: Call) -> values.Feed:
     asked, one = call.body, await _subscription(call)
     folder = None if asked.category_id is None else await _folder(call, asked.category_id)
     feed_id = one.feed.id
+    if asked.min_interval_s:
+        call.reading.check_interval(asked.min_interval_s)  # before the address is changed
     if asked.feed_url not in (None, one.feed.url):
         feed_id = await call.reading.readdress(feed_id, _absolute(asked.feed_url))
-    await call.reading.change(feed_id, title=asked.title, folder=folder, priority=asked.priority, full_text=asked.crawler)
+    await call.reading.change(
+        feed_id,
+        title=asked.title,
+        folder=folder,
+        priority=asked.priority,
+        full_text=asked.crawler,
+        min_interval_s=asked.min_interval_s,
+    )
     if options := given(asked, values.FeedOptions):
         await keep(call, "feeds", str(feed_id), options)
     (told,) = await _feeds(call, [await call.reading.subscription(feed_id)])

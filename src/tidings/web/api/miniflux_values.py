@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, structs
 
+from tidings.model import WEEK_S
 from tidings.store.people_rows import Priority
 from tidings.web.api.desk import LARGEST
 
@@ -18,6 +19,8 @@ Text = Annotated[str, Meta(max_length=10_000)]
 Html = Annotated[str, Meta(max_length=1_000_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Url = Annotated[str, Meta(min_length=1, max_length=2000)]
+#: The operator's shortest minimum interval is checked when it is set: it is configured.
+Interval = Annotated[float, Meta(ge=0, le=WEEK_S)]
 Status = Literal["read", "unread"]
 Order = Literal["id", "status", "changed_at", "published_at", "created_at", "category_title", "category_id", "title", "author"]
 Theme = Literal["dark_sans_serif", "dark_serif", "light_sans_serif", "light_serif", "system_sans_serif", "system_serif"]
@@ -207,6 +210,7 @@ class Feed(FeedOptions, kw_only=True, gc=False):
     category: Category
     icon: FeedIcon
     priority: Priority  #: ours: "early" is always polled early, "late" can wait
+    min_interval_s: float  #: ours: between two polls, as this user has set it; 0 is automatic
 
 
 class NewFeed(FeedOptions, kw_only=True):
@@ -214,6 +218,7 @@ class NewFeed(FeedOptions, kw_only=True):
     category_id: Count = 0
     crawler: bool = False
     priority: Priority = "normal"
+    min_interval_s: Interval = 0
 
 
 FeedChange = _optional(
@@ -227,6 +232,7 @@ FeedChange = _optional(
         ("category_id", Id | None, None),
         ("crawler", bool | None, None),
         ("priority", Priority | None, None),
+        ("min_interval_s", Interval | None, None),
     ],
 )
 

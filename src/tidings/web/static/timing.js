@@ -1,4 +1,4 @@
-// The page about time: the curve is asked for when the page is there, and with it the slider says what a budget would buy.
+// The Timing page: loads the curve of delay against budget, and says what the chosen budget would do.
 const form = document.getElementById("budget");
 const curve = document.getElementById("curve");
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
@@ -9,36 +9,55 @@ function duration(seconds) {
   return `${Number((seconds / size).toPrecision(2))} ${name}`;
 }
 
+// As on the server: thousands are separated by commas.
+const thousands = (number) => Math.round(number).toLocaleString("en");
+
 // Between the points along a power law.
 function between(points, which, perDay) {
-  const at = Math.min(Math.max(perDay, points[0][0]), points.at(-1)[0]);
-  const i = Math.max(points.findIndex((point) => point[0] >= at), 1);
+  const i = Math.max(points.findIndex((point) => point[0] >= perDay), 1);
   const [low, high] = [points[i - 1], points[i]];
-  const share = Math.log(at / low[0]) / Math.log(high[0] / low[0]);
+  const share = Math.log(perDay / low[0]) / Math.log(high[0] / low[0]);
   if (which === 3) return low[3] + share * (high[3] - low[3]);
   return Math.exp(Math.log(low[which]) + share * Math.log(high[which] / low[which]));
 }
 
-function slide() {
-  const told = document.getElementById("points");
-  if (!told) return;
-  const points = JSON.parse(told.dataset.points);
+// What is simulated for a budget; nothing before the curve is there.
+function simulated(perDay) {
+  const found = document.getElementById("points");
+  const points = found ? JSON.parse(found.dataset.points) : [];
+  if (points.length < 2) return "";
   const [least, most] = [points[0][0], points.at(-1)[0]];
-  const [slider, field] = [document.getElementById("slider"), document.getElementById("per-day")];
-  const promise = () => {
-    const perDay = Number(field.value) || least;
-    slider.setAttribute("aria-valuetext", `${perDay}`);
-    document.getElementById("promise").textContent = form.dataset.promise
-      .replace("{mean}", duration(between(points, 1, perDay)))
-      .replace("{half}", duration(between(points, 2, perDay)))
-      .replace("{missed}", `${(100 * between(points, 3, perDay)).toFixed(2)} %`);
-  };
+  if (perDay < least * 0.999 || perDay > most * 1.001) {
+    return form.dataset.outside.replace("{least}", thousands(least)).replace("{most}", thousands(most));
+  }
+  const at = Math.min(Math.max(perDay, least), most);
+  return form.dataset.promise
+    .replace("{mean}", duration(between(points, 1, at)))
+    .replace("{median}", duration(between(points, 2, at)))
+    .replace("{missed}", `${(100 * between(points, 3, at)).toFixed(2)} %`);
+}
+
+const slider = document.getElementById("slider");
+const field = document.getElementById("per-day");
+const promise = document.getElementById("promise");
+const spent = promise?.textContent;
+
+function describe() {
+  const perDay = Number(field.value);
+  slider.setAttribute("aria-valuetext", thousands(perDay));
+  const tooMuch = perDay > Number(form.dataset.useful || Infinity) && field.value !== field.defaultValue;
+  const note = tooMuch ? form.dataset.tooMuch.replace("{budget}", thousands(perDay)) : "";
+  promise.textContent = [simulated(perDay), note].filter(Boolean).join(" ") || spent;
+}
+
+function slide() {
+  const [least, most] = [Number(slider.dataset.least), Number(slider.dataset.most)];
   const place = () => { slider.value = Math.log(Math.max(Number(field.value), least) / least) / Math.log(most / least); };
-  slider.addEventListener("input", () => { field.value = Math.round(least * (most / least) ** Number(slider.value)); promise(); });
-  field.addEventListener("input", () => { place(); promise(); });
+  slider.addEventListener("input", () => { field.value = Math.round(least * (most / least) ** Number(slider.value)); describe(); });
+  field.addEventListener("input", () => { place(); describe(); });
   slider.hidden = false;
   place();
-  promise();
+  describe();
 }
 
 async function load() {
@@ -46,8 +65,8 @@ async function load() {
   const answer = await fetch(curve.dataset.load);
   if (answer.ok) curve.innerHTML = await answer.text();
   curve.removeAttribute("aria-busy");
-  slide();
+  describe();
 }
 
+if (form) slide();
 if (curve?.dataset.load) load();
-else if (curve) slide();
