@@ -114,6 +114,24 @@ async def test_the_rhythm_of_a_feed_is_followed(village):
     assert len(village.asked("/busy")) > 2 * len(village.asked("/silent"))
 
 
+@story(policy="min-delay", budget=Budget(6.0, True))
+async def test_a_planned_policy_learns_again_in_the_service(village):
+    """A feed that was silent becomes busy: the plan of the next days gives it more of the polls."""
+    for i in range(4):
+        village.feed(f"/{i}", window=40)
+        village.write(f"/{i}", 5, every_s=DAY_S / 2)
+    village.feed("/turns", window=40)
+    village.write("/turns", 1, at=village.clock() - 12 * DAY_S)
+    await village.subscribe("/turns", *(f"/{i}" for i in range(4)))
+    await village.live(hours=24)
+    before = len(village.asked("/turns"))
+    for _ in range(3 * 24):
+        village.write("/turns")
+        await village.live(hours=1)
+    last_day = [at for at in village.asked_at("/turns") if at > village.clock() - DAY_S]
+    assert len(last_day) > 3 * max(before, 1)
+
+
 @story()
 async def test_only_feeds_are_asked(village):
     village.feed("/a", posts=3).extra = f"<link>{village.url('/home')}</link>"

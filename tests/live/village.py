@@ -153,7 +153,7 @@ class Village:
     async def awake(self, *, budget=HOURLY, policy="price", serving=False, fetch=None, **brain):
         """The aggregator from its beginning to its end; it may be awake several times, on the same store."""
         settings = FetchSettings(allow_private=True, host_spacing_s=0.1, **(fetch or {}))
-        self.brain = Brain(make_policy(policy), budget, **brain)
+        self.brain = Brain(make_policy(policy, live=True), budget, **brain)
         async with (
             Store.open(self.path, clock=self.clock, serving=serving) as self.store,
             Fetcher(settings, self.clock, sleep=self.clock.wait_for_host) as self.fetcher,

@@ -92,6 +92,7 @@ def test_the_operators_minimum_moves_all_others():
 def test_subscribers_may_set_an_interval_but_never_below_a_statement():
     assert interval_of(facts(not_modified=0.0, override_s=MIN_S)) == (MIN_S, OVERRIDE)
     assert interval_of(facts(override_s=6 * HOUR_S)) == (6 * HOUR_S, OVERRIDE)
+    assert interval_of(facts(override_s=MIN_S), Limits(min_interval_s=HOUR_S)) == (HOUR_S, OVERRIDE)
     stated = stating(ttl_s=2 * HOUR_S)
     assert interval_of(facts(override_s=MIN_S, **stated)) == (2 * HOUR_S, TTL)
     assert interval_of(facts(override_s=3 * HOUR_S, **stated)) == (3 * HOUR_S, OVERRIDE)

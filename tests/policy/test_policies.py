@@ -121,6 +121,13 @@ def test_constraints_move_polls_into_what_is_allowed():
     assert ((times - MONDAY) / HOUR_S).tolist() == [2.5, 5.0, 1.0, 9.0]
 
 
+@pytest.mark.parametrize("name", ["uniform", "scheduling", "min-delay", "combined", "min-missing", "cgm-age"])
+def test_planned_policies_learn_again_every_day_in_the_service(name):
+    assert make_policy(name).refit_days == 0
+    assert make_policy(name, live=True).refit_days == 1
+    assert make_policy(f"{name}:refit_days=7", live=True).refit_days == 7
+
+
 def test_weeks_begin_on_monday():
     assert hour_of_week(np.array([MONDAY, MONDAY + 25 * HOUR_S, MONDAY - 1])).tolist() == [0, 25, 167]
 

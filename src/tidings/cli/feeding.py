@@ -10,12 +10,12 @@ from tidings.cli.home import Home, find_feed, with_home
 from tidings.cli.output import json_option, print_table, progress, tell, wants_json
 from tidings.errors import TidingsError, UsageError
 from tidings.privacy import without_password
-from tidings.reasons import Reason, render, to_json
 from tidings.words import count
 
 if TYPE_CHECKING:
     from tidings.aggregator.aggregator import Polled
     from tidings.aggregator.importer import Addition, Report
+    from tidings.reasons import Reason
     from tidings.store.rows import Feed
 
 #: Bad rows and skipped feeds that are listed; all of them with --json.
@@ -106,6 +106,8 @@ async def add(home: Home, url: str, choose: int | None, title: str, folder: str)
             return
         feed = await aggregator.store.feed(found.added.feed_id)
         entries = len(await aggregator.store.entries(feed_id=found.added.feed_id, limit=1000))
+    from tidings.reasons import to_json
+
     assert feed is not None
     result = {
         "id": feed.id,
@@ -166,7 +168,9 @@ async def poll(home: Home, urls: tuple[str, ...], which: str) -> None:
         raise TidingsError(f"{count(polled.failed, 'poll')} failed; `tidings explain URL` says why")
 
 
-def _tell_poll(polled: "Polled", skipped: list[tuple["Feed | None", Reason]]) -> None:
+def _tell_poll(polled: "Polled", skipped: list[tuple["Feed | None", "Reason"]]) -> None:
+    from tidings.reasons import render, to_json
+
     rows = [(feed.url if feed else "", why) for feed, why in skipped]
     words = (
         f"{count(polled.asked, 'feed')} asked, {polled.new:,} new entries, {polled.changed:,} changed, "

@@ -11,7 +11,6 @@ import click
 from tidings.cli.home import Home, find_feed, with_home
 from tidings.cli.output import Span, json_option, print_json_list, print_table, tell, wants_json
 from tidings.privacy import without_password
-from tidings.reasons import to_json
 from tidings.words import NOTHING, ago, roughly
 
 if TYPE_CHECKING:
@@ -85,6 +84,8 @@ async def feeds(home: Home) -> None:
 
 
 def _feed(one: "Listed") -> dict[str, Any]:
+    from tidings.reasons import to_json
+
     feed, state = one.feed, one.feed.state
     return {
         "id": feed.id,

@@ -10,7 +10,6 @@ import click
 from tidings.cli.home import Home, find_feed, with_home
 from tidings.cli.output import json_option, print_table, tell
 from tidings.privacy import without_password
-from tidings.reasons import render
 from tidings.words import NOTHING, ago, count, figures, portion, roughly
 
 if TYPE_CHECKING:
@@ -46,6 +45,8 @@ async def explain(home: Home, feed: str, polls: int) -> None:
 
 
 def _tell_feed(told: "Explained", now: float) -> None:
+    from tidings.reasons import render
+
     feed, state = told.feed, told.feed.state
     address = without_password(feed.url)
     click.echo(state.title or address)

@@ -98,7 +98,7 @@ class Demo:
         """How the simulator says that the same policy does in the same world."""
         world, until = self.world, self.clock() if until is None else until
         conditions = Conditions(pushed=PUSHED * world.pushed)
-        policy = make_policy(name, seed=0)
+        policy = make_policy(name, live=True, seed=0)
         polls = simulate(world.trace, policy, self.plan.budget, world.start, until, conditions=conditions)
         return self._judge(polls, world.start, until)
 

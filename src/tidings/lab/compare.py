@@ -139,7 +139,7 @@ def run_policy(
     wanted = budget_polls(trace, budget_per_feed_day, start)
 
     def at(scale: float, progress: Callable[[float], None] | None = None) -> Polls:
-        policy = make_policy(spec, scale=scale, seed=seed)
+        policy = make_policy(spec, live=conditions is not None, scale=scale, seed=seed)
         return simulate(trace, policy, budget_per_feed_day, start, seed=seed, conditions=conditions, progress=progress)
 
     def result(name: str, polls: Polls, scale: float, reached: bool) -> Result:

@@ -29,7 +29,7 @@ HOURLY_POLICY = "fixed:interval_h=1"
 HOURLY_BUDGET = 24.0
 BUDGETS = (6.0, 12.0, HOURLY_BUDGET)
 #: Minimum intervals besides the default.
-MIN_INTERVALS_S = (5 * MINUTE_S, 60 * MINUTE_S)
+MIN_INTERVALS_S = (60 * MINUTE_S,)
 TRAIN_DAYS = 28.0
 
 Row = dict[str, Any]

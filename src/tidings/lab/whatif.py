@@ -79,7 +79,7 @@ def whatif(
             if progress is not None:
                 progress((before + share * budget) / total)
 
-        chooser = make_policy(policy, seed=seed)
+        chooser = make_policy(policy, live=conditions is not None, seed=seed)
         polls = simulate(replayed, chooser, budget, start, end, seed=seed, conditions=conditions, progress=tell)
         judged = looked_for(judge(replayed, polls, start, end, conditions=conditions), conditions)
         points.append(_point(budget, metrics(judged), trace.n_feeds))

@@ -149,8 +149,8 @@ def constrain(facts: npt.NDArray[np.void], phase: Floats, limits: Limits) -> Con
     interval[full] *= FULL_FACTOR * large[full]
     code[full] = FULL
 
-    override = facts["override_s"]
-    chosen = override > 0
+    chosen = facts["override_s"] > 0
+    override = np.maximum(facts["override_s"], shortest)  # the operator may have raised the minimum since
     interval[chosen], code[chosen] = override[chosen], OVERRIDE
 
     overflow = np.maximum(OVERFLOW_SHARE * overflow_s(facts), OVERFLOW_MIN_S)
