@@ -110,8 +110,7 @@ def test_a_failure_waits_for_its_backoff_and_says_why(head):
 
 def test_the_interval_that_subscribers_set_holds_at_once(head):
     (feed, *_) = head.follow(3, every_s=600.0)
-    head.brain.set_override({feed: 6 * HOUR_S})
-    (again,) = head.brain.weigh({feed: 1.0}, head.now)
+    (again,) = head.brain.weigh({feed: 1.0}, {feed: 6 * HOUR_S}, head.now)
     assert again.next_poll_at >= head.now + 6 * HOUR_S
     assert again.reason.code == "min_interval_override"
 

@@ -68,7 +68,7 @@ def test_what_a_command_learned_beside_it_is_taken_up(tmp_path, home, blogs):
         # Until the policy has begun; and while it looks for what is due, the loop that polls holds all requests for a moment.
         figures = next(one for one in told if "tidings_price" in one and one["tidings_requests_available"] != "0")
         assert float(figures["tidings_price"]) > 0
-        assert 40 <= float(figures["tidings_requests_available"]) <= 48  # 24 a day for each feed, less what was asked
+        assert 16 <= float(figures["tidings_requests_available"]) <= 24  # 12 a day for each feed, less what was asked
         process.terminate()
         assert process.wait(timeout=PATIENCE_S) == 0
 

@@ -364,10 +364,6 @@ class Brain:
         self.policy.feeds.weight[rows] = list(known.values())
         return self._planner.anew(rows, now)
 
-    def set_override(self, overrides: Mapping[int, float]) -> None:
-        """Subscribers have set other minimum intervals for these feeds, 0 for none."""
-        self._planner.set_override(overrides)
-
     def pushed(self, feed_id: int, share: float) -> None:
         """So much of what a feed posts comes without asking."""
         if feed_id in self._planner.row:

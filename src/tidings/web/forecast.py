@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 #: Requests per feed and day: the range of the page's slider, and the budgets that are simulated beside today's.
 LEAST_PER_FEED, MOST_PER_FEED = 1.0, 96.0
-RUNGS = (LEAST_PER_FEED, 3.0, 8.0, 24.0, MOST_PER_FEED)
-#: A rung closer to today's budget than this factor is left out.
-NEAR = 1.3
+#: Budgets that are simulated beside today's, as multiples of it: the changes that somebody is likely to make.
+FACTORS = (0.5, 1.0, 2.0)
+#: The ends of the range are left out where they are closer to one of these than this factor.
+NEAR = 1.5
 #: Hourly polling, with which readers that do not learn are compared.
 HOURLY, HOURLY_PER_FEED = "fixed:interval_h=1", 24.0
 #: This much of the past is replayed. No more than its second half is judged, so that the policy has as much
 #: to learn from, and no more than a week.
 PAST_S = 42 * DAY_S
 JUDGED_SHARE, JUDGED_DAYS = 0.5, 7.0
-#: Of more feeds than this a sample is replayed. It bounds the running time: 200 feeds of 3.7 posts a day take about
-#: 20 s of one core for all budgets, 400 feeds three times that.
-SAMPLE = 200
+#: Of more feeds than this a sample is replayed: it bounds the running time to about a minute of one core.
+SAMPLE = 400
 
 
 class Point(Struct, frozen=True):
@@ -153,9 +153,11 @@ async def own_trace(store: Store, now: float, limits: Limits, *, judged: bool = 
 
 
 def ladder(per_feed: float) -> list[float]:
-    """Budgets per feed and day to simulate: today's, and rungs from one end of the slider to the other."""
+    """Budgets per feed and day to simulate: today's, a half and twice of it, and the ends of the slider."""
     today = min(max(per_feed, 0.05), MOST_PER_FEED)
-    return sorted([today, *(rung for rung in RUNGS if abs(math.log(rung / today)) > math.log(NEAR))])
+    around = [today * factor for factor in FACTORS if factor == 1 or LEAST_PER_FEED <= today * factor <= MOST_PER_FEED]
+    ends = [end for end in (LEAST_PER_FEED, MOST_PER_FEED) if all(abs(math.log(end / b)) > math.log(NEAR) for b in around)]
+    return sorted([*around, *ends])
 
 
 def forecast(own: OwnTrace, policy: str, budget: float, now: float) -> Forecast:
