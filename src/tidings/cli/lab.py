@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from tidings.cli.lab_delivered import delivered
 from tidings.cli.lab_evaluate import ablate, evaluate, whatif
 from tidings.cli.lab_exchange import exchange
 from tidings.cli.lab_formulas import allocate, schedule
@@ -23,7 +24,7 @@ def lab() -> None:
     """
 
 
-for command in (allocate, schedule, score, compare, limit, evaluate, ablate, whatif, exchange):
+for command in (allocate, schedule, score, compare, limit, delivered, evaluate, ablate, whatif, exchange):
     lab.add_command(command)
 
 

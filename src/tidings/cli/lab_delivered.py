@@ -1,0 +1,165 @@
+"""`tidings lab delivered`: policies as served, against hourly polling."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidings.cli.lab_options import MinIntervals
+from tidings.cli.lab_tables import save_and_tell
+from tidings.cli.output import (
+    Names,
+    Numbers,
+    Target,
+    json_option,
+    print_table,
+    progress,
+    seed_option,
+)
+from tidings.config import Config
+from tidings.words import NOTHING, common_unit, count, duration, figures, percent
+
+
+@click.command(short_help="The service against hourly polling.")
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+@click.option("--policies", type=Names(), default=Config().policy_name, show_default=True, metavar="A,B,...", help="Policies.")
+@click.option(
+    "--budgets",
+    type=Numbers(above=0),
+    default="6,12,24",
+    show_default=True,
+    help="Polls per feed and day; the default budget is added.",
+)
+@click.option(
+    "--min-intervals",
+    type=MinIntervals(),
+    default="5min,1h",
+    show_default=True,
+    metavar="A,B,...",
+    help="Minimum intervals besides the default one.",
+)
+@click.option(
+    "--train-days", type=click.FloatRange(min=0), default=28.0, show_default=True, help="Days that policies learn from."
+)
+@seed_option
+@click.option("--out", type=Target(), metavar="FILE.json", help="Also write the rows as JSON.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+@json_option
+def delivered(
+    traces: tuple[str, ...],
+    policies: list[str],
+    budgets: list[float],
+    min_intervals: list[float],
+    train_days: float,
+    seed: int,
+    out: Path | None,
+    jobs: int,
+) -> None:
+    """What the service delivers with a policy, a budget and a minimum interval, against hourly polling.
+
+    All rows are simulated as served: under the poll constraints of the service, with the cost of
+    polls. Budgets are run at the default minimum interval; the default and the largest budget also
+    at the others. The rows of hourly polling and of the default settings are always there. With
+    several traces, the geometric mean and the worst ratio follow.
+
+    \b
+    Example:
+      tidings lab delivered sample --train-days 14 --budgets 4,12
+    """
+    from tidings.lab import delivered as lab
+
+    with progress("reading traces"):
+        tasks = lab.plan(traces, policies, budgets, min_intervals, train_days, seed)
+    with progress("simulating", total=len(tasks)) as bar:
+        found = lab.run_plan(tasks, jobs, report=bar.tell)
+    save_and_tell(found, out, lambda: _print_delivered(found, train_days))
+
+
+Row = dict[str, Any]
+
+
+def _print_delivered(found: list[Row], train_days: float) -> None:
+    from tidings.lab.delivered import summarize
+
+    traces = list(_by_trace(found))
+    for rows in traces:
+        _print_trace(rows, train_days)
+        click.echo()
+    click.echo("Ratios are to hourly polling. *: default settings.")
+    if not all(row["reached_budget"] for row in found):
+        click.echo("!: more than 5 % below the budget under the poll constraints.")
+    if len(traces) > 1:
+        click.echo()
+        click.echo("All traces: geometric means of the ratios, and the worst of the charged delay")
+        click.echo()
+        lines = [
+            [
+                f"{line.policy} {_setting(line.budget, line.default)}",
+                "default settings" if line.default else "equal requests",
+                f"{line.requests_ratio:.3f}",
+                f"{line.charged_delay_ratio:.3f}",
+                f"{line.worst_ratio:.3f}",
+                line.worst_trace,
+            ]
+            for line in summarize(found)
+        ]
+        print_table(["policy", "", "requests", "charged", "worst", "on"], lines, left=2)
+
+
+def _by_trace(found: list[Row]) -> Iterator[list[Row]]:
+    """The rows of each trace; each begins with hourly polling."""
+    from tidings.lab.delivered import HOURLY
+
+    rows: list[Row] = []
+    for row in found:
+        if row["policy"] == HOURLY and rows:
+            yield rows
+            rows = []
+        rows.append(row)
+    yield rows
+
+
+def _print_trace(rows: list[Row], train_days: float) -> None:
+    """A table for each minimum interval; all delays of a trace in one unit."""
+    unit, size = common_unit([row["mean_delay_s"] for row in rows])
+    first = rows[0]
+    posts = f"{count(first['feeds'], 'feed')}, {count(first['posts'], 'post')}"
+    click.echo(f"{first['trace']}: {posts} after {train_days:g} days of training; delays in {unit}")
+    for interval, group in groupby(rows, key=lambda row: float(row["min_interval_s"])):
+        click.echo()
+        click.echo(f"Minimum interval {duration(interval)}")
+        table = [_cells(row, size) for row in group]
+        headings = ["policy", "polls", "ratio", "MB", "mean", "median", "p90", "missed", "charged", "ratio"]
+        print_table(headings, table)
+
+
+def _cells(row: Row, size: float) -> list[str]:
+    from tidings.lab.delivered import HOURLY
+
+    delays = [row[key] for key in ("mean_delay_s", "median_delay_s", "p90_delay_s", "charged_delay_s")]
+    mean, median, p90, charged = (NOTHING if s is None else figures(s / size) for s in delays)
+    label = row["policy"]
+    if label != HOURLY:
+        label += f" {_setting(row['budget_per_feed_day'], row['default'])}"
+    return [
+        label + ("" if row["reached_budget"] else "!"),
+        figures(row["polls_per_feed_day"]),
+        _ratio(row["requests_ratio"]),
+        figures(row["bytes"] / 1e6),
+        mean,
+        median,
+        p90,
+        percent(row["missed_share"]),
+        charged,
+        _ratio(row["charged_delay_ratio"]),
+    ]
+
+
+def _setting(budget: float, default: bool) -> str:
+    return f"{budget:g}{'*' if default else ''}"
+
+
+def _ratio(ratio: float | None) -> str:
+    return NOTHING if ratio is None else f"{ratio:.3f}"
