@@ -1,4 +1,4 @@
-"""Compiled loops where numba is installed (the ``fast`` extra); the same functions, interpreted, where it is not."""
+"""Compiled loops where numba is installed (it is in the ``lab`` extra); the same functions, interpreted, where it is not."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
