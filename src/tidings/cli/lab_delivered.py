@@ -97,7 +97,7 @@ def _print_delivered(found: list[Row], train_days: float) -> None:
         lines = [
             [
                 f"{line.policy} {_setting(line.budget, line.default)}",
-                "default settings" if line.default else "as many requests as hourly",
+                "default settings" if line.default else "equal requests",
                 f"{line.requests_ratio:.3f}",
                 f"{line.charged_delay_ratio:.3f}",
                 f"{line.worst_ratio:.3f}",
@@ -105,7 +105,7 @@ def _print_delivered(found: list[Row], train_days: float) -> None:
             ]
             for line in summarize(found)
         ]
-        print_table(["policy", "", "requests", "charged delay", "worst", "on"], lines, left=2)
+        print_table(["policy", "", "requests", "charged", "worst", "on"], lines, left=2)
 
 
 def _by_trace(found: list[Row]) -> Iterator[list[Row]]:
