@@ -35,7 +35,7 @@ from tidings.words import NOTHING, common_unit, count, duration, figures, percen
 @click.option(
     "--min-intervals",
     type=MinIntervals(),
-    default="5min,1h",
+    default="1h",
     show_default=True,
     metavar="A,B,...",
     help="Minimum intervals besides the default one.",
