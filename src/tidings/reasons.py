@@ -29,8 +29,6 @@ class Reason(Struct, frozen=True, omit_defaults=True):
 
 
 NO_REASON = Reason()
-#: Codes that add to another reason; adding one again replaces the first, so that they never pile up.
-MODIFIERS = frozenset({"budget_spent", "peer_polled", "feed_moved"})
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Reason)
