@@ -1,5 +1,6 @@
 """What publishers may expect of the whole aggregator, by the clock and by hand; rows of docs/politeness.md."""
 
+import asyncio
 from email.utils import formatdate
 
 import numpy as np
@@ -112,6 +113,34 @@ async def test_the_rhythm_of_a_feed_is_followed(village):
         village.write("/busy")
         await village.live(hours=6)
     assert len(village.asked("/busy")) > 2 * len(village.asked("/silent"))
+
+
+@story()
+async def test_a_poll_that_is_being_recorded_is_not_forgotten_by_the_policy(village):
+    """The policy starts while the first poll of a second feed is decided and not yet stored."""
+    record, polled = village.store.record, []
+
+    async def slow_record(outcomes):
+        polled.extend(outcomes)
+        if len(polled) == 2:
+            started = asyncio.create_task(village.aggregator._settle(village.clock()))
+            for _ in range(50):
+                await asyncio.sleep(0.001)
+            result = await record(outcomes)
+            polled.append(started)
+            return result
+        return await record(outcomes)
+
+    village.store.record = slow_record
+    for path in ("/a", "/b"):
+        village.feed(path, posts=5)
+        await village.subscribe(path)
+        feed = await village.explained(path)
+        task = village.aggregator._begin(await village.aggregator.polls.hold(feed.id), feed.state.reason)
+        await task
+    await polled[-1]
+    assert not village.brain.unsettled
+    assert "new_feed" not in [(await village.explained(path)).state.reason.code for path in ("/a", "/b")]
 
 
 @story(policy="min-delay", budget=Budget(6.0, True))

@@ -232,7 +232,7 @@ class Aggregator:
     async def _reschedule(self, schedules: Sequence[Schedule]) -> None:
         """Not those that are being polled, which will have a time of their own, nor those that have news."""
         await self.store.reschedule(
-            [s for s in schedules if s.feed_id not in self.polls.tasks and s.feed_id not in self.polls.pinged]
+            [s for s in schedules if not self.polls.is_held(s.feed_id) and s.feed_id not in self.polls.pinged]
         )
 
     # --- by hand -------------------------------------------------------------------------------------------------------

@@ -107,6 +107,10 @@ class Polls:
         except ValueError:
             return False
 
+    def is_held(self, feed_id: int) -> bool:
+        """Whether a feed was claimed for a poll that is not recorded yet: that poll will give it its next time."""
+        return feed_id in self._held
+
     async def hold(self, feed_id: int) -> Feed | None:
         """Claim a feed once nobody is at it; None if it cannot be claimed. Begin before anything is awaited."""
         while True:

@@ -36,7 +36,9 @@ class Recorder:
     def __init__(self, store: Store, brain: Brain, sleep: Callable[[float], Awaitable[object]]) -> None:
         self._store, self.brain, self._sleep = store, brain, sleep
         self.looking = 0  #: polls that are asking or reading, and will finish
-        self.thinking = asyncio.Lock()  #: the brain's slow work is done in a thread; nobody may ask it meanwhile
+        #: Held while the policy works in a thread, and from a decision until it is written: nobody may ask the policy or
+        #: change next polls meanwhile.
+        self.thinking = asyncio.Lock()
         self._finished: list[tuple[Seen, Finished]] = []
         self._entries = 0  # new ones of those
         self._room = asyncio.Event()
@@ -79,19 +81,23 @@ class Recorder:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._enough.wait(), TOGETHER_S)
             batch = self._next_batch()
-            try:
-                outcomes, recorded = await self._persist([seen for seen, _ in batch])
-            except Exception as error:  # not lost: handed to each poll that waits for this batch
-                for _, finished in batch:
-                    if not finished.done():
-                        finished.set_exception(error)
-                continue
-            for (_, finished), outcome, what in zip(batch, outcomes, recorded, strict=True):
-                if not finished.done():  # whoever waited for it may have been cancelled
-                    finished.set_result((outcome, what))
+            async with self.thinking:
+                await self._finish(batch)
+
+    async def _finish(self, batch: Sequence[tuple[Seen, Finished]]) -> None:
+        try:
+            outcomes, recorded = await self._persist([seen for seen, _ in batch])
+        except Exception as error:  # not lost: handed to each poll that waits for this batch
+            for _, finished in batch:
+                if not finished.done():
+                    finished.set_exception(error)
+            return
+        for (_, finished), outcome, what in zip(batch, outcomes, recorded, strict=True):
+            if not finished.done():  # whoever waited for it may have been cancelled
+                finished.set_result((outcome, what))
 
     async def _persist(self, batch: Sequence[Seen]) -> tuple[list[PollOutcome], list[Recorded]]:
-        decisions = await insist(lambda: self.decide([seen.look for seen in batch]), self._sleep)
+        decisions = await insist(lambda: self.brain.decide([seen.look for seen in batch]), self._sleep)
         outcomes = [_complete(seen, decision) for seen, decision in zip(batch, decisions, strict=True)]
         return outcomes, await insist(lambda: self._store.record(outcomes), self._sleep)
 
