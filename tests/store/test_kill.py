@@ -5,10 +5,11 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from tests.store.conftest import LEASE_S
 from tests.store.recorder import SHOWN, STEP
 
-ROUNDS = 20
 FEEDS = 12
 
 
@@ -22,12 +23,13 @@ def killed_while_recording(place, now, rng):
     assert process.returncode == -9
 
 
-def test_kill_9_at_any_moment(opened, place, clock):
+@pytest.mark.parametrize("rounds", [8, pytest.param(40, marks=pytest.mark.slow)])
+def test_kill_9_at_any_moment(opened, place, clock, rounds):
     rng = random.Random(20)
     with opened() as store:
         feeds = [store.subscribe(f"https://{n}.example/feed") for n in range(FEEDS)]
     total = 0
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         killed_while_recording(place, clock(), rng)
         clock.forward(LEASE_S + 10_000)  # beyond every lease and every time that the process may have given
         with opened(serving=True) as store:
@@ -43,4 +45,4 @@ def test_kill_9_at_any_moment(opened, place, clock):
                 assert state.next_poll_at <= clock()
             assert all(store.feed(feed).state.window == int(saved) for feed, saved in store.estimates("price").items())
             total = store.status().entries
-    assert total > ROUNDS * SHOWN
+    assert total > rounds * SHOWN
