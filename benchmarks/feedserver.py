@@ -23,10 +23,55 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-TOPICS = ("Rivers", "Bridges", "Bread", "Lenses", "Tides", "Maps", "Clocks", "Birds", "Fonts", "Gardens", "Radios", "Trains")
-MOODS = ("quiet", "small", "northern", "forgotten", "early", "patient", "curious", "slow", "bright", "honest")
-THINGS = ("harbour", "notebook", "engine", "orchard", "signal", "lantern", "compiler", "archive", "winter", "kettle", "bicycle")
-DEEDS = ("looking at", "mending", "drawing", "measuring", "leaving", "finding", "counting", "explaining")
+TOPICS = (
+    "Rivers",
+    "Bridges",
+    "Bread",
+    "Lenses",
+    "Tides",
+    "Maps",
+    "Clocks",
+    "Birds",
+    "Fonts",
+    "Gardens",
+    "Radios",
+    "Trains",
+)
+MOODS = (
+    "quiet",
+    "small",
+    "northern",
+    "forgotten",
+    "early",
+    "patient",
+    "curious",
+    "slow",
+    "bright",
+    "honest",
+)
+THINGS = (
+    "harbour",
+    "notebook",
+    "engine",
+    "orchard",
+    "signal",
+    "lantern",
+    "compiler",
+    "archive",
+    "winter",
+    "kettle",
+    "bicycle",
+)
+DEEDS = (
+    "looking at",
+    "mending",
+    "drawing",
+    "measuring",
+    "leaving",
+    "finding",
+    "counting",
+    "explaining",
+)
 SHORTEST_GAP_S, LONGEST_GAP_S = 1800.0, 5 * 86400.0
 
 
@@ -44,23 +89,29 @@ class Blog:
 
     def __init__(self, number: int, blogs: int, seed: int) -> None:
         self.number, self._seed = number, seed
-        dice = random.Random(f"{seed}/{number}")
-        self.title = f"{dice.choice(TOPICS)} and {dice.choice(MOODS)} {dice.choice(THINGS)}s"
-        self.folder = dice.choice(("", "Science", "Friends", "News/Local"))
+        rng = random.Random(f"{seed}/{number}")
+        self.title = f"{rng.choice(TOPICS)} and {rng.choice(MOODS)} {rng.choice(THINGS)}s"
+        self.folder = rng.choice(("", "Science", "Friends", "News/Local"))
         self.kind = "atom" if number % 2 else "rss"
-        self.gap_s = SHORTEST_GAP_S * (LONGEST_GAP_S / SHORTEST_GAP_S) ** ((number - 1) / max(1, blogs - 1))
+        self.gap_s = SHORTEST_GAP_S * (LONGEST_GAP_S / SHORTEST_GAP_S) ** (
+            (number - 1) / max(1, blogs - 1)
+        )
 
     def posts(self, now: float, count: int) -> Iterator[Post]:
         """The newest posts up to now, newest first."""
         number = int(now / self.gap_s) + 1
         while count:
             number -= 1
-            dice = random.Random(f"{self._seed}/{self.number}/{number}")
-            at = float(int((number + dice.random()) * self.gap_s))
+            rng = random.Random(f"{self._seed}/{self.number}/{number}")
+            at = float(int((number + rng.random()) * self.gap_s))
             if at <= now:
                 count -= 1
-                title = f"{dice.choice(DEEDS)} the {dice.choice(MOODS)} {dice.choice(THINGS)}".capitalize()
-                words = " ".join(f"{dice.choice(MOODS)} {dice.choice(THINGS)}" for _ in range(dice.randint(20, 60)))
+                title = (
+                    f"{rng.choice(DEEDS)} the {rng.choice(MOODS)} {rng.choice(THINGS)}".capitalize()
+                )
+                words = " ".join(
+                    f"{rng.choice(MOODS)} {rng.choice(THINGS)}" for _ in range(rng.randint(20, 60))
+                )
                 yield Post(number, at, title, f"<p>{words}.</p>")
 
 
@@ -84,9 +135,7 @@ def atom(blog: Blog, posts: list[Post], address: str) -> str:
         f"<content type='html'>{escape(post.text)}</content></entry>\n"
         for post in posts
     )
-    head = (
-        f"<title>{escape(blog.title)}</title><id>{address}</id><link href='{address}'/><updated>{_iso(posts[0].at)}</updated>"
-    )
+    head = f"<title>{escape(blog.title)}</title><id>{address}</id><link href='{address}'/><updated>{_iso(posts[0].at)}</updated>"
     return f"<?xml version='1.0' encoding='utf-8'?>\n<feed xmlns='http://www.w3.org/2005/Atom'>{head}\n{entries}</feed>\n"
 
 
@@ -103,7 +152,12 @@ class Server:
 
     def app(self) -> web.Application:
         app = web.Application()
-        app.add_routes([web.get("/blog/{number}", self.page), web.get(r"/blog/{number}/{kind:rss|atom}.xml", self.feed)])
+        app.add_routes(
+            [
+                web.get("/blog/{number}", self.page),
+                web.get(r"/blog/{number}/{kind:rss|atom}.xml", self.feed),
+            ]
+        )
         return app
 
     async def page(self, request: web.Request) -> web.Response:
@@ -114,7 +168,8 @@ class Server:
             for kind in ("rss", "atom")
         )
         return web.Response(
-            text=f"<!doctype html><title>{escape(blog.title)}</title>{links}<p>Hello.", content_type="text/html"
+            text=f"<!doctype html><title>{escape(blog.title)}</title>{links}<p>Hello.",
+            content_type="text/html",
         )
 
     async def feed(self, request: web.Request) -> web.Response:
@@ -123,7 +178,11 @@ class Server:
         address = f"http://{request.host}/blog/{blog.number}"
         body = (atom if kind == "atom" else rss)(blog, posts, address).encode()
         etag = f'"{blake2b(body, digest_size=8).hexdigest()}"'
-        headers = {"ETag": etag, "Last-Modified": formatdate(posts[0].at, usegmt=True), "Vary": "Accept-Encoding"}
+        headers = {
+            "ETag": etag,
+            "Last-Modified": formatdate(posts[0].at, usegmt=True),
+            "Vary": "Accept-Encoding",
+        }
         if self._known(request, etag, posts[0].at):
             return web.Response(status=304, headers=headers)
         if "gzip" in request.headers.get("Accept-Encoding", ""):
@@ -161,10 +220,10 @@ def opml(blogs: list[Blog], address: str) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n<opml version="2.0"><head/><body>\n{body}\n</body></opml>\n'
 
 
-async def serve(server: Server, listening: socket.socket, minutes: float) -> None:
+async def serve(server: Server, server_socket: socket.socket, minutes: float) -> None:
     runner = web.AppRunner(server.app(), access_log=None)
     await runner.setup()
-    await web.SockSite(runner, listening).start()
+    await web.SockSite(runner, server_socket).start()
     await asyncio.sleep(minutes * 60)
     await runner.cleanup()
 
@@ -177,10 +236,14 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8036, help="0 picks a free one (8036)")
     parser.add_argument("--opml", type=Path, help="write the list of feeds here")
     parser.add_argument("--minutes", type=float, default=60.0, help="end after so long (60)")
-    parser.add_argument("--detach", action="store_true", help="come back when it listens, and go on in the background")
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="come back when it listens, and go on in the background",
+    )
     options = parser.parse_args()
-    listening = socket.create_server(("127.0.0.1", options.port), backlog=512)
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    server_socket = socket.create_server(("127.0.0.1", options.port), backlog=512)
+    address = f"http://127.0.0.1:{server_socket.getsockname()[1]}"
     server = Server(options.feeds, options.entries, options.seed, time.time)
     if options.opml:
         options.opml.parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +261,7 @@ def main() -> None:
         if options.detach:
             return
     try:
-        asyncio.run(serve(server, listening, options.minutes))
+        asyncio.run(serve(server, server_socket, options.minutes))
     except KeyboardInterrupt:
         print("stopped")
 

@@ -1,4 +1,4 @@
-"""Miniflux for `benchmarks.reading`: the same feeds, entries and marks in its own tables, on the same PostgreSQL server.
+"""Miniflux for `benchmarks.reader_latency`: the same feeds, entries and marks in its own tables, on the same PostgreSQL server.
 
 The tables are filled by COPY, its search index with what Miniflux itself puts there. It polls nothing: its scheduler is off,
 and it is asked on the loopback address alone.
@@ -19,7 +19,7 @@ import asyncpg  # type: ignore[import-untyped]  # it has no type information
 
 DATABASE = "miniflux_beside_tidings"
 #: Until it answers.
-PATIENCE_S = 60.0
+STARTUP_TIMEOUT_S = 60.0
 
 FRESH = """
     CREATE TEMP TABLE fresh (id bigint, feed_id bigint, hash text, published_at float8, seen_at float8, url text, title text,
@@ -48,11 +48,17 @@ class Miniflux:
 
     @property
     def version(self) -> str:
-        told = subprocess.run([self._binary, "-version"], capture_output=True, text=True, check=True)
-        return told.stdout.strip()
+        version_output = subprocess.run(
+            [self._binary, "-version"], capture_output=True, text=True, check=True
+        )
+        return version_output.stdout.strip()
 
     async def make(
-        self, feeds: Sequence[tuple[str, str]], batches: Iterable[Sequence[Sequence[Any]]], unread_from: int, starred: list[int]
+        self,
+        feeds: Sequence[tuple[str, str]],
+        batches: Iterable[Sequence[Sequence[Any]]],
+        unread_from: int,
+        starred: list[int],
     ) -> None:
         """Its database anew: feeds, which are address and folder, have the numbers from 1 on; entries are rows of `FRESH`."""
         await self.remove()
@@ -61,9 +67,13 @@ class Miniflux:
             pass
         db = await asyncpg.connect(self._database)
         await db.execute(CHOICES)
-        folders = {name: number for number, name in enumerate(sorted({name for _, name in feeds}), 100)}
+        folders = {
+            name: number for number, name in enumerate(sorted({name for _, name in feeds}), 100)
+        }
         rows: list[tuple[Any, ...]] = [(number, 1, name) for name, number in folders.items()]
-        await db.copy_records_to_table("categories", columns=("id", "user_id", "title"), records=rows)
+        await db.copy_records_to_table(
+            "categories", columns=("id", "user_id", "title"), records=rows
+        )
         rows = [(n, 1, folders[folder], url, url, "") for n, (url, folder) in enumerate(feeds, 1)]
         columns = ("id", "user_id", "category_id", "title", "feed_url", "site_url")
         await db.copy_records_to_table("feeds", columns=columns, records=rows)
@@ -91,9 +101,12 @@ class Miniflux:
             "LOG_LEVEL": "warning",
         }
         env = {"PATH": os.environ["PATH"], **self._account, **settings}
-        with tempfile.TemporaryFile("w+") as log, subprocess.Popen([self._binary], env=env, stdout=log, stderr=log) as process:
+        with (
+            tempfile.TemporaryFile("w+") as log,
+            subprocess.Popen([self._binary], env=env, stdout=log, stderr=log) as process,
+        ):
             try:
-                end = time.monotonic() + PATIENCE_S
+                end = time.monotonic() + STARTUP_TIMEOUT_S
                 while not _answers(port):
                     if process.poll() is not None or time.monotonic() > end:
                         log.seek(0)

@@ -21,12 +21,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tidings.store import Store, claims, reading, status
+from tidings.store import Store, entry_queries, leases, status
 from tidings.store.connection import Connection
-from tidings.store.people_rows import Stream
+from tidings.store.feed_models import EntryText, FeedState, PollOutcome
 from tidings.store.postgres import connect
-from tidings.store.rows import EntryText, FeedState, PollOutcome
-from tidings.store.search import vector
+from tidings.store.search import encode_tsvector
+from tidings.store.user_models import Stream
 
 NOW = 1_790_000_000.0
 SETTINGS = {"shared_buffers": "'2GB'", "max_wal_size": "'8GB'", "checkpoint_timeout": "'15min'"}
@@ -67,7 +67,9 @@ def server(folder: Path) -> Iterator[str]:
 
 async def fill(server_url: str, feeds: int, entries: int) -> tuple[str, str]:
     """The addresses of the database without entries and of the full one; made where they are not there yet."""
-    empty, full, filling = (server_url.replace("@/postgres?", f"@/{name}?") for name in ("empty", "full", "filling"))
+    empty, full, filling = (
+        server_url.replace("@/postgres?", f"@/{name}?") for name in ("empty", "full", "filling")
+    )
     db = await connect(server_url)
     if not await db.fetchval("SELECT count(*) FROM pg_database WHERE datname = 'full'"):
         await db.execute("CREATE DATABASE filling")
@@ -78,16 +80,18 @@ async def fill(server_url: str, feeds: int, entries: int) -> tuple[str, str]:
             await _fill_entries(store, filling, feeds, entries)
         await db.execute('ALTER DATABASE filling RENAME TO "full"')
     else:
-        await _as_it_was(full)
+        await _reset(full)
     await db.execute("CHECKPOINT")
     await db.close()
     return empty, full
 
 
-async def _as_it_was(url: str) -> None:
+async def _reset(url: str) -> None:
     """No host is held, and feeds are due when they were at first."""
     db = await connect(url)
-    await db.execute(f"UPDATE feeds SET next_poll_at = {NOW} + (id * 7919 % 86400) WHERE next_poll_at > {NOW} + 86400")
+    await db.execute(
+        f"UPDATE feeds SET next_poll_at = {NOW} + (id * 7919 % 86400) WHERE next_poll_at > {NOW} + 86400"
+    )
     await db.execute("TRUNCATE hosts")
     await db.execute("VACUUM ANALYZE feeds, hosts")
     await db.close()
@@ -95,10 +99,13 @@ async def _as_it_was(url: str) -> None:
 
 def _fill_feeds(db: Connection, feeds: int) -> None:
     """Feeds on a fifth as many hosts, due one after another within the next day; and two readers."""
-    db.take_time()  # type: ignore[attr-defined]  # it is a connection to PostgreSQL
+    db.disable_timeout()  # type: ignore[attr-defined]  # it is a connection to PostgreSQL
     blank = FeedState()
     fields = [name for name in FeedState.__struct_fields__ if name != "next_poll_at"]
-    values = ", ".join({"hubs": "'[]'", "hints": "'{}'"}.get(name) or _literal(getattr(blank, name)) for name in fields)
+    values = ", ".join(
+        {"hubs": "'[]'", "hints": "'{}'"}.get(name) or _literal(getattr(blank, name))
+        for name in fields
+    )
     db.execute(
         f"INSERT INTO feeds (url, host, added_at, next_poll_at, {', '.join(map(json.dumps, fields))}) "
         f"SELECT 'https://' || n / 5 || '.example/' || n, 'https://' || n / 5 || '.example', {NOW}, "
@@ -128,7 +135,7 @@ async def _fill_entries(store: Store, url: str, feeds: int, entries: int) -> Non
         await db.execute(f"DROP INDEX {name}")
     await db.execute("ALTER TABLE identities DROP CONSTRAINT identities_pkey")
     for begin in range(0, entries, step := min(entries, 500_000)):
-        first = (await store.write(lambda c: c.entry_ids(step)))[0]
+        first = (await store.write(lambda c: c.allocate_entry_ids(step)))[0]
         numbers = f"generate_series({first}::bigint, {first + step - 1}) AS n"
         at = f"{NOW} - ({entries} - n) * {PACE_S}"
         await db.execute(
@@ -138,10 +145,12 @@ async def _fill_entries(store: Store, url: str, feeds: int, entries: int) -> Non
             "repeat(md5(n::text), 10), '', '[]', '[]', array_to_tsvector(array['old', 'word' || n % 20000, "
             f"'word' || n * 31 % 20000, 'word' || n * 37 % 20000]) FROM {numbers}"
         )
-        await db.execute(f"INSERT INTO identities SELECT n * 7919 % {feeds} + 1, hashint8extended(n, 7), n FROM {numbers}")
-        _tell(f"{begin + step:,} entries")
+        await db.execute(
+            f"INSERT INTO identities SELECT n * 7919 % {feeds} + 1, hashint8extended(n, 7), n FROM {numbers}"
+        )
+        _log(f"{begin + step:,} entries")
     for name, definition in indexes:
-        _tell(f"index {name}")
+        _log(f"index {name}")
         await db.execute(definition.replace(" ON ONLY ", " ON "))
     await db.execute("ALTER TABLE identities ADD PRIMARY KEY (feed_id, mark)")
     await db.execute(
@@ -153,54 +162,84 @@ async def _fill_entries(store: Store, url: str, feeds: int, entries: int) -> Non
     await db.execute(
         f"INSERT INTO marks (user_id, entry_id, feed_id, starred_at) SELECT s.user_id, e.id, e.feed_id, {NOW} {readers}"
     )
-    await db.execute(f"INSERT INTO labels (user_id, name, entry_id) SELECT s.user_id, 'later', e.id {readers}")
-    await db.execute("INSERT INTO folds (entry_id, story_id) SELECT id, id - 1 FROM entries WHERE id % 50 = 0")
-    _tell("vacuum")
+    await db.execute(
+        f"INSERT INTO labels (user_id, name, entry_id) SELECT s.user_id, 'later', e.id {readers}"
+    )
+    await db.execute(
+        "INSERT INTO folds (entry_id, story_id) SELECT id, id - 1 FROM entries WHERE id % 50 = 0"
+    )
+    _log("vacuum")
     await db.execute("VACUUM ANALYZE")
     await db.close()
 
 
-def _tell(what: str) -> None:
+def _log(what: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)
 
 
 # --- writing -----------------------------------------------------------------------------------------------------------
 
 
-def documents(dice: random.Random, feeds: int, number: int) -> list[PollOutcome]:
+def documents(rng: random.Random, feeds: int, number: int) -> list[PollOutcome]:
     """A batch of documents of feeds from everywhere, every entry new."""
     at = NOW + number
     made = []
-    for feed in sorted(dice.sample(range(1, feeds + 1), DOCUMENTS)):
+    for feed in sorted(rng.sample(range(1, feeds + 1), DOCUMENTS)):
         new = []
         for n in range(ENTRIES):
-            text = " ".join(dice.choices(_WORDS, k=120))
+            text = " ".join(rng.choices(_WORDS, k=120))
             identity = f"https://{feed}.example/{number}/{n}"
             new.append(
-                EntryText(identity, b"digest", at, identity, text[:60], content=f"<p>{text}</p>", text=text, delay_s=60.0)
+                EntryText(
+                    identity,
+                    b"digest",
+                    at,
+                    identity,
+                    text[:60],
+                    content=f"<p>{text}</p>",
+                    text=text,
+                    delay_s=60.0,
+                )
             )
         state = FeedState(next_poll_at=at + 3600, reason="a benchmark", last_poll_at=at)
         shown = tuple(e.identity for e in new)
         host = f"https://{feed}.example"
-        made.append(PollOutcome(feed_id=feed, at=at, new=tuple(new), document=shown, state=state, host=host))
+        made.append(
+            PollOutcome(feed_id=feed, at=at, new=tuple(new), document=shown, state=state, host=host)
+        )
     return made
 
 
-async def writing(empty_url: str, full_url: str, feeds: int, rounds: int) -> dict[str, Any]:
+async def measure_writes(empty_url: str, full_url: str, feeds: int, rounds: int) -> dict[str, Any]:
     """Rows per second, in turns; the first rounds only warm up."""
-    dice = random.Random(1)
+    rng = random.Random(1)
     spent: dict[str, list[float]] = {"bare": [], "empty": [], "full": []}
     db = await connect(empty_url)
     await db.execute(
         "DROP TABLE IF EXISTS bare; CREATE TABLE bare (feed_id bigint, identity text, digest bytea, published_at float8, "
         "first_seen_at float8, url text, title text, content text, words tsvector)"
     )
-    async with Store.open(empty_url, clock=lambda: NOW) as empty, Store.open(full_url, clock=lambda: NOW) as full:
-        begin = int(time.time()) % 10**9 * 1000  # a kept server is not given the same documents twice
+    async with (
+        Store.open(empty_url, clock=lambda: NOW) as empty,
+        Store.open(full_url, clock=lambda: NOW) as full,
+    ):
+        begin = (
+            int(time.time()) % 10**9 * 1000
+        )  # a kept server is not given the same documents twice
         for number in range(rounds + 5):
-            batch = documents(dice, feeds, begin + number)
+            batch = documents(rng, feeds, begin + number)
             rows = [
-                (o.feed_id, e.identity, e.digest, e.published_at, o.at, e.url, e.title, e.content, vector(e.title, e.text))
+                (
+                    o.feed_id,
+                    e.identity,
+                    e.digest,
+                    e.published_at,
+                    o.at,
+                    e.url,
+                    e.title,
+                    e.content,
+                    encode_tsvector(e.title, e.text),
+                )
                 for o in batch
                 for e in o.new
             ]
@@ -216,7 +255,9 @@ async def writing(empty_url: str, full_url: str, feeds: int, rounds: int) -> dic
     await db.execute("DROP TABLE bare")
     sizes = dict(await db.fetch(SIZES))
     await db.close()
-    figures: dict[str, Any] = {f"rows/s, {name}": DOCUMENTS * ENTRIES * rounds / sum(took) for name, took in spent.items()}
+    figures: dict[str, Any] = {
+        f"rows/s, {name}": DOCUMENTS * ENTRIES * rounds / sum(took) for name, took in spent.items()
+    }
     pairs = zip(spent["full"], spent["empty"], strict=True)
     return figures | {
         "bytes of disk for an entry": sizes["entries"],
@@ -226,7 +267,7 @@ async def writing(empty_url: str, full_url: str, feeds: int, rounds: int) -> dic
     }
 
 
-async def claiming(url: str, workers: int, batches: int) -> float:
+async def measure_leases(url: str, workers: int, batches: int) -> float:
     """Claims per second, by so many workers at once, a store for each."""
     stores = [Store.open(url, clock=lambda: NOW + 86400 * 2) for _ in range(workers)]
     try:
@@ -234,11 +275,13 @@ async def claiming(url: str, workers: int, batches: int) -> float:
         async def work(store: Store, name: str) -> int:
             claimed = []
             for _ in range(batches):
-                claimed += await store.claim(200, lease_s=300, worker=name)
+                claimed += await store.lease_feeds(200, lease_s=300, worker=name)
             return len(claimed)
 
         begun = time.perf_counter()
-        counts = await asyncio.gather(*(work(store, f"w{workers}-{n}") for n, store in enumerate(stores)))
+        counts = await asyncio.gather(
+            *(work(store, f"w{workers}-{n}") for n, store in enumerate(stores))
+        )
         took = time.perf_counter() - begun
         for n, store in enumerate(stores):
             await store.release((), f"w{workers}-{n}")
@@ -251,7 +294,7 @@ async def claiming(url: str, workers: int, batches: int) -> float:
 # --- reading -----------------------------------------------------------------------------------------------------------
 
 
-class Explained:
+class ExplainConnection:
     """A connection that has every query explained before it is run."""
 
     postgres = True
@@ -265,9 +308,17 @@ class Explained:
 
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
         if sql.startswith("SELECT"):
-            (told,) = self._db.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", parameters).fetchone()
-            (plan,) = json.loads(told)
-            self.plans.append({"sql": sql, "ms": plan["Execution Time"], "scans": sorted(set(_scans(plan["Plan"])))})
+            (plan_json,) = self._db.execute(
+                f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", parameters
+            ).fetchone()
+            (plan,) = json.loads(plan_json)
+            self.plans.append(
+                {
+                    "sql": sql,
+                    "ms": plan["Execution Time"],
+                    "scans": sorted(set(_scans(plan["Plan"]))),
+                }
+            )
         return self._db.execute(sql, parameters)
 
 
@@ -275,24 +326,30 @@ def _scans(node: dict[str, Any]) -> Iterator[str]:
     """What is scanned and how, where it is at all; all partitions are called alike."""
     if "Scan" in node["Node Type"] and node["Actual Loops"]:
         of = node.get("Relation Name") or node.get("Index Name") or node.get("Alias", "")
-        through = f" by {node['Index Name']}" if node.get("Relation Name") and "Index Name" in node else ""
-        looked_at = int((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
+        through = (
+            f" by {node['Index Name']}"
+            if node.get("Relation Name") and "Index Name" in node
+            else ""
+        )
+        looked_at = int(
+            (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+        )
         rows = f", {looked_at} rows" if node["Node Type"] == "Seq Scan" else ""
         yield re.sub(r"_\d+_\d+", "_*", f"{node['Node Type']} of {of}{through}{rows}")
     for below in node.get("Plans", ()):
         yield from _scans(below)
 
 
-async def looking(url: str, times: int) -> dict[str, Any]:
+async def measure_queries(url: str, times: int) -> dict[str, Any]:
     """The due query and the reader's pages as the store runs them: milliseconds of the whole call, and how it is done."""
     figures: dict[str, Any] = {}
     async with Store.open(url, clock=lambda: NOW) as store:
 
-        async def look(name: str, work: Callable[..., Any], *args: Any) -> None:
+        async def measure(name: str, work: Callable[..., Any], *args: Any) -> None:
             def explain(db: Connection) -> list[dict[str, Any]]:
-                explained = Explained(db)
-                work(explained, *args)
-                return explained.plans
+                connection = ExplainConnection(db)
+                work(connection, *args)
+                return connection.plans
 
             took = []
             for _ in range(times):
@@ -309,7 +366,9 @@ async def looking(url: str, times: int) -> dict[str, Any]:
                 "queries": plans,
             }
 
-        await look("due feeds, 200 of half of all", claims.claim, NOW + 43200, 200, 300.0, "me")
+        await measure(
+            "due feeds, 200 of half of all", leases.lease_feeds, NOW + 43200, 200, 300.0, "me"
+        )
         await store.release((), "me")
         for user, subscriptions in READERS.items():
             for name, stream, limit in (
@@ -320,37 +379,69 @@ async def looking(url: str, times: int) -> dict[str, Any]:
                 ("all by publication, 50", Stream(by="publication"), 50),
                 ("a feed, 50", Stream(feeds=(1,)), 50),
             ):
-                await look(f"{name} of {subscriptions} feeds", reading.page, user, stream, limit, None)
+                await measure(
+                    f"{name} of {subscriptions} feeds",
+                    entry_queries.page,
+                    user,
+                    stream,
+                    limit,
+                    None,
+                )
                 if name == "stream/contents, 20":
-                    half = str((await store.read(lambda db: db.execute("SELECT max(id) FROM entries").fetchone()))[0] // 2)
-                    await look(f"the same, half way down, of {subscriptions} feeds", reading.page, user, stream, limit, half)
-        await look("all figures of /metrics", status.status, NOW)
-        await look("search, 50", reading.page, 1, Stream(search="word7 word217"), 50, None)
+                    half = str(
+                        (
+                            await store.read(
+                                lambda db: db.execute("SELECT max(id) FROM entries").fetchone()
+                            )
+                        )[0]
+                        // 2
+                    )
+                    await measure(
+                        f"the same, half way down, of {subscriptions} feeds",
+                        entry_queries.page,
+                        user,
+                        stream,
+                        limit,
+                        half,
+                    )
+        await measure("all figures of /metrics", status.status, NOW)
+        await measure("search, 50", entry_queries.page, 1, Stream(search="word7 word217"), 50, None)
     return figures
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--entries", type=int, default=10_500_000, help="the last partition is half full with these")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--entries", type=int, default=10_500_000, help="the last partition is half full with these"
+    )
     parser.add_argument("--feeds", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=50, help=f"batches of {DOCUMENTS * ENTRIES} entries")
+    parser.add_argument(
+        "--rounds", type=int, default=50, help=f"batches of {DOCUMENTS * ENTRIES} entries"
+    )
     parser.add_argument("--folder", type=Path, help="keep the server's data here")
     parser.add_argument("--json", type=Path, help="write all figures and plans to this file")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tidings-bench-") as folder, server(given.folder or Path(folder)) as url:
+    with (
+        tempfile.TemporaryDirectory(prefix="tidings-bench-") as folder,
+        server(given.folder or Path(folder)) as url,
+    ):
         empty, full = asyncio.run(fill(url, given.feeds, given.entries))
-        figures = asyncio.run(writing(empty, full, given.feeds, given.rounds))
-        looks = asyncio.run(looking(full, 20))
+        figures = asyncio.run(measure_writes(empty, full, given.feeds, given.rounds))
+        query_results = asyncio.run(measure_queries(full, 20))
         for workers in (1, 4):
-            figures[f"claims/s, {workers} workers"] = asyncio.run(claiming(full, workers, 20))
+            figures[f"claims/s, {workers} workers"] = asyncio.run(measure_leases(full, workers, 20))
     for name, value in figures.items():
         print(f"{name:40} {value:10.3f}" if value < 1 else f"{name:40} {value:10,.0f}")
     print(f"\n{'milliseconds, median and most':50} {'call':>8} {'most':>8} {'database':>9}")
-    for name, look in looks.items():
-        print(f"{name:50} {look['ms']:8.1f} {look['ms at most']:8.1f} {look['ms in the database']:9.1f}")
-        print("".join(f"    {scan}\n" for scan in look["scans"]), end="")
+    for name, measure in query_results.items():
+        print(
+            f"{name:50} {measure['ms']:8.1f} {measure['ms at most']:8.1f} {measure['ms in the database']:9.1f}"
+        )
+        print("".join(f"    {scan}\n" for scan in measure["scans"]), end="")
     if given.json:
-        given.json.write_text(json.dumps({**figures, "looks": looks}, indent=1))
+        given.json.write_text(json.dumps({**figures, "looks": query_results}, indent=1))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,12 @@ from typing import Any
 HERE = Path(__file__)
 TIDINGS = Path(sys.executable).with_name("tidings")
 FIVE = "uniform,scheduling,min-delay,combined,min-missing"
-ONE_CORE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+ONE_CORE = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+}
 
 
 @dataclass(frozen=True)
@@ -42,19 +47,19 @@ QUICK = Sizes(feeds=150, days=30, limit_days=20, million=20_000, learned=100, si
 
 
 @dataclass(frozen=True)
-class Line:
+class Figure:
     """One figure; ``promise`` is what it must stay below."""
 
     what: str
     figure: float
     unit: str
-    promise: float | None
+    target: float | None
     command: str
 
     def __str__(self) -> str:
-        promise = "" if self.promise is None else f"< {self.promise:g}"
-        kept = "" if self.promise is None else "ok" if self.figure < self.promise else "MISSED"
-        return f"{self.what:<66} {self.figure:>9.3g} {self.unit:<4} {promise:>7}  {kept:<6}  {self.command}"
+        target = "" if self.target is None else f"< {self.target:g}"
+        verdict = "" if self.target is None else "ok" if self.figure < self.target else "MISSED"
+        return f"{self.what:<66} {self.figure:>9.3g} {self.unit:<4} {target:>7}  {verdict:<6}  {self.command}"
 
 
 # --- processes ----------------------------------------------------------------------------------------------------------
@@ -82,7 +87,7 @@ def part(name: str, sizes: Sizes, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def again(name: str, sizes: Sizes) -> str:
+def command_for(name: str, sizes: Sizes) -> str:
     return f"python benchmarks/run.py --part {name}" + (" --quick" if sizes == QUICK else "")
 
 
@@ -120,15 +125,17 @@ def allocation(sizes: Sizes) -> dict[str, float]:
 def limit(sizes: Sizes) -> dict[str, float]:
     """Seconds of the clairvoyant limit at one poll per feed and day."""
     from tidings.lab.generate import generate
-    from tidings.lab.limit import clairvoyant
+    from tidings.lab.lower_bound import clairvoyant_bound
 
-    clairvoyant(generate("sia-cho", 5, 20), 50.0, windows=True)  # compiles, or loads what was compiled
+    clairvoyant_bound(
+        generate("sia-cho", 5, 20), 50.0, windows=True
+    )  # compiles, or loads what was compiled
     trace = generate("sia-cho", sizes.feeds, sizes.limit_days)
     polls = float(trace.n_feeds * sizes.limit_days)
     seconds: dict[str, float] = {"posts": float(trace.n_posts)}
     for name, windows in (("without", False), ("with", True)):
         with clock(seconds, name):
-            clairvoyant(trace, polls, windows=windows)
+            clairvoyant_bound(trace, polls, windows=windows)
     return seconds
 
 
@@ -145,13 +152,18 @@ def million(sizes: Sizes) -> dict[str, float]:
 
     trace = generate("sia-cho", sizes.learned, 28)
     policy = make_policy("price")
-    start = trace.cut(27.9)
-    policy.start(Feeds.of(trace.window), trace.history(start), trace.start, start, 4.0 * sizes.learned)
+    start = trace.training_end(27.9)
+    policy.start(
+        Feeds.of(trace.window), trace.history(start), trace.start, start, 4.0 * sizes.learned
+    )
     n = sizes.million
     tile = np.resize(np.arange(sizes.learned), n)
     policy.state = policy.state[tile]
     policy.feeds = Feeds.of(trace.window[tile])
-    found: dict[str, float] = {"state_mb": policy.state.nbytes / 2**20, "row_bytes": float(len(policy.save_row(0)))}
+    found: dict[str, float] = {
+        "state_mb": policy.state.nbytes / 2**20,
+        "row_bytes": float(len(policy.save_row(0))),
+    }
     # Any time of the week, each feed a moment after its last poll.
     now = start + np.random.default_rng(0).random(n) * WEEK_S
     policy.state["last"] = now - 1.0
@@ -189,10 +201,16 @@ def simulated(sizes: Sizes) -> dict[str, float]:
     for name in spent:
         setattr(policy, name, watch(name))
     begun = time.perf_counter()
-    polls = simulate(trace, policy, 4.0, trace.cut(28))
+    polls = simulate(trace, policy, 4.0, trace.training_end(28))
     whole = time.perf_counter() - begun
     each = {name: 1e6 * seconds / len(polls) for name, seconds in spent.items() if name != "start"}
-    return {"polls": float(len(polls)), "seconds": whole, "start": spent["start"], **each, "peak_mb": peak_mb()}
+    return {
+        "polls": float(len(polls)),
+        "seconds": whole,
+        "start": spent["start"],
+        **each,
+        "peak_mb": peak_mb(),
+    }
 
 
 PARTS = {"allocation": allocation, "limit": limit, "million": million, "simulated": simulated}
@@ -201,61 +219,91 @@ PARTS = {"allocation": allocation, "limit": limit, "million": million, "simulate
 # --- the table ----------------------------------------------------------------------------------------------------------
 
 
-def lines(sizes: Sizes) -> Iterator[Line]:
+def lines(sizes: Sizes) -> Iterator[Figure]:
     yield from _compare(sizes)
     many = f"{sizes.million:,} feeds"
     for name, seconds in part("allocation", sizes).items():
-        yield Line(f"allocation of {many}: {name}", seconds, "s", 1, again("allocation", sizes))
+        yield Figure(
+            f"allocation of {many}: {name}", seconds, "s", 1, command_for("allocation", sizes)
+        )
     found = part("limit", sizes)
     what = f"limit, {sizes.feeds:,} feeds, {found['posts']:,.0f} posts, {{}} windows"
     for name in ("without", "with"):
-        yield Line(what.format(name), found[name], "s", 10, again("limit", sizes))
+        yield Figure(what.format(name), found[name], "s", 10, command_for("limit", sizes))
     found = part("million", sizes)
-    command = again("million", sizes)
-    yield Line(f"price: next polls of {many}, state given", found["seconds"], "s", 60, command)
-    yield Line(f"  peak memory, {found['state_mb']:.0f} MB of it the state of all feeds", found["peak_mb"], "MB", 2048, command)
-    yield Line("  state of one feed, as saved", found["row_bytes"], "B", 1024, command)
+    command = command_for("million", sizes)
+    yield Figure(f"price: next polls of {many}, state given", found["seconds"], "s", 60, command)
+    yield Figure(
+        f"  peak memory, {found['state_mb']:.0f} MB of it the state of all feeds",
+        found["peak_mb"],
+        "MB",
+        2048,
+        command,
+    )
+    yield Figure("  state of one feed, as saved", found["row_bytes"], "B", 1024, command)
     found = part("simulated", sizes)
-    command = again("simulated", sizes)
+    command = command_for("simulated", sizes)
     what = f"price: {sizes.feeds:,} feeds simulated, {found['polls']:,.0f} polls"
-    yield Line(f"{what}, a decision", found["decide"], "µs", 60, command)
-    yield Line("  taking in what a poll returned", found["observe"], "µs", None, command)
-    yield Line("  the controller's share of a poll", found["tick"], "µs", None, command)
-    yield Line("  the whole run, history of 28 days included", found["seconds"], "s", None, command)
+    yield Figure(f"{what}, a decision", found["decide"], "µs", 60, command)
+    yield Figure("  taking in what a poll returned", found["observe"], "µs", None, command)
+    yield Figure("  the controller's share of a poll", found["tick"], "µs", None, command)
+    yield Figure(
+        "  the whole run, history of 28 days included", found["seconds"], "s", None, command
+    )
 
 
-def _compare(sizes: Sizes) -> Iterator[Line]:
+def _compare(sizes: Sizes) -> Iterator[Figure]:
     """The real command on a trace on disk, reading included."""
     with tempfile.TemporaryDirectory() as folder:
-        make = ["lab", "generate", "big", "--like", "sia-cho", "--feeds", str(sizes.feeds), "--days", str(sizes.days)]
+        make = [
+            "lab",
+            "generate",
+            "big",
+            "--like",
+            "sia-cho",
+            "--feeds",
+            str(sizes.feeds),
+            "--days",
+            str(sizes.days),
+        ]
         run = ["lab", "compare", "big", "--policies", FIVE, "--budget", "4"]
 
         def here(arguments: list[str]) -> list[str]:
-            return [str(TIDINGS), *(str(Path(folder) / "big") if argument == "big" else argument for argument in arguments)]
+            return [
+                str(TIDINGS),
+                *(
+                    str(Path(folder) / "big") if argument == "big" else argument
+                    for argument in arguments
+                ),
+            ]
 
         timed(here(make))
         seconds, memory, _ = timed([*here(run), "--json"])
     command = f"tidings {' '.join(make)} && tidings {' '.join(run)}"
-    what = f"compare, 5 policies, {sizes.feeds:,} feeds, {sizes.days} days, 4 polls per feed and day"
-    yield Line(what, seconds, "s", 120, command)
-    yield Line("  peak memory", memory, "MB", 2048, "")
+    what = (
+        f"compare, 5 policies, {sizes.feeds:,} feeds, {sizes.days} days, 4 polls per feed and day"
+    )
+    yield Figure(what, seconds, "s", 120, command)
+    yield Figure("  peak memory", memory, "MB", 2048, "")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a small version, for tests; its figures say nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="a small version, for tests; its figures say nothing"
+    )
     parser.add_argument("--part", choices=PARTS, help="one part only, as JSON")
-    asked = parser.parse_args()
-    sizes = QUICK if asked.quick else Sizes()
+    options = parser.parse_args()
+    sizes = QUICK if options.quick else Sizes()
     if hasattr(os, "sched_setaffinity"):  # children inherit it
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     os.environ.update(ONE_CORE)
-    if asked.part:
-        print(json.dumps(PARTS[asked.part](sizes)))
+    if options.part:
+        print(json.dumps(PARTS[options.part](sizes)))
         return
     for line in lines(sizes):
         # Small sizes are not what the promises are about.
-        print(replace(line, promise=None) if asked.quick else line, flush=True)
+        print(replace(line, target=None) if options.quick else line, flush=True)
 
 
 if __name__ == "__main__":

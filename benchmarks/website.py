@@ -49,13 +49,27 @@ class Website:
     """The folder, the address, and what was answered."""
 
     def __init__(self, folder: Path, port: int, feeds: int, seed: int = 0) -> None:
-        self.folder, self.site, self.base, self.feeds = folder, folder / "site", f"http://127.0.0.1:{port}", feeds
+        self.folder, self.site, self.base, self.feeds = (
+            folder,
+            folder / "site",
+            f"http://127.0.0.1:{port}",
+            feeds,
+        )
         self._made_at, self._read = time.time(), 0
-        dice = random.Random(seed)
-        words = ["".join(dice.choices(dice.choice(LETTERS[:2]), k=dice.randint(3, 9))) for _ in range(6000)]
-        words += ["".join(dice.choices(letters, k=dice.randint(3, 9))) for letters in LETTERS[2:] for _ in range(1000)]
+        rng = random.Random(seed)
+        words = [
+            "".join(rng.choices(rng.choice(LETTERS[:2]), k=rng.randint(3, 9))) for _ in range(6000)
+        ]
+        words += [
+            "".join(rng.choices(letters, k=rng.randint(3, 9)))
+            for letters in LETTERS[2:]
+            for _ in range(1000)
+        ]
         often = [1 / (rank + 10) for rank in range(len(words))]
-        self._sentences = [" ".join(dice.choices(words, often, k=dice.randint(8, 14))).capitalize() for _ in range(4000)]
+        self._sentences = [
+            " ".join(rng.choices(words, often, k=rng.randint(8, 14))).capitalize()
+            for _ in range(4000)
+        ]
         self._seed = seed
 
     @property
@@ -97,14 +111,20 @@ class Website:
 
     def post(self, feed: int, number: int) -> tuple[str, str, float]:
         """Title, HTML and time of a feed's post; numbers up to the window were posted before the beginning."""
-        dice = random.Random(f"{self._seed}/{feed}/{number}")
-        title, *text = dice.sample(self._sentences, 14)
-        parts = [f"<p>{text[0]}, <em>{text[1]}</em>. <a href='{self.base}/about/{feed}'>{text[2]}</a>.</p>"]
-        parts.append(f"<ul><li>{text[3]}</li><li>{text[4]}</li></ul><blockquote>{text[5]}.</blockquote>")
+        rng = random.Random(f"{self._seed}/{feed}/{number}")
+        title, *text = rng.sample(self._sentences, 14)
+        parts = [
+            f"<p>{text[0]}, <em>{text[1]}</em>. <a href='{self.base}/about/{feed}'>{text[2]}</a>.</p>"
+        ]
+        parts.append(
+            f"<ul><li>{text[3]}</li><li>{text[4]}</li></ul><blockquote>{text[5]}.</blockquote>"
+        )
         host = "" if feed % 10 == 7 else self.base  # few write addresses that are relative
-        parts.append(f"<p><img src='{host}/pictures/{feed}-{number}.jpg' alt='{text[6]}'/>{'. '.join(text[7:])}.</p>")
+        parts.append(
+            f"<p><img src='{host}/pictures/{feed}-{number}.jpg' alt='{text[6]}'/>{'. '.join(text[7:])}.</p>"
+        )
         pace_s = 3600.0 * 2 ** (feed % 7)
-        at = self._made_at - 86400 - (WINDOW - number) * pace_s * dice.uniform(0.97, 1.0)
+        at = self._made_at - 86400 - (WINDOW - number) * pace_s * rng.uniform(0.97, 1.0)
         return title, "".join(parts), at if number <= WINDOW else self._made_at - 3600
 
 
@@ -133,20 +153,26 @@ def _atom(site: Website, feed: int, numbers: range) -> str:
         )
     head = f"<id>tag:feeds.example,2026:{feed}</id><title>Feed {feed}</title><updated>2026-01-01T00:00:00Z</updated>"
     feed_element = "<feed xmlns='http://www.w3.org/2005/Atom'>"
-    return f"<?xml version='1.0' encoding='utf-8'?>\n{feed_element}{head}\n{''.join(entries)}</feed>\n"
+    return (
+        f"<?xml version='1.0' encoding='utf-8'?>\n{feed_element}{head}\n{''.join(entries)}</feed>\n"
+    )
 
 
 @contextmanager
 def serving(folder: Path, feeds: int) -> Iterator[Website]:
     """Serve a site of so many feeds, not yet published, from a process of its own."""
     if NGINX is None:
-        raise SystemExit("nginx is needed: apt-get install nginx-light (it need not run as a service)")
+        raise SystemExit(
+            "nginx is needed: apt-get install nginx-light (it need not run as a service)"
+        )
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     site = Website(folder, port, feeds)
     config = folder / "nginx.conf"
     config.write_text(CONFIG.format(folder=folder, port=port))
-    nginx = subprocess.Popen([NGINX, "-e", str(folder / "error.log"), "-p", str(folder), "-c", str(config)])
+    nginx = subprocess.Popen(
+        [NGINX, "-e", str(folder / "error.log"), "-p", str(folder), "-c", str(config)]
+    )
     try:
         for _ in range(100):
             try:

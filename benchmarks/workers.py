@@ -24,15 +24,15 @@ from pathlib import Path
 
 from benchmarks.website import NGINX, PREAMBLE
 
-from tidings import loops
+from tidings import event_loop
 from tidings.config import read
 from tidings.fetch import FetchSettings
 from tidings.model import DAY_S
-from tidings.service import CountedStore, labour, open_polling
+from tidings.service import ObservableStore, open_polling, run_polling
 from tidings.store import Store
 from tidings.store.connection import Connection
+from tidings.store.feed_models import NewSubscription
 from tidings.store.postgres import connect
-from tidings.store.rows import Wanted
 
 SPACING_S = 1.0
 FILES = 200
@@ -62,11 +62,15 @@ def website(folder: Path) -> Iterator[tuple[int, Path]]:
     (folder / "site").mkdir(parents=True)
     for i in range(FILES):
         posts = "".join(POST.format(i=f"{i}-{k}", day=1 + k) for k in range(10))
-        (folder / "site" / f"{i}.rss").write_text(f'<rss version="2.0"><channel><title>Feed {i}</title>{posts}</channel></rss>')
+        (folder / "site" / f"{i}.rss").write_text(
+            f'<rss version="2.0"><channel><title>Feed {i}</title>{posts}</channel></rss>'
+        )
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     (folder / "nginx.conf").write_text(CONFIG.format(folder=folder, port=port))
-    nginx = subprocess.Popen([NGINX or "nginx", "-e", folder / "error.log", "-p", folder, "-c", folder / "nginx.conf"])
+    nginx = subprocess.Popen(
+        [NGINX or "nginx", "-e", folder / "error.log", "-p", folder, "-c", folder / "nginx.conf"]
+    )
     try:
         yield port, folder / "access.log"
     finally:
@@ -86,59 +90,76 @@ def postgres(folder: Path) -> Iterator[str]:
         server.stop()
 
 
-def worker(url: str, budget: float, told: Path) -> None:
+def worker(url: str, budget: float, results_dir: Path) -> None:
     """One process; SIGTERM is a clean end, and then it tells how many polls were its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     flags = {"policy.budget": f"{budget:.3f}", "log.level": "warning"}
     settings = read(Path("/nonexistent"), {}, flags)
-    manners = FetchSettings(allow_private=True, private_like_public=True, host_spacing_s=SPACING_S)
+    fetcher_settings = FetchSettings(
+        allow_private=True, private_like_public=True, host_spacing_s=SPACING_S
+    )
 
     async def run() -> None:
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        async with open_polling(settings, url, serving=True, fetching=manners) as aggregator:
-            await labour(aggregator, settings, stop)
-            assert isinstance(aggregator.store, CountedStore)
-            (told / f"worker-{os.getpid()}").write_text(str(aggregator.store.counts.polls.total()))
+        async with open_polling(
+            settings, url, serving=True, fetcher_settings=fetcher_settings
+        ) as aggregator:
+            await run_polling(aggregator, settings, stop)
+            assert isinstance(aggregator.store, ObservableStore)
+            (results_dir / f"worker-{os.getpid()}").write_text(
+                str(aggregator.store.counts.polls.total())
+            )
 
-    loops.run(run())
+    event_loop.run(run())
 
 
 def host(i: int) -> str:
     return f"127.{1 + i // 62500}.{1 + i // 250 % 250}.{1 + i % 250}"
 
 
-async def subscribe(url: str, port: int, feeds: int, hosts: int, budget: float, *, empty: bool) -> None:
+async def subscribe(
+    url: str, port: int, feeds: int, hosts: int, budget: float, *, empty: bool
+) -> None:
     now = time.time()
     async with Store.open(url, clock=time.time) as store:
         for begin in range(0, feeds, 5000):
             wanted = [
-                Wanted(f"http://{host(i % hosts)}:{port}/f/{i}-{i % FILES}", now)
+                NewSubscription(f"http://{host(i % hosts)}:{port}/f/{i}-{i % FILES}", now)
                 for i in range(begin, min(begin + 5000, feeds))
             ]
             await store.add(wanted)
         if empty:  # the budget flows in from now on
-            while await store.grant(1_000_000, budget):
+            while await store.take_tokens(1_000_000, budget):
                 pass
 
 
-def asked(log: Path) -> list[tuple[float, float, str, str]]:
+def logged_requests(log: Path) -> list[tuple[float, float, str, str]]:
     """When a request began and ended, which host, which path; of those that were answered."""
     rows = (line.split() for line in log.read_text().splitlines())
-    return [(float(at) - float(took), float(at), address, path) for at, took, _, address, path in rows]
+    return [
+        (float(at) - float(took), float(at), address, path) for at, took, _, address, path in rows
+    ]
 
 
-def too_soon(requests: list[tuple[float, float, str, str]]) -> int:
+def count_spacing_violations(requests: list[tuple[float, float, str, str]]) -> int:
     """How often a host was asked within its spacing; the log is of milliseconds."""
     by_host: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for began, ended, address, _ in sorted(requests):
         by_host[address].append((began, ended))
-    return sum(b - a < SPACING_S - 0.05 for times in by_host.values() for (_, a), (b, _) in pairwise(times))
+    return sum(
+        b - a < SPACING_S - 0.05 for times in by_host.values() for (_, a), (b, _) in pairwise(times)
+    )
 
 
-def start(workers: int, url: str, budget: float, told: Path) -> list[multiprocessing.Process]:
+def start(
+    workers: int, url: str, budget: float, results_dir: Path
+) -> list[multiprocessing.Process]:
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=worker, args=(url, budget, told), daemon=True) for _ in range(workers)]
+    processes = [
+        context.Process(target=worker, args=(url, budget, results_dir), daemon=True)
+        for _ in range(workers)
+    ]
     for process in processes:
         process.start()
     return processes  # type: ignore[return-value]  # processes of a context are processes
@@ -163,9 +184,14 @@ def load(feeds: int, hosts: int, workers: int, minutes: float) -> dict[str, obje
         processes = start(workers, url, budget, folder)
         stack.callback(stop, processes)
         while (elapsed := time.time() - began) < minutes * 60:
-            print(f"\r{elapsed:5.0f} s, {len(asked(log)) if log.exists() else 0} requests", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r{elapsed:5.0f} s, {len(logged_requests(log)) if log.exists() else 0} requests",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
             time.sleep(min(5, minutes * 60 - elapsed + 0.01))
-        requests = [r for r in asked(log) if r[0] <= began + minutes * 60]
+        requests = [r for r in logged_requests(log) if r[0] <= began + minutes * 60]
         stop(processes)
         print(file=sys.stderr)
         paths = Counter(path for *_, path in requests)
@@ -179,7 +205,7 @@ def load(feeds: int, hosts: int, workers: int, minutes: float) -> dict[str, obje
             "requests": len(requests),
             "of_budget": len(requests) / feeds,
             "asked_twice": sum(n > 1 for n in paths.values()),
-            "too_soon": too_soon(requests),
+            "too_soon": count_spacing_violations(requests),
             "entries": entries,
             "polls_recorded": polls,
             "polls_by_worker": shares,
@@ -195,12 +221,14 @@ def _count(db: Connection, table: str) -> int:
     return int(db.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
 
 
-async def floor(url: str, folder: Path) -> float:
+async def copy_seconds(url: str, folder: Path) -> float:
     """How long PostgreSQL takes for the same rows by a bare COPY, into tables without an index."""
     db = await connect(url)
     try:
         for table in WRITTEN:
-            await db.copy_from_query(f"SELECT * FROM {table}", output=str(folder / table), format="binary")
+            await db.copy_from_query(
+                f"SELECT * FROM {table}", output=str(folder / table), format="binary"
+            )
             await db.execute(f"CREATE TABLE bare_{table} AS TABLE {table} WITH NO DATA")
         began = time.perf_counter()
         for table in WRITTEN:
@@ -215,20 +243,22 @@ def scaling(feeds: int, counts: list[int]) -> list[dict[str, object]]:
     results = []
     for workers in counts:
         with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidings-workers-")))
+            folder = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="tidings-workers-"))
+            )
             port, log = stack.enter_context(website(folder / "web"))
             url = stack.enter_context(postgres(folder))
             asyncio.run(subscribe(url, port, feeds, feeds, 1e9, empty=False))
             processes = start(workers, url, 1e9, folder)
             stack.callback(stop, processes)
-            while not log.exists() or len(asked(log)) < feeds * 0.02:
+            while not log.exists() or len(logged_requests(log)) < feeds * 0.02:
                 time.sleep(0.2)
-            first, began = len(asked(log)), time.time()
-            while (done := len(asked(log))) < feeds and time.time() - began < 600:
+            first, began = len(logged_requests(log)), time.time()
+            while (done := len(logged_requests(log))) < feeds and time.time() - began < 600:
                 time.sleep(0.2)
             seconds = time.time() - began
             stop(processes)
-            bare_s = asyncio.run(floor(url, folder))
+            bare_s = asyncio.run(copy_seconds(url, folder))
             results.append(
                 {
                     "workers": workers,
@@ -243,7 +273,9 @@ def scaling(feeds: int, counts: list[int]) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--part", choices=("load", "scaling"), default="load")
     parser.add_argument("--feeds", type=int, default=20_000)
     parser.add_argument("--hosts", type=int, default=500)

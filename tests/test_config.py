@@ -31,17 +31,37 @@ def test_without_any_word_the_defaults_hold(tmp_path):
 
 def test_a_flag_wins_over_the_environment_which_wins_over_the_file(home, tmp_path):
     file = "[fetch]\ntimeout_s = 10\nmax_bytes = 20000\nconcurrency = 7"
-    environment = {"TIDINGS_FETCH_MAX_BYTES": "30000", "TIDINGS_FETCH_CONCURRENCY": "8", "HOME": "x", "TIDINGS_DATA_DIR": "y"}
+    environment = {
+        "TIDINGS_FETCH_MAX_BYTES": "30000",
+        "TIDINGS_FETCH_CONCURRENCY": "8",
+        "HOME": "x",
+        "TIDINGS_DATA_DIR": "y",
+    }
     settings = home(file, environment, {"fetch.concurrency": "9"})
     config = config_of(settings)
-    assert (config.fetch_timeout_s, config.fetch_max_bytes, config.fetch_concurrency) == (10.0, 30000, 9)
-    origins = [settings[f"fetch.{name}"].origin for name in ("timeout_s", "max_bytes", "concurrency")]
-    assert origins == [str(tmp_path / "config.toml"), "TIDINGS_FETCH_MAX_BYTES", "--set fetch.concurrency"]
+    assert (config.fetch_timeout_s, config.fetch_max_bytes, config.fetch_concurrency) == (
+        10.0,
+        30000,
+        9,
+    )
+    origins = [
+        settings[f"fetch.{name}"].origin for name in ("timeout_s", "max_bytes", "concurrency")
+    ]
+    assert origins == [
+        str(tmp_path / "config.toml"),
+        "TIDINGS_FETCH_MAX_BYTES",
+        "--set fetch.concurrency",
+    ]
 
 
-@pytest.mark.parametrize(("text", "value"), [("true", True), ("1", True), ("Yes", True), ("false", False), ("0", False)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("true", True), ("1", True), ("Yes", True), ("false", False), ("0", False)]
+)
 def test_the_environment_says_yes_and_no_in_several_ways(home, text, value):
-    assert config_of(home(environment={"TIDINGS_FETCH_ALLOW_PRIVATE": text})).fetch_allow_private is value
+    assert (
+        config_of(home(environment={"TIDINGS_FETCH_ALLOW_PRIVATE": text})).fetch_allow_private
+        is value
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,15 +71,30 @@ def test_the_environment_says_yes_and_no_in_several_ways(home, text, value):
         ("[colour]\nred = 1", "there is no option colour.red; there are fetch.allow_private, "),
         ("timeout_s = 3", "timeout_s stands outside of any section"),
         ("[fetch", "is not TOML: "),
-        ("[fetch]\ntimeout_s = true", "fetch.timeout_s must be a number between 1 and 600, not True"),
+        (
+            "[fetch]\ntimeout_s = true",
+            "fetch.timeout_s must be a number between 1 and 600, not True",
+        ),
         ("[fetch]\ntimeout_s = 0", "fetch.timeout_s must be a number between 1 and 600, not 0"),
         ("[fetch]\ntimeout_s = nan", "fetch.timeout_s must be a number between 1 and 600, not nan"),
-        ("[fetch]\nmax_bytes = 1e6", "fetch.max_bytes must be a whole number at least 10,000, not 1000000.0"),
+        (
+            "[fetch]\nmax_bytes = 1e6",
+            "fetch.max_bytes must be a whole number at least 10,000, not 1000000.0",
+        ),
         ("[fetch]\nallow_private = 1", "fetch.allow_private must be true or false, not 1"),
-        ("[fetch]\ncontact_url = 'me@example.org'", "fetch.contact_url must be an http or https address, or nothing"),
-        ("[policy]\nbudget = '3/week'", "policy.budget must be a number above 0, alone or followed by /day, /hour or /feed"),
+        (
+            "[fetch]\ncontact_url = 'me@example.org'",
+            "fetch.contact_url must be an http or https address, or nothing",
+        ),
+        (
+            "[policy]\nbudget = '3/week'",
+            "policy.budget must be a number above 0, alone or followed by /day, /hour or /feed",
+        ),
         ("[policy]\nbudget = 0", "policy.budget must be a number above 0"),
-        ("[log]\nlevel = 'loud'", "log.level must be one of debug, info, warning, error, not 'loud'"),
+        (
+            "[log]\nlevel = 'loud'",
+            "log.level must be one of debug, info, warning, error, not 'loud'",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_name_and_what_is_allowed(home, tmp_path, toml, complaint):
@@ -72,10 +107,26 @@ def test_a_wrong_file_is_refused_with_its_name_and_what_is_allowed(home, tmp_pat
 @pytest.mark.parametrize(
     ("environment", "flags", "complaint"),
     [
-        ({"TIDINGS_FETCH_ALOW_PRIVATE": "true"}, {}, "TIDINGS_FETCH_ALOW_PRIVATE: there is no option fetch.alow_private"),
-        ({"TIDINGS_SERVE_PORT": "eighty"}, {}, "TIDINGS_SERVE_PORT: serve.port must be a whole number between 0 and 65,535"),
-        ({"TIDINGS_FETCH_ALLOW_PRIVATE": "perhaps"}, {}, "TIDINGS_FETCH_ALLOW_PRIVATE: fetch.allow_private must be true or"),
-        ({}, {"serve.port": "70000"}, "--set serve.port: serve.port must be a whole number between 0 and 65,535, not '70000'"),
+        (
+            {"TIDINGS_FETCH_ALOW_PRIVATE": "true"},
+            {},
+            "TIDINGS_FETCH_ALOW_PRIVATE: there is no option fetch.alow_private",
+        ),
+        (
+            {"TIDINGS_SERVE_PORT": "eighty"},
+            {},
+            "TIDINGS_SERVE_PORT: serve.port must be a whole number between 0 and 65,535",
+        ),
+        (
+            {"TIDINGS_FETCH_ALLOW_PRIVATE": "perhaps"},
+            {},
+            "TIDINGS_FETCH_ALLOW_PRIVATE: fetch.allow_private must be true or",
+        ),
+        (
+            {},
+            {"serve.port": "70000"},
+            "--set serve.port: serve.port must be a whole number between 0 and 65,535, not '70000'",
+        ),
         ({}, {"port": "70000"}, "--set port: there is no option port"),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import PATIENCE_S
+from tests import TEST_TIMEOUT_S
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -52,15 +52,20 @@ def modules(tree: ast.AST) -> Iterator[str]:
 
 
 def test_the_source_imports_what_it_asks_for_and_nothing_that_only_others_ask_for() -> None:
-    asked = set().union(*(stated for part, stated in PARTS.items() if part != "dev"))
-    unstated = {name: files for name, files in imported().items() if name not in asked}
+    declared = set().union(*(stated for part, stated in PARTS.items() if part != "dev"))
+    unstated = {name: files for name, files in imported().items() if name not in declared}
     assert not unstated
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_each_dependency_has_its_reason(part: str) -> None:
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE)
-    explained = {plain(name) for cell, of, _ in rows if of.strip("`").split(",")[0] == part for name in cell.split(", ")}
+    explained = {
+        plain(name)
+        for cell, of, _ in rows
+        if of.strip("`").split(",")[0] == part
+        for name in cell.split(", ")
+    }
     assert explained == PARTS[part]
 
 
@@ -68,7 +73,10 @@ def locked(file: str) -> dict[str, str]:
     lock = (ROOT / file).read_text()
     assert "://" not in lock, "it names an address"
     assert not re.search(r"^\s*-", lock.replace("    --hash", ""), re.MULTILINE), "it has options"
-    return {plain(name): version for name, version in re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE)}
+    return {
+        plain(name): version
+        for name, version in re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE)
+    }
 
 
 def test_the_locks_hold_what_runs_and_what_tests_need_besides() -> None:
@@ -80,8 +88,18 @@ def test_the_locks_hold_what_runs_and_what_tests_need_besides() -> None:
 
 def test_service_and_demo_need_no_extra() -> None:
     extra = set().union(*PARTS.values()) - PARTS["always"]
-    missing = [module for module, owners in packages_distributions().items() if {plain(owner) for owner in owners} <= extra]
+    missing = [
+        module
+        for module, owners in packages_distributions().items()
+        if {plain(owner) for owner in owners} <= extra
+    ]
     hidden = f"import sys; sys.modules.update(dict.fromkeys({missing!r}))\n"
     code = hidden + "import tidings.service, tidings.web.app, tidings.demo.run"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=TEST_TIMEOUT_S,
+        check=False,
+    )
     assert ended.stderr == ""

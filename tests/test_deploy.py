@@ -41,7 +41,10 @@ def dockerfile():
 
 def test_compose_runs_pages_alone_and_two_workers_on_one_database(compose, tmp_path):
     services = compose["services"]
-    assert parse(services["serve"]["command"]) == ("serve", {"host": None, "port": None, "no_worker": True})
+    assert parse(services["serve"]["command"]) == (
+        "serve",
+        {"host": None, "port": None, "no_worker": True},
+    )
     assert parse(services["worker"]["command"])[0] == "worker"
     assert services["worker"]["deploy"]["replicas"] == 2
     for name in ("serve", "worker"):
@@ -52,7 +55,11 @@ def test_compose_runs_pages_alone_and_two_workers_on_one_database(compose, tmp_p
 
 def test_the_password_stands_in_a_file_that_all_are_given(compose):
     for service in compose["services"].values():
-        (file,) = (value for name, value in service["environment"].items() if name.endswith("PASSWORD_FILE"))
+        (file,) = (
+            value
+            for name, value in service["environment"].items()
+            if name.endswith("PASSWORD_FILE")
+        )
         assert file.removeprefix("/run/secrets/") in service["secrets"]
     assert set(compose["secrets"]) == {"password"}
     assert "/deploy/password" in (HERE / ".gitignore").read_text().splitlines()
@@ -62,16 +69,28 @@ def test_the_entrypoint_hands_the_password_on(tmp_path):
     (tmp_path / "tidings").write_text('#!/bin/sh\necho "$PGPASSWORD" "$@"\n')
     (tmp_path / "tidings").chmod(0o755)
     (tmp_path / "password").write_text("a secret\n")
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PGPASSWORD_FILE": str(tmp_path / "password")}
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PGPASSWORD_FILE": str(tmp_path / "password"),
+    }
     script = [HERE / "deploy" / "entrypoint.sh", "serve", "--port", "1 2"]
-    assert subprocess.check_output(script, env=environment, text=True) == "a secret serve --port 1 2\n"
+    assert (
+        subprocess.check_output(script, env=environment, text=True) == "a secret serve --port 1 2\n"
+    )
 
 
 def test_the_image_knows_its_commands_and_settings(dockerfile, compose, tmp_path):
-    assert parse(yaml.safe_load(line_of(dockerfile, "CMD"))) == ("serve", {"host": None, "port": None, "no_worker": False})
+    assert parse(yaml.safe_load(line_of(dockerfile, "CMD"))) == (
+        "serve",
+        {"host": None, "port": None, "no_worker": False},
+    )
     environment = dict(pair.split("=", 1) for pair in line_of(dockerfile, "ENV").split())
-    del environment["TIDINGS_DATA_DIR"]  # the command line reads it, before there is a configuration
-    settings = read(tmp_path, {k: v for k, v in environment.items() if k.startswith("TIDINGS_")}, {})
+    del environment[
+        "TIDINGS_DATA_DIR"
+    ]  # the command line reads it, before there is a configuration
+    settings = read(
+        tmp_path, {k: v for k, v in environment.items() if k.startswith("TIDINGS_")}, {}
+    )
     assert settings["serve.host"].value == "0.0.0.0"
     port = settings["serve.port"].value
     assert line_of(dockerfile, "EXPOSE") == str(port)
@@ -80,8 +99,16 @@ def test_the_image_knows_its_commands_and_settings(dockerfile, compose, tmp_path
 
 
 def test_what_the_image_is_made_from_is_sent_to_its_builder(dockerfile):
-    sent = {line[1:] for line in (HERE / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    copied = [words for line in re.findall(r"^COPY (?!--from)(.*)$", dockerfile, re.MULTILINE) for words in line.split()[:-1]]
+    sent = {
+        line[1:]
+        for line in (HERE / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
+    copied = [
+        words
+        for line in re.findall(r"^COPY (?!--from)(.*)$", dockerfile, re.MULTILINE)
+        for words in line.split()[:-1]
+    ]
     assert {name for name in copied if not name.startswith("--")} == sent
     assert all((HERE / name).exists() for name in sent)
 
@@ -97,12 +124,16 @@ def test_units_start_what_there_is(unit):
 def test_the_units_give_the_same_rights():
     def rights(unit):
         return sorted(
-            line for line in unit.read_text().splitlines() if re.match(r"(Protect|Private|Restrict|System|No|Cap)", line)
+            line
+            for line in unit.read_text().splitlines()
+            if re.match(r"(Protect|Private|Restrict|System|No|Cap)", line)
         )
 
     assert len(UNITS) == 2
     assert rights(UNITS[0]) == rights(UNITS[1])
-    assert {"NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet="} <= set(rights(UNITS[0]))
+    assert {"NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet="} <= set(
+        rights(UNITS[0])
+    )
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
@@ -112,5 +143,7 @@ def test_systemd_takes_the_units(unit, tmp_path):
         pytest.skip("there is no systemd here (Debian: apt install systemd)")
     here = tmp_path / unit.name
     here.write_text(unit.read_text().replace(PROGRAM, "/bin/true"))
-    told = subprocess.run(["systemd-analyze", "verify", here], capture_output=True, text=True, check=False)
-    assert (told.returncode, told.stderr) == (0, "")
+    completed = subprocess.run(
+        ["systemd-analyze", "verify", here], capture_output=True, text=True, check=False
+    )
+    assert (completed.returncode, completed.stderr) == (0, "")

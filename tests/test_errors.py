@@ -17,5 +17,5 @@ from tidings.errors import MissingExtra, TraceError, UsageError
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_of_another_process_says_what_it_said_there(error):
-    told = pickle.loads(pickle.dumps(error))
-    assert (type(told), str(told), vars(told)) == (type(error), str(error), vars(error))
+    restored = pickle.loads(pickle.dumps(error))
+    assert (type(restored), str(restored), vars(restored)) == (type(error), str(error), vars(error))

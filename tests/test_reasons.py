@@ -4,7 +4,16 @@ import pytest
 
 from tidings import reasons
 from tidings.policy import POLICIES
-from tidings.reasons import NO_REASON, Reason, decode, encode, modified, reason, render, to_json
+from tidings.reasons import (
+    NO_REASON,
+    Reason,
+    decode,
+    encode,
+    reason,
+    render,
+    to_json,
+    with_modifier,
+)
 
 #: Parameters for every code, as the code that makes the reason gives them.
 PARAMS = {
@@ -38,12 +47,22 @@ def test_every_code_has_a_text_and_survives_the_store(code):
 
 def test_no_reason_is_nothing():
     assert not NO_REASON
-    assert (encode(NO_REASON), decode(""), render(NO_REASON), to_json(NO_REASON)) == ("", NO_REASON, "", None)
+    assert (encode(NO_REASON), decode(""), render(NO_REASON), to_json(NO_REASON)) == (
+        "",
+        NO_REASON,
+        "",
+        None,
+    )
 
 
 def test_a_modifier_adds_to_a_reason_and_never_piles_up():
-    why = modified(modified(reason("ttl", interval_s=7200.0), "budget_spent"), "budget_spent")
-    assert render(why) == "the request budget is used up for now; its ttl asks for 2 h between requests"
+    why = with_modifier(
+        with_modifier(reason("ttl", interval_s=7200.0), "budget_spent"), "budget_spent"
+    )
+    assert (
+        render(why)
+        == "the request budget is used up for now; its ttl asks for 2 h between requests"
+    )
     assert why.cause == reason("ttl", interval_s=7200.0)
     assert decode(encode(why)) == why
     assert to_json(why)["cause"]["code"] == "ttl"
@@ -51,12 +70,19 @@ def test_a_modifier_adds_to_a_reason_and_never_piles_up():
 
 def test_what_an_older_or_a_newer_version_wrote_is_still_shown():
     assert render(decode("new feed, never asked before")) == "new feed, never asked before"
-    assert render(decode('{"code": "of_tomorrow", "params": {"wait_s": 3}}')) == "of_tomorrow (wait_s 3)"
+    assert (
+        render(decode('{"code": "of_tomorrow", "params": {"wait_s": 3}}'))
+        == "of_tomorrow (wait_s 3)"
+    )
     assert render(reason("ttl")) == "ttl"  # parameters are missing
     assert decode('{"code": 3}').code == "text"
 
 
 def test_the_rules_of_adaptive_policies_have_texts():
-    rules = {policy.rule for policy in POLICIES.values() if hasattr(policy, "rule") and "rule" in vars(policy)}
+    rules = {
+        policy.rule
+        for policy in POLICIES.values()
+        if hasattr(policy, "rule") and "rule" in vars(policy)
+    }
     assert rules
     assert rules <= set(reasons._RULES)

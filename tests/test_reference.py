@@ -10,7 +10,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference.md"
 MODULES = ("policy.base", "policy.registry", "model")
-MODULES += tuple(f"lab.{name}" for name in ("traces", "generate", "simulate", "score", "compare", "limit", "whatif"))
+MODULES += tuple(
+    f"lab.{name}"
+    for name in ("traces", "generate", "simulate", "score", "compare", "limit", "whatif")
+)
 INTRODUCTION = """# Reference
 
 For those who write a policy ([plugins.md](plugins.md)) or a study ([lab.md](lab.md)) in Python. Made from the source by
@@ -18,7 +21,7 @@ For those who write a policy ([plugins.md](plugins.md)) or a study ([lab.md](lab
 """
 
 
-def words(node):
+def docstring(node):
     """A docstring, in Markdown."""
     return re.sub(r"``(.+?)``", r"`\1`", ast.get_docstring(node) or "")
 
@@ -28,33 +31,39 @@ def call(node):
     return re.sub(r"\((?:self|cls)(?:, )?", "(", text.replace('"', "").replace("'", ""))
 
 
-def is_told(node):
+def is_documented(node):
     """What has a docstring; names with an underscore only where a policy has to fill them in."""
-    for_others = not node.name.startswith("_") or any(ast.unparse(d) == "abstractmethod" for d in node.decorator_list)
+    for_others = not node.name.startswith("_") or any(
+        ast.unparse(d) == "abstractmethod" for d in node.decorator_list
+    )
     return for_others and bool(ast.get_docstring(node))
 
 
 def members(kind, lines):
     """Fields with what the comment behind them says, then methods."""
     for node in kind.body:
-        if isinstance(node, ast.AnnAssign) and (comment := re.search(r"#: (.*)", lines[node.end_lineno - 1])):
+        if isinstance(node, ast.AnnAssign) and (
+            comment := re.search(r"#: (.*)", lines[node.end_lineno - 1])
+        ):
             yield f"- `{ast.unparse(node.target)}: {ast.unparse(node.annotation)}`: {comment[1]}\n"
-        elif isinstance(node, ast.FunctionDef) and is_told(node):
-            yield f"- `{call(node)}`: {' '.join(words(node).split())}\n"
+        elif isinstance(node, ast.FunctionDef) and is_documented(node):
+            yield f"- `{call(node)}`: {' '.join(docstring(node).split())}\n"
 
 
 def page():
     text = INTRODUCTION
     for module in MODULES:
-        source = (ROOT / "src" / "tidings" / module.replace(".", "/")).with_suffix(".py").read_text()
+        source = (
+            (ROOT / "src" / "tidings" / module.replace(".", "/")).with_suffix(".py").read_text()
+        )
         tree, lines = ast.parse(source), source.splitlines()
-        text += f"\n## tidings.{module}\n\n{words(tree)}\n"
+        text += f"\n## tidings.{module}\n\n{docstring(tree)}\n"
         for node in tree.body:
-            if isinstance(node, ast.ClassDef) and is_told(node):
-                text += f"\n### {node.name}\n\n{words(node)}\n"
+            if isinstance(node, ast.ClassDef) and is_documented(node):
+                text += f"\n### {node.name}\n\n{docstring(node)}\n"
                 text += "".join(["\n", *found]) if (found := list(members(node, lines))) else ""
-            elif isinstance(node, ast.FunctionDef) and is_told(node):
-                text += f"\n### {node.name}\n\n`{call(node)}`\n\n{words(node)}\n"
+            elif isinstance(node, ast.FunctionDef) and is_documented(node):
+                text += f"\n### {node.name}\n\n`{call(node)}`\n\n{docstring(node)}\n"
     return text
 
 

@@ -17,15 +17,15 @@ from tidings.lab.simulate import Polls, simulate
 from tidings.lab.traces import Trace, read_trace
 from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.policy.base import hour_of_week
-from tidings.policy.price import Price
-from tidings.policy.price.shape import responsibilities
-from tidings.words import duration
+from tidings.policy.price import PricePolicy
+from tidings.policy.price.weekly_profile import responsibilities
+from tidings.formatting import duration
 
 TRAIN_DAYS = 28.0
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
-class Watched(Price):
+class Watched(PricePolicy):
     """`price`, with what the controller did written down."""
 
     def __init__(self) -> None:
@@ -37,13 +37,13 @@ class Watched(Price):
     def tick(self, now: float, spent: int) -> Any:
         again = super().tick(now, spent)
         self.when.append(now)
-        self.prices.append(self.control.price)
+        self.prices.append(self.controller.price)
         self.spent.append(spent)
         return again
 
 
 def run(trace: Trace, budget: float) -> tuple[Watched, Polls, float]:
-    start = trace.cut(TRAIN_DAYS)
+    start = trace.training_end(TRAIN_DAYS)
     policy = Watched()
     return policy, simulate(trace, policy, budget, start), start
 
@@ -67,7 +67,7 @@ def price_over_time(trace: Trace, budget: float, policy: Watched, start: float) 
     daily = np.diff(spent, prepend=0.0) / target
     week = (spent[7:] - spent[:-7]) / (7 * target)
     bottom.axhline(1.0, color=plots.INK, linewidth=0.7)
-    bottom.plot(whole, daily, color=plots.GREY, linewidth=0.9)
+    bottom.plot(whole, daily, color=plots.GRAY, linewidth=0.9)
     bottom.plot(whole[7:], week, color=plots.ACCENT)
     bottom.set_xlim(0, days[-1])
     bottom.set_ylabel("spent, of the budget")
@@ -76,7 +76,7 @@ def price_over_time(trace: Trace, budget: float, policy: Watched, start: float) 
     bottom.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     bottom.yaxis.set_major_formatter(lambda share, _: f"{share * 100:.0f} %")
     plots.grid(bottom)
-    ends = [(days[-1], float(daily[-1]), "each day", plots.GREY), (days[-1], float(week[-1]), "last 7 days", plots.ACCENT)]
+    ends = [(days[-1], float(daily[-1]), "each day", plots.GRAY), (days[-1], float(week[-1]), "last 7 days", plots.ACCENT)]
     plots.line_labels(bottom, ends, gap=0.1)
     return fig
 
@@ -90,28 +90,28 @@ def pattern(trace: Trace, policy: Watched) -> Any:
     feed = int(np.argsort(posts)[int(0.6 * len(posts))])  # neither the busiest nor a silent one
     counts = policy.state["hours"][feed].astype(np.float64)
     row = np.array([feed])
-    shape = policy._shape(row)
-    cluster = np.argmax(responsibilities(policy._evidence(row).hours, policy.shared), axis=1)
-    centre = policy.shared.centres[int(cluster[0])] * len(counts)
+    shape = policy._weekly_profile(row)
+    cluster = np.argmax(responsibilities(policy._tempered_counts(row).hours, policy.shared_profiles), axis=1)
+    center = policy.shared_profiles.centers[int(cluster[0])] * len(counts)
     hours = np.arange(len(counts))
     fig, ax = plots.figure(7.2, 3.4)
     ax.set_title(f"One feed's week: {_name(trace, feed)}, {counts.sum():.0f} posts kept in mind", loc="left", fontsize=10.5)
     ax.bar(hours + 0.5, counts / counts.mean(), width=1.0, color="#d5dddd", zorder=1)
-    ax.plot(hours + 0.5, centre, color=plots.GREY, linewidth=1.0, linestyle=plots.DASHES[2], zorder=2)
+    ax.plot(hours + 0.5, center, color=plots.GRAY, linewidth=1.0, linestyle=plots.DASHES[2], zorder=2)
     ax.plot(hours + 0.5, shape[0], color=plots.ACCENT, linewidth=1.5, zorder=3)
     ax.set_xlim(0, len(counts))
-    top = float(max(shape[0].max(), centre.max(), np.quantile(counts / counts.mean(), 0.985))) * 1.12
+    top = float(max(shape[0].max(), center.max(), np.quantile(counts / counts.mean(), 0.985))) * 1.12
     ax.set_ylim(0, top)
     ax.set_xticks(np.arange(7) * 24 + 12, DAYS)
     ax.tick_params(axis="x", length=0)
     for day in range(1, 7):
         ax.axvline(24 * day, color=plots.FAINT, linewidth=0.7, zorder=0)
     ax.set_ylabel("posts, of the mean hour")
-    marks = (("what the policy expects", plots.ACCENT), ("feeds like it", plots.GREY), ("its own posts", "#9fb0b0"))
-    for line, (word, colour) in enumerate(marks):
+    marks = (("what the policy expects", plots.ACCENT), ("feeds like it", plots.GRAY), ("its own posts", "#9fb0b0"))
+    for line, (word, color) in enumerate(marks):
         ax.annotate(
             word, (1, 1), xycoords="axes fraction", xytext=(-4, -6 - 13 * line), textcoords="offset points",
-            color=colour, ha="right", va="top", fontsize=9,
+            color=color, ha="right", va="top", fontsize=9,
         )  # fmt: skip
     return fig
 
@@ -200,12 +200,12 @@ def _panel(ax: Any, trace: str, x: list[float], lines: dict[str, list[float]], o
     plots.grid(ax)
     ends = []
     for name, line in policies.items():
-        colour, main = plots.COLOURS.get(name, "#aaaaaa"), name == ours
+        color, main = plots.COLORS.get(name, "#aaaaaa"), name == ours
         style = (
             {"linewidth": 2.4, "zorder": 4, "markersize": 3.0} if main else {"linewidth": 1.0, "zorder": 3, "markersize": 2.0}
         )
-        ax.plot(x, line, color=colour, marker="o", **style)
-        ends.append((x[-1], line[-1], name, colour))
+        ax.plot(x, line, color=color, marker="o", **style)
+        ends.append((x[-1], line[-1], name, color))
     plots.line_labels(ax, ends, gap=0.05, pad=7)
     ax.plot(x[: len(above)], above, color=plots.INK, linestyle=plots.DASHES[2], linewidth=1.0, marker="o", markersize=2)
     place = (x[len(above) - 1], above[-1]) if above else (x[0], bottom)

@@ -21,7 +21,7 @@ from tidings.errors import UsageError
 FILE = "config.toml"
 PREFIX = "TIDINGS_"
 BUDGET = re.compile(r"(?P<requests>\d+(\.\d+)?)\s*(/\s*(?P<unit>feed|day|hour))?")
-FRIEND = re.compile(r"(?P<key>[0-9a-fA-F]{64})(@(?P<nid>\[?[0-9a-fA-F.:]+\]?:\d{1,5}))?")
+TRUSTED_PEER = re.compile(r"(?P<key>[0-9a-fA-F]{64})(@(?P<nid>\[?[0-9a-fA-F.:]+\]?:\d{1,5}))?")
 DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|sec|m|min|h|d)?", re.IGNORECASE)
 DURATION_UNITS = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>kB|MB|GB)", re.IGNORECASE)
@@ -52,7 +52,11 @@ def _is_network(text: str) -> bool:
 def is_web_address(text: str) -> bool:
     """Return whether this is an http or https address that a User-Agent can carry in its comment."""
     parts = urlsplit(text)
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s()\x00-\x1f\x7f]", text)
+    return (
+        parts.scheme in ("http", "https")
+        and bool(parts.hostname)
+        and not re.search(r"[\s()\x00-\x1f\x7f]", text)
+    )
 
 
 def parse_duration(text: str) -> float | None:
@@ -67,7 +71,7 @@ def parse_bytes(text: str) -> float | None:
     return float(found["number"]) * SIZE_UNITS[found["unit"].lower()] if found else None
 
 
-def listed(value: str) -> list[str]:
+def split_list(value: str) -> list[str]:
     """What stands between commas."""
     return [part.strip() for part in value.split(",") if part.strip()]
 
@@ -96,13 +100,22 @@ class Config:
         "Address in the User-Agent of every request, by which publishers can reach you. If empty, serve.public_url is used.",
     )
     fetch_max_bytes: int = option(
-        10_000_000, "at least 10,000", lambda value: value >= 10_000, "The largest document that is read, packed or unpacked."
+        10_000_000,
+        "at least 10,000",
+        lambda value: value >= 10_000,
+        "The largest document that is read, packed or unpacked.",
     )
     fetch_timeout_s: float = option(
-        30.0, "between 1 and 600", lambda value: 1 <= value <= 600, "For a request with its answer, to the last byte."
+        30.0,
+        "between 1 and 600",
+        lambda value: 1 <= value <= 600,
+        "For a request with its answer, to the last byte.",
     )
     fetch_concurrency: int = option(
-        100, "between 1 and 1,000", lambda value: 1 <= value <= 1000, "Requests under way at once, to all hosts together."
+        100,
+        "between 1 and 1,000",
+        lambda value: 1 <= value <= 1000,
+        "Requests under way at once, to all hosts together.",
     )
     fetch_host_spacing_s: float = option(
         1.0,
@@ -119,7 +132,9 @@ class Config:
     policy_budget: str = option(
         "12/feed",
         "a number above 0, alone or followed by /day, /hour or /feed",
-        lambda value: (match := BUDGET.fullmatch(value)) is not None and float(match["requests"]) > 0,
+        lambda value: (
+            (match := BUDGET.fullmatch(value)) is not None and float(match["requests"]) > 0
+        ),
         "Requests that may be spent: in a day (2400), in an hour (100/hour), or in a day for each feed there is (12/feed).",
     )
     policy_byte_budget: str = option(
@@ -143,13 +158,23 @@ class Config:
         "Where the store is, if it is not a file in the data folder: for more feeds or workers than one process can serve.",
     )
     store_retain_days: float = option(
-        365.0, "at least 1", lambda value: value >= 1, "Entries that came longer ago are forgotten, save each feed's newest."
+        365.0,
+        "at least 1",
+        lambda value: value >= 1,
+        "Entries that came longer ago are forgotten, save each feed's newest.",
     )
     store_retain_entries: int = option(
-        100, "at least 0", lambda value: value >= 0, "So many of each feed's newest entries are kept, however old."
+        100,
+        "at least 0",
+        lambda value: value >= 0,
+        "So many of each feed's newest entries are kept, however old.",
     )
-    serve_host: str = option("127.0.0.1", "an address of this machine", bool, "Address to listen on.")
-    serve_port: int = option(8035, "between 0 and 65,535", lambda value: 0 <= value <= 65535, "Port; 0 picks a free one.")
+    serve_host: str = option(
+        "127.0.0.1", "an address of this machine", bool, "Address to listen on."
+    )
+    serve_port: int = option(
+        8035, "between 0 and 65,535", lambda value: 0 <= value <= 65535, "Port; 0 picks a free one."
+    )
     serve_public_url: str = option(
         "",
         "an http or https address, or nothing",
@@ -189,7 +214,7 @@ class Config:
     exchange_lists: str = option(
         "",
         "addresses with ports, separated by commas",
-        lambda value: all(re.fullmatch(r"[^\s,/@]+:\d{1,5}", part) for part in listed(value)),
+        lambda value: all(re.fullmatch(r"[^\s,/@]+:\d{1,5}", part) for part in split_list(value)),
         "List servers that name nodes to newcomers, as in lists.example.org:8036.",
     )
     exchange_keys: bool = option(
@@ -201,10 +226,12 @@ class Config:
     exchange_friends: str = option(
         "",
         "public keys of 64 hexadecimal digits, each perhaps with @address:port, separated by commas",
-        lambda value: all(FRIEND.fullmatch(part) for part in listed(value)),
+        lambda value: all(TRUSTED_PEER.fullmatch(part) for part in split_list(value)),
         "Nodes whose signed entries are believed at once; `tidings peers` tells a node's own key.",
     )
-    exchange_friends_only: bool = option(False, "true or false", lambda value: True, "Exchange with friends alone.")
+    exchange_friends_only: bool = option(
+        False, "true or false", lambda value: True, "Exchange with friends alone."
+    )
     exchange_decoys: int = option(
         0,
         "between 0 and 100",
@@ -217,8 +244,18 @@ class Config:
         lambda value: True,
         "Certificate with its key (PEM) for exchange.port: all calls to and from neighbours are encrypted, theirs must be too.",
     )
-    log_level: str = option("info", f"one of {', '.join(LEVELS)}", lambda value: value in LEVELS, "What is worth a line.")
-    log_format: str = option("text", "text or json", lambda value: value in ("text", "json"), "Lines of key=value, or of JSON.")
+    log_level: str = option(
+        "info",
+        f"one of {', '.join(LEVELS)}",
+        lambda value: value in LEVELS,
+        "What is worth a line.",
+    )
+    log_format: str = option(
+        "text",
+        "text or json",
+        lambda value: value in ("text", "json"),
+        "Lines of key=value, or of JSON.",
+    )
 
     @property
     def contact_url(self) -> str:
@@ -285,20 +322,35 @@ def _table() -> dict[str, Any]:
     return {".".join(row.name.split("_", 1)): row for row in fields(Config)}
 
 
-def read(folder: Path, environment: Mapping[str, str], flags: Mapping[str, str]) -> dict[str, Setting]:
+def read(
+    folder: Path, environment: Mapping[str, str], flags: Mapping[str, str]
+) -> dict[str, Setting]:
     """Every option with its value, from the file in the folder, the environment, and ``--set`` flags."""
     table = _table()
     values = {name: (row.default, "default") for name, row in table.items()}
-    for name, value, origin in (*_in_file(folder / FILE), *_in_environment(environment, table), *_in_flags(flags)):
+    for name, value, origin in (
+        *_in_file(folder / FILE),
+        *_in_environment(environment, table),
+        *_in_flags(flags),
+    ):
         if name not in table:
-            raise ConfigError(origin, f"there is no option {name}{_likely(name, list(table))}")
-        values[name] = (_checked(table[name], value, origin), origin)
+            raise ConfigError(origin, f"there is no option {name}{_suggestion(name, list(table))}")
+        values[name] = (_validated(table[name], value, origin), origin)
     return {name: _setting(name, table[name], *values[name]) for name in table}
 
 
 def _setting(name: str, row: Any, value: Any, origin: str) -> Setting:
     section, _, option_name = name.partition(".")
-    return Setting(section, option_name, row.type, row.default, value, origin, row.metadata["allowed"], row.metadata["help"])
+    return Setting(
+        section,
+        option_name,
+        row.type,
+        row.default,
+        value,
+        origin,
+        row.metadata["allowed"],
+        row.metadata["help"],
+    )
 
 
 def config_of(settings: Mapping[str, Setting]) -> Config:
@@ -319,12 +371,17 @@ def _in_file(file: Path) -> Iterator[tuple[str, Any, str]]:
         raise ConfigError(str(file), f"is not TOML: {error}") from None
     for section, options in document.items():
         if not isinstance(options, dict):
-            raise ConfigError(str(file), f"{section} stands outside of any section; put it under one, such as [fetch]")
+            raise ConfigError(
+                str(file),
+                f"{section} stands outside of any section; put it under one, such as [fetch]",
+            )
         for name, value in options.items():
             yield f"{section}.{name}", value, str(file)
 
 
-def _in_environment(environment: Mapping[str, str], table: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _in_environment(
+    environment: Mapping[str, str], table: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
     """Variables of our sections; others that begin with our name (TIDINGS_DATA_DIR, what Docker sets) are not options."""
     sections = {name.partition(".")[0] for name in table}
     for variable, text in sorted(environment.items()):
@@ -338,12 +395,12 @@ def _in_flags(flags: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         yield name, text, f"--set {name}"
 
 
-def _likely(name: str, names: list[str]) -> str:
+def _suggestion(name: str, names: list[str]) -> str:
     near = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
 
 
-def _checked(row: Any, value: Any, origin: str) -> Any:
+def _validated(row: Any, value: Any, origin: str) -> Any:
     """The value as its type, or a refusal. Text from the environment or a flag is read; TOML must have the type itself."""
     converted = _convert(row.type, value)
     if converted is None or not row.metadata["check"](converted):
@@ -365,7 +422,9 @@ def _convert(kind: type, value: Any) -> Any:
         return None
     text = value.strip().lower()
     if kind is bool:
-        return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(text)
+        return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(
+            text
+        )
     try:
         number = kind(text.replace("_", ""))
     except ValueError:

@@ -2,7 +2,7 @@
 
 Times are seconds since the epoch (UTC), as told by the document: whether to believe them is the aggregator's business.
 Text is plain text except `content` and `summary`, which are HTML as published. **That HTML is not safe to show** until
-`tidings.parse.sanitise` has been over it, which is done for new entries alone.
+`tidings.parse.sanitize` has been over it, which is done for new entries alone.
 """
 
 from msgspec import Struct
@@ -19,7 +19,9 @@ class Enclosure(Struct, frozen=True, gc=False):
 class Entry(Struct, frozen=True, gc=False):
     """One item of a document."""
 
-    identity: str  #: stable under edits: the id or guid, else made from title and link (FeedEx sect. 3.1)
+    identity: (
+        str  #: stable under edits: the id or guid, else made from title and link (FeedEx sect. 3.1)
+    )
     digest: bytes  #: changes when what a reader would see changes
     url: str = ""
     title: str = ""

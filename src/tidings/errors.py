@@ -1,6 +1,6 @@
 """One tree of errors: what a user can do something about says so in its message."""
 
-from tidings.privacy import without_password
+from tidings.redaction import redact_password
 
 
 class TidingsError(Exception):
@@ -10,7 +10,7 @@ class TidingsError(Exception):
 
     def __str__(self) -> str:
         """Messages go to pages, terminals, apps and logs; an address in one keeps its password for itself."""
-        return without_password(super().__str__())
+        return redact_password(super().__str__())
 
     def __reduce__(self) -> tuple[object, ...]:
         """From process to process as it is: `__init__` would be given the finished message."""
@@ -30,7 +30,9 @@ class UsageError(TidingsError):
 class TraceError(UsageError):
     """A trace that cannot be used; names the file and, where there is one, the row and column."""
 
-    def __init__(self, file: object, problem: str, *, row: int | None = None, column: str | None = None) -> None:
+    def __init__(
+        self, file: object, problem: str, *, row: int | None = None, column: str | None = None
+    ) -> None:
         place = str(file)
         if row is not None:
             place += f", row {row}"
@@ -44,4 +46,6 @@ class MissingExtra(TidingsError):
     """A command needs a library of an optional part."""
 
     def __init__(self, library: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs {library}; install it with: pip install 'tidings[{extra}]' (or: make setup)")
+        super().__init__(
+            f"{purpose} needs {library}; install it with: pip install 'tidings[{extra}]' (or: make setup)"
+        )

@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from tidings.privacy import without_password
+from tidings.redaction import redact_password
 
 
 class Log:
@@ -19,46 +19,55 @@ class Log:
         self._logger = logging.getLogger(name)
 
     def debug(self, event: str, **fields: Any) -> None:
-        self._say(logging.DEBUG, event, fields)
+        self._log(logging.DEBUG, event, fields)
 
     def info(self, event: str, **fields: Any) -> None:
-        self._say(logging.INFO, event, fields)
+        self._log(logging.INFO, event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        self._say(logging.WARNING, event, fields)
+        self._log(logging.WARNING, event, fields)
 
     def exception(self, event: str, **fields: Any) -> None:
         """An error that nobody expected, with its traceback."""
-        self._say(logging.ERROR, event, fields, traceback=True)
+        self._log(logging.ERROR, event, fields, traceback=True)
 
-    def _say(self, level: int, event: str, fields: dict[str, Any], traceback: bool = False) -> None:
+    def _log(self, level: int, event: str, fields: dict[str, Any], traceback: bool = False) -> None:
         if self._logger.isEnabledFor(level):
             self._logger.log(level, event, exc_info=traceback, extra={"fields": fields})
 
 
-class Lines(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """``2026-11-16T08:00:00Z info polled feed=12 reason="..."``."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = " ".join(f"{key}={_value(value)}" for key, value in _fields(record).items())
         line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}{' ' if fields else ''}{fields}"
-        return without_password(line if not record.exc_info else f"{line}\n{self.formatException(record.exc_info)}")
+        return redact_password(
+            line if not record.exc_info else f"{line}\n{self.formatException(record.exc_info)}"
+        )
 
 
-class Json(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One object on each line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        said = {"at": _time(record), "level": record.levelname.lower(), "event": record.getMessage(), **_fields(record)}
+        record_fields = {
+            "at": _time(record),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **_fields(record),
+        }
         if record.exc_info:
-            said["traceback"] = self.formatException(record.exc_info)
-        return without_password(json.dumps(said, default=str, ensure_ascii=False))
+            record_fields["traceback"] = self.formatException(record.exc_info)
+        return redact_password(json.dumps(record_fields, default=str, ensure_ascii=False))
 
 
-def set_up(level: str = "info", form: str = "text", stream: TextIO | None = None) -> None:
+def configure_logging(
+    level: str = "info", form: str = "text", stream: TextIO | None = None
+) -> None:
     """Where lines go and how they look; called once by a program, never by a part."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(Json() if form == "json" else Lines())
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logger = logging.getLogger("tidings")
     logger.handlers[:] = [handler]
     logger.setLevel(level.upper())

@@ -48,7 +48,11 @@ class Documents:
 
     def oldest(self, k: int = 0) -> Floats:
         """Time of the k-th oldest entry of each document; meaningless where the document is shorter."""
-        return self.times[np.minimum(self.first + k, len(self.times) - 1)] if len(self.times) else _nan(self.first)
+        return (
+            self.times[np.minimum(self.first + k, len(self.times) - 1)]
+            if len(self.times)
+            else _nan(self.first)
+        )
 
     def newest(self, k: int = 0) -> Floats:
         """Time of the k-th newest entry of each document; meaningless where the document is shorter."""

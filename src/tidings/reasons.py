@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from tidings.texts import _
-from tidings.words import count, duration, figures, roughly
+from tidings.formatting import count, duration, duration_short, figures
+from tidings.i18n import _
 
 Params = dict[str, str | float | int | bool]
 
@@ -39,7 +39,7 @@ def reason(code: str, **params: str | float | int | bool) -> Reason:
     return Reason(code, params)
 
 
-def modified(cause: Reason, code: str, **params: str | float | int | bool) -> Reason:
+def with_modifier(cause: Reason, code: str, **params: str | float | int | bool) -> Reason:
     """Add a modifier to a reason; a modifier with the same code that it already has is replaced."""
     if cause.code == code:
         cause = cause.cause or NO_REASON
@@ -84,8 +84,8 @@ def to_json(reason: Reason) -> dict[str, Any] | None:
 
 
 def _unknown(code: str, params: Params) -> str:
-    said = ", ".join(f"{key} {value}" for key, value in params.items())
-    return f"{code} ({said})" if said else code
+    shown = ", ".join(f"{key} {value}" for key, value in params.items())
+    return f"{code} ({shown})" if shown else code
 
 
 # --- texts ----------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def _backoff(params: Params) -> str:
         "%(error)s; %(failures)s in a row, next attempt %(wait)s after the last",
         error=params["error"],
         failures=count(float(params["failures"]), "failure"),
-        wait=roughly(float(params["wait_s"])),
+        wait=duration_short(float(params["wait_s"])),
     )
 
 
@@ -132,7 +132,9 @@ def _retry_after(params: Params) -> str:
 
 def _price(params: Params) -> str:
     """What `policy.price` expects; habits in hours of the day, UTC."""
-    days = {"weekdays": _("on weekdays"), "weekends": _("at weekends")}.get(str(params["days"]), _("on all days"))
+    days = {"weekdays": _("on weekdays"), "weekends": _("at weekends")}.get(
+        str(params["days"]), _("on all days")
+    )
     if "from_hour" in params:
         hours = f"{int(params['from_hour']):02d}–{int(params['to_hour']):02d} h UTC"
         when = _("posts usually come %(days)s, %(hours)s", days=days, hours=hours)
@@ -195,17 +197,31 @@ _TEXTS: dict[str, Callable[[Params], str]] = {
     **{code: _fixed(text) for code, text in _FIXED.items()},
     "text": lambda params: str(params["text"]),
     "policy": lambda params: str(params["text"]),
-    "min_interval": _interval(lambda s: _("it would be checked sooner, but %(s)s is its minimum interval", s=s)),
-    "min_interval_full": _interval(
-        lambda s: _("its server sends the full document every time: checked every %(s)s at most", s=s)
+    "min_interval": _interval(
+        lambda s: _("it would be checked sooner, but %(s)s is its minimum interval", s=s)
     ),
-    "min_interval_override": _interval(lambda s: _("%(s)s is the minimum interval set by its subscribers", s=s)),
-    "min_interval_overflow": _interval(lambda s: _("its document is replaced quickly: checked every %(s)s at most", s=s)),
+    "min_interval_full": _interval(
+        lambda s: _(
+            "its server sends the full document every time: checked every %(s)s at most", s=s
+        )
+    ),
+    "min_interval_override": _interval(
+        lambda s: _("%(s)s is the minimum interval set by its subscribers", s=s)
+    ),
+    "min_interval_overflow": _interval(
+        lambda s: _("its document is replaced quickly: checked every %(s)s at most", s=s)
+    ),
     "max_interval": _interval(lambda s: _("every feed is checked at least every %(s)s", s=s)),
     "ttl": _interval(lambda s: _("its ttl asks for %(s)s between requests", s=s)),
     "update_period": _interval(lambda s: _("its update period (sy:updatePeriod) is %(s)s", s=s)),
-    "fresh": _interval(lambda s: _("its server says the document stays fresh for %(s)s (Cache-Control, Expires)", s=s)),
-    "publisher_wait": lambda params: _("its server asked to wait another %(wait)s", wait=duration(float(params["wait_s"]))),
+    "fresh": _interval(
+        lambda s: _(
+            "its server says the document stays fresh for %(s)s (Cache-Control, Expires)", s=s
+        )
+    ),
+    "publisher_wait": lambda params: _(
+        "its server asked to wait another %(wait)s", wait=duration(float(params["wait_s"]))
+    ),
     "retry_after": _retry_after,
     "backoff": _backoff,
     "host_paused": lambda params: _(

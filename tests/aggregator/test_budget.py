@@ -1,33 +1,33 @@
 """Requests cannot run away."""
 
-from tests.worlds import MONDAY
-from tidings.aggregator.budget import MEAN_POLLS, Bucket, MeanBytes
+from tests.trace_helpers import MONDAY
+from tidings.aggregator.budget import MEAN_POLLS, MeanBytes, TokenBucket
 from tidings.model import DAY_S, HOUR_S
 
 
 def test_a_day_of_requests_may_be_spent_at_once_and_then_as_they_come():
-    bucket = Bucket.full(240, MONDAY)
+    bucket = TokenBucket.full(240, MONDAY)
     assert bucket.available(MONDAY) == 240
-    bucket.take(240, MONDAY)
+    bucket.consume(240, MONDAY)
     assert bucket.available(MONDAY) == 0
     assert bucket.ready_at(MONDAY) == MONDAY + 360
     assert bucket.available(MONDAY + HOUR_S) == 10
 
 
 def test_no_more_than_a_day_is_saved_up():
-    assert Bucket.full(240, MONDAY).available(MONDAY + 30 * DAY_S) == 240
+    assert TokenBucket.full(240, MONDAY).available(MONDAY + 30 * DAY_S) == 240
 
 
 def test_what_is_asked_by_hand_is_paid_back_but_not_for_ever():
-    bucket = Bucket.full(24, MONDAY)
-    bucket.take(1000, MONDAY)
+    bucket = TokenBucket.full(24, MONDAY)
+    bucket.consume(1000, MONDAY)
     assert bucket.available(MONDAY + DAY_S) == 0
     assert bucket.available(MONDAY + 1.5 * DAY_S) == 12
 
 
 def test_a_larger_budget_counts_at_once():
-    bucket = Bucket.full(24, MONDAY)
-    bucket.take(24, MONDAY)
+    bucket = TokenBucket.full(24, MONDAY)
+    bucket.consume(24, MONDAY)
     bucket.set_budget(48, MONDAY)
     assert bucket.available(MONDAY) == 24
 

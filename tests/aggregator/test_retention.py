@@ -5,57 +5,72 @@ import asyncio
 import pytest
 
 from tests.postgres import database
-from tests.worlds import MONDAY
+from tests.trace_helpers import MONDAY
 from tidings.aggregator import aggregator as loop
 from tidings.aggregator.aggregator import Aggregator
-from tidings.aggregator.shared import SharedBrain
+from tidings.aggregator.distributed_scheduler import DistributedScheduler
 from tidings.config import Budget
 from tidings.fetch import Fetcher, FetchSettings
 from tidings.policy import make_policy
 from tidings.store import Store
-from tidings.store.rows import EntryText, FeedState, PollOutcome, Wanted
+from tidings.store.feed_models import EntryText, FeedState, NewSubscription, PollOutcome
 
 
 class Clock:
     """Moves while the loop rests, and tells it to stop when the time has come."""
 
     def __init__(self, until):
-        self.now, self.until, self.stop, self.rests = MONDAY, until, asyncio.Event(), 0
+        self.now, self.until, self.stop, self.sleeps = MONDAY, until, asyncio.Event(), 0
 
     def __call__(self):
         return self.now
 
     async def sleep(self, seconds):
         await asyncio.sleep(0)
-        self.now, self.rests = self.now + seconds, self.rests + 1
-        if self.now >= self.until or self.rests >= 1000:
+        self.now, self.sleeps = self.now + seconds, self.sleeps + 1
+        if self.now >= self.until or self.sleeps >= 1000:
             self.stop.set()
 
 
-async def left_after_a_week(url, *, another_leads):
+async def left_after_a_week(url, *, other_is_leader):
     """How many entries are left, and how often the loop rested; all at the pace of a retention a minute."""
     clock = Clock(MONDAY + 7 * 60)
     async with Store.open(url, clock=clock) as store, Store.open(url, clock=clock) as other:
-        if another_leads:
-            assert await other.lead()
-        (added,) = await store.add([Wanted("https://a.example/", MONDAY + 1e9)])
+        if other_is_leader:
+            assert await other.acquire_leadership()
+        (added,) = await store.add([NewSubscription("https://a.example/", MONDAY + 1e9)])
         old = [EntryText(identity=str(n), digest=b"", published_at=0.0) for n in range(5)]
         state = FeedState(next_poll_at=MONDAY + 1e9, reason="far away")
-        await store.record([PollOutcome(feed_id=added.feed_id, at=MONDAY - 50 * 86400, new=tuple(old), state=state)])
-        brain = SharedBrain(lambda: make_policy("price"), Budget(1.0, True), store)
+        await store.record(
+            [
+                PollOutcome(
+                    feed_id=added.feed_id, at=MONDAY - 50 * 86400, new=tuple(old), state=state
+                )
+            ]
+        )
+        scheduler = DistributedScheduler(lambda: make_policy("price"), Budget(1.0, True), store)
         async with (
             Fetcher(FetchSettings(), clock) as fetcher,
-            Aggregator(store, fetcher, brain, clock, sleep=clock.sleep, retain_days=30, retain_entries=2, worker="w") as living,
+            Aggregator(
+                store,
+                fetcher,
+                scheduler,
+                clock,
+                sleep=clock.sleep,
+                retain_days=30,
+                retain_entries=2,
+                worker="w",
+            ) as aggregator,
         ):
-            await living.run(clock.stop)
-        return len(await store.entries()), clock.rests
+            await aggregator.run(clock.stop)
+        return len(await store.entries()), clock.sleeps
 
 
 @pytest.mark.parametrize(("another_leads", "left"), [(False, 2), (True, 5)])
-def test_who_leads_forgets(monkeypatch, another_leads, left):
+def test_who_leads_forgets(monkeypatch, other_is_leader, left):
     monkeypatch.setattr(loop, "RETENTION_S", 60.0)
     monkeypatch.setattr(loop, "FIRST_RETENTION_S", 60.0)
     with database() as url:
-        entries, rests = asyncio.run(left_after_a_week(url, another_leads=another_leads))
+        entries, sleeps = asyncio.run(left_after_a_week(url, other_is_leader=other_is_leader))
     assert entries == left
-    assert rests < 100
+    assert sleeps < 100

@@ -5,13 +5,13 @@ import shutil
 
 import pytest
 
-from tests import PATIENCE_S
-from tests.browser.house import Walker, house, resident
-from tests.browser.newsstand import Newsstand
-from tests.browser.stories import MAGAZINES
-from tests.web.people import Person
+from tests import TEST_TIMEOUT_S
+from tests.browser.browser_session import BrowserSession, add_reader, run_server
+from tests.browser.feed_server import FeedServer
+from tests.browser.sample_feeds import SAMPLE_FEEDS
+from tests.web.client import UserClient
 
-INSTALLED = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSER_COMMANDS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 # Playwright keeps an event loop in this thread, so it must be gone before other tests run theirs: not for the whole session.
@@ -21,57 +21,59 @@ def browser():
     try:
         from playwright.sync_api import Error, expect, sync_playwright
     except ImportError:
-        _missing("needs Playwright; pip install 'tidings[dev]'")
-    path = next(filter(None, map(shutil.which, INSTALLED)), None)
+        _skip_or_fail("needs Playwright; pip install 'tidings[dev]'")
+    path = next(filter(None, map(shutil.which, BROWSER_COMMANDS)), None)
     with sync_playwright() as playwright:
         try:
             made = playwright.chromium.launch(executable_path=path)
         except Error as error:
-            _missing(f"needs a browser; apt install chromium, or .venv/bin/playwright install chromium ({error})")
-        expect.set_options(timeout=1000 * PATIENCE_S)
+            _skip_or_fail(
+                f"needs a browser; apt install chromium, or .venv/bin/playwright install chromium ({error})"
+            )
+        expect.set_options(timeout=1000 * TEST_TIMEOUT_S)
         yield made
         made.close()
 
 
-def _missing(why):
+def _skip_or_fail(why):
     """On a laptop the pages need not be walked through; where tests are to prove something they must."""
     (pytest.fail if os.environ.get("CI") else pytest.skip)(why)
 
 
 @pytest.fixture(scope="package")
-def stand():
-    with Newsstand() as stand:
-        yield stand
+def feed_server():
+    with FeedServer() as feed_server:
+        yield feed_server
 
 
 @pytest.fixture(scope="package")
-def home(tmp_path_factory, stand):
+def admin(tmp_path_factory, feed_server):
     """The administrator of a service that has all magazines."""
-    with house(tmp_path_factory.mktemp("house")) as port:
-        ada = Person(port, "ada").begin()
-        for slug in MAGAZINES:
-            ada.follow(stand.feed(slug))
+    with run_server(tmp_path_factory.mktemp("house")) as port:
+        ada = UserClient(port, "ada").create_admin()
+        for slug in SAMPLE_FEEDS:
+            ada.subscribe(feed_server.feed(slug))
         yield ada
 
 
 @pytest.fixture
-def enter(browser, home):
+def open_session(browser, admin):
     """``enter()`` is a new user with a tab; options are those of the browser's context."""
-    walkers = []
+    sessions = []
 
-    def make(person=None, **context):
-        walkers.append(Walker(browser, home.port, person or resident(home), **context))
-        return walkers[-1]
+    def make(client=None, **context):
+        sessions.append(BrowserSession(browser, admin.port, client or add_reader(admin), **context))
+        return sessions[-1]
 
     yield make
-    for walker in walkers:
-        walker.close()
+    for session in sessions:
+        session.close()
 
 
 @pytest.fixture
-def reader(request, enter, stand):
+def reader(request, open_session, feed_server):
     """A tab of somebody who follows all magazines; a parameter holds options of the browser's context."""
-    walker = enter(**getattr(request, "param", {}))
-    walker.person.send_file("/feeds/import", "file", stand.opml())
-    walker.go("/unread")
-    return walker
+    session = open_session(**getattr(request, "param", {}))
+    session.client.send_file("/feeds/import", "file", feed_server.opml())
+    session.go("/unread")
+    return session

@@ -8,7 +8,7 @@ import time
 from aiohttp import web
 from benchmarks.feedserver import Server, opml
 
-from tests import PATIENCE_S
+from tests import TEST_TIMEOUT_S
 
 
 class Blogs:
@@ -57,11 +57,15 @@ class Blogs:
             return runner
 
         self._thread.start()
-        self._runner = asyncio.run_coroutine_threadsafe(start(), self._loop).result(timeout=PATIENCE_S)
+        self._runner = asyncio.run_coroutine_threadsafe(start(), self._loop).result(
+            timeout=TEST_TIMEOUT_S
+        )
         return self
 
     def __exit__(self, *_):
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(timeout=PATIENCE_S)
+        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(
+            timeout=TEST_TIMEOUT_S
+        )
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=PATIENCE_S)
+        self._thread.join(timeout=TEST_TIMEOUT_S)
         self._loop.close()

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tests import PATIENCE_S
+from tests import TEST_TIMEOUT_S
 from tests.cli.blogs import Blogs
-from tests.worlds import poisson_trace
+from tests.trace_helpers import poisson_trace
 from tidings.cli import root
 from tidings.lab.traces import write_trace
 
@@ -72,7 +72,9 @@ def installed():
 
     def run(*arguments, **options):
         command = [TIDINGS, *(str(a) for a in arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, **options)
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=TEST_TIMEOUT_S, check=False, **options
+        )
 
     return run
 

@@ -14,10 +14,12 @@ from tests.cli.conftest import TIDINGS
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 #: Commands that go on until they are stopped: a reader has them in a terminal of their own.
-LASTING = re.compile(r"make run|(?:\S+/)?tidings (?:.* )?(?:serve|worker|list-server|demo)\b(?!.*--help)")
+LASTING = re.compile(
+    r"make run|(?:\S+/)?tidings (?:.* )?(?:serve|worker|list-server|demo)\b(?!.*--help)"
+)
 #: What must stand before a block that nobody can try without root, Docker or a second machine.
 UNTRIED = "not tried by the tests"
-PATIENCE_S = 300
+TEST_TIMEOUT_S = 300
 
 # What goes on in the background says " is at " when it can be used; its end is told to it and waited for.
 PROLOGUE = r"""
@@ -57,12 +59,16 @@ class Block(NamedTuple):
 
 
 def pages(*patterns):
-    return sorted(str(page.relative_to(ROOT)) for pattern in patterns for page in ROOT.glob(pattern))
+    return sorted(
+        str(page.relative_to(ROOT)) for pattern in patterns for page in ROOT.glob(pattern)
+    )
 
 
 def blocks(text):
     found = BLOCK.finditer(text)
-    return [Block(one[1], one[2], text[: one.start()].rstrip().rpartition("\n\n")[2]) for one in found]
+    return [
+        Block(one[1], one[2], text[: one.start()].rstrip().rpartition("\n\n")[2]) for one in found
+    ]
 
 
 def as_printed(printed):
@@ -87,7 +93,14 @@ class Desk:
         venv = folder / ".venv"
         venv.mkdir()
         (venv / "bin").symlink_to(TIDINGS.parent)
-        for name in ("Makefile", "pyproject.toml", "requirements.lock", "requirements-dev.lock", "benchmarks", "src"):
+        for name in (
+            "Makefile",
+            "pyproject.toml",
+            "requirements.lock",
+            "requirements-dev.lock",
+            "benchmarks",
+            "src",
+        ):
             (folder / name).symlink_to(ROOT / name)
         (venv / ".installed").touch()
         (venv / ".tools").touch()
@@ -118,7 +131,9 @@ class Desk:
                     f"mkdir -p {Path(block.file).parent}; cat > {block.file} <<'END_OF_FILE'\n{block.text}END_OF_FILE"
                 )
                 if block.kind == "toml":
-                    script.append(f"tidings --data-dir {Path(block.file).parent} config > /dev/null")
+                    script.append(
+                        f"tidings --data-dir {Path(block.file).parent} config > /dev/null"
+                    )
             elif block.kind == "python":
                 script.append(f"python <<'END_OF_FILE'\n{block.text}END_OF_FILE")
             elif block.kind == "console":
@@ -128,9 +143,13 @@ class Desk:
                     lasting = LASTING.match(command)
                     script.append(START.format(command) if lasting else command)
         printed = self._shell("\n".join(script), page)
-        for said, (command, written) in zip(re.split(r"<<step \d+>>\n", printed)[1:], expected, strict=True):
+        for said, (command, written) in zip(
+            re.split(r"<<step \d+>>\n", printed)[1:], expected, strict=True
+        ):
             if written.strip():
-                assert re.fullmatch(as_printed(written), said.strip(), re.DOTALL), f"{command}\n{said}"
+                assert re.fullmatch(as_printed(written), said.strip(), re.DOTALL), (
+                    f"{command}\n{said}"
+                )
         return len(expected)
 
     def _shell(self, script, page):
@@ -154,9 +173,9 @@ class Desk:
             stderr=subprocess.PIPE,
         )
         try:
-            printed, complaints = shell.communicate(timeout=PATIENCE_S)
+            printed, complaints = shell.communicate(timeout=TEST_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             os.killpg(shell.pid, signal.SIGTERM)
-            printed, complaints = shell.communicate(timeout=PATIENCE_S)
+            printed, complaints = shell.communicate(timeout=TEST_TIMEOUT_S)
         assert (shell.returncode, complaints) == (0, ""), f"{page}\n{printed}\n{complaints}"
         return printed

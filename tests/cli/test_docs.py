@@ -26,7 +26,15 @@ MOST_UNTRIED = 6
 
 def run(command, folder):
     environment = {**os.environ, "PATH": f"{TIDINGS.parent}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, ""), command
     return done.stdout
 
@@ -40,7 +48,12 @@ def need_tools():
 
 
 def test_the_guide_of_the_laboratory_runs_as_written(tmp_path):
-    commands = [command for block in blocks(LAB.read_text()) if block.kind == "console" for command, _ in block.steps()]
+    commands = [
+        command
+        for block in blocks(LAB.read_text())
+        if block.kind == "console"
+        for command, _ in block.steps()
+    ]
     assert len(commands) >= 5
     for command in commands:
         run(command, tmp_path)
@@ -65,11 +78,15 @@ def test_every_block_is_run_or_says_that_it_is_not(page):
 
 
 def test_few_blocks_are_not_run():
-    assert sum(block.kind == "text" for page in RUN for block in blocks((ROOT / page).read_text())) <= MOST_UNTRIED
+    assert (
+        sum(block.kind == "text" for page in RUN for block in blocks((ROOT / page).read_text()))
+        <= MOST_UNTRIED
+    )
 
 
 @pytest.mark.parametrize(
-    "told", ["$ echo one", "$ echo one two\none ...", "$ echo one\ntwo", "$ false", "$ echo a problem >&2"]
+    "told",
+    ["$ echo one", "$ echo one two\none ...", "$ echo one\ntwo", "$ false", "$ echo a problem >&2"],
 )
 def test_a_block_that_fails_or_prints_something_else_is_noticed(told, tmp_path):
     page, desk = tmp_path / "page.md", tmp_path / "desk"
@@ -83,13 +100,18 @@ def test_a_block_that_fails_or_prints_something_else_is_noticed(told, tmp_path):
 def anchors(page):
     """The headings of a page as GitHub names them."""
     text = BLOCK.sub("", page.read_text())
-    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+    return {
+        re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-")
+        for line in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    }
 
 
 @pytest.mark.parametrize("page", ALL)
 def test_links_between_pages_lead_somewhere(page):
     file = ROOT / page
-    for path, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)", BLOCK.sub("", file.read_text())):
+    for path, anchor in re.findall(
+        r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)", BLOCK.sub("", file.read_text())
+    ):
         target = file.parent / path if path else file
         assert target.exists(), f"{path}"
         if anchor:
@@ -98,7 +120,10 @@ def test_links_between_pages_lead_somewhere(page):
 
 def test_every_page_is_found_from_the_first():
     index = ROOT / "docs" / "index.md"
-    linked = {(index.parent / path).resolve() for path in re.findall(r"\]\(([^)#:\s]+)", index.read_text())}
+    linked = {
+        (index.parent / path).resolve()
+        for path in re.findall(r"\]\(([^)#:\s]+)", index.read_text())
+    }
     assert [page for page in pages("docs/**/*.md") if (ROOT / page) not in linked | {index}] == []
 
 
@@ -122,11 +147,16 @@ def test_papers_are_asked_for_as_the_options_say(tidings, tmp_path, monkeypatch)
         return {"quick": quick, "report": str(out / "index.html")}
 
     monkeypatch.setattr("tidings.lab.papers.run_papers", run_papers)
-    assert tidings("lab", "papers", "--quick", "--seed", "4", "--out", tmp_path) == f"{tmp_path / 'index.html'}\n"
+    assert (
+        tidings("lab", "papers", "--quick", "--seed", "4", "--out", tmp_path)
+        == f"{tmp_path / 'index.html'}\n"
+    )
     assert asked == {"out": tmp_path, "quick": True, "seed": 4}
     assert tidings.json("lab", "papers", "--out", tmp_path)["quick"] is False
     (tmp_path / "file").write_text("")
-    assert "is a file; name a directory" in tidings.refuses("lab", "papers", "--out", tmp_path / "file")
+    assert "is a file; name a directory" in tidings.refuses(
+        "lab", "papers", "--out", tmp_path / "file"
+    )
 
 
 def main():

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests import PATIENCE_S
+from tests import TEST_TIMEOUT_S
 from tests.cli.conftest import TIDINGS
 
 
@@ -20,7 +20,12 @@ def test_a_feed_is_added_by_its_own_address_with_one_request(home, blogs):
     assert (added["id"], added["new"], added["entries"]) == (1, True, 20)
     assert blogs.asked == ["/blog/1/atom.xml"]
     (feed,) = home.json("feeds")
-    assert (feed["url"], feed["title"], feed["folder"], feed["entries"]) == (blogs.url(1), "Mine", "News/Local", 20)
+    assert (feed["url"], feed["title"], feed["folder"], feed["entries"]) == (
+        blogs.url(1),
+        "Mine",
+        "News/Local",
+        20,
+    )
     assert feed["reason"]
     assert "is followed already" in home("add", blogs.url(1))
     assert len(home.json("feeds")) == 1
@@ -58,7 +63,9 @@ def test_what_is_no_feed_says_so(home, blogs):
 
 
 def test_what_is_no_address_is_a_mistake_of_who_typed_it(home):
-    assert "only http and https addresses can be asked, not htp" in home.refuses("add", "htp://example.org/feed")
+    assert "only http and https addresses can be asked, not htp" in home.refuses(
+        "add", "htp://example.org/feed"
+    )
 
 
 def test_private_addresses_are_refused_unless_allowed(tidings, blogs, tmp_path):
@@ -108,7 +115,9 @@ def test_a_file_that_is_no_list_is_refused(home, tmp_path):
     assert "does not exist" in home.refuses("import", tmp_path / "nothing.opml")
 
 
-@pytest.mark.parametrize("command", [("feeds",), ("entries",), ("poll",), ("status",), ("export",), ("backup", "b.db")])
+@pytest.mark.parametrize(
+    "command", [("feeds",), ("entries",), ("poll",), ("status",), ("export",), ("backup", "b.db")]
+)
 def test_without_a_store_commands_say_how_to_begin(home, command):
     assert "begin with `tidings add URL`" in home.refuses(*command)
 
@@ -116,12 +125,21 @@ def test_without_a_store_commands_say_how_to_begin(home, command):
 def test_ctrl_c_ends_a_poll_at_once_and_quietly(home, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         home.run("import", "-", input=f"http://127.0.0.1:{silent.getsockname()[1]}/feed\n")
-        command = [TIDINGS, "--data-dir", tmp_path / "data", "--set", "fetch.allow_private=true", "poll"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        command = [
+            TIDINGS,
+            "--data-dir",
+            tmp_path / "data",
+            "--set",
+            "fetch.allow_private=true",
+            "poll",
+        ]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
             silent.settimeout(60)
             connection, _ = silent.accept()  # it asks, and would wait for half a minute
             process.send_signal(signal.SIGINT)
-            assert process.communicate(timeout=PATIENCE_S) == ("", "")
+            assert process.communicate(timeout=TEST_TIMEOUT_S) == ("", "")
             connection.close()
     assert process.returncode == 130
 
@@ -129,5 +147,7 @@ def test_ctrl_c_ends_a_poll_at_once_and_quietly(home, tmp_path):
 def test_an_unknown_feed_is_refused_by_its_name(home, blogs):
     home("add", blogs.url(1))
     for command in (("poll",), ("explain",), ("entries", "--feed")):
-        assert "there is no feed http://nowhere.example/ here" in home.refuses(*command, "http://nowhere.example/")
+        assert "there is no feed http://nowhere.example/ here" in home.refuses(
+            *command, "http://nowhere.example/"
+        )
     assert "there is no feed 77 here" in home.refuses("poll", "77")

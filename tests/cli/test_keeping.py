@@ -13,23 +13,39 @@ def test_config_prints_the_table_with_origins(tidings, tmp_path, monkeypatch):
     monkeypatch.setenv("TIDINGS_POLICY_BUDGET", "2400")
     (tmp_path / "config.toml").write_text("[fetch]\ncontact_url = 'https://example.org/'\n")
     rows = tidings.json("--data-dir", tmp_path, "--set", "log.level=debug", "config")
-    told = {row["name"]: (row["value"], row["origin"]) for row in rows if row["origin"] != "default"}
+    told = {
+        row["name"]: (row["value"], row["origin"]) for row in rows if row["origin"] != "default"
+    }
     assert told == {
         "fetch.contact_url": ("https://example.org/", str(tmp_path / "config.toml")),
         "policy.budget": ("2400", "TIDINGS_POLICY_BUDGET"),
         "log.level": ("debug", "--set log.level"),
     }
-    assert {row["variable"] for row in rows} >= {"TIDINGS_FETCH_ALLOW_PRIVATE", "TIDINGS_SERVE_PUBLIC_URL"}
+    assert {row["variable"] for row in rows} >= {
+        "TIDINGS_FETCH_ALLOW_PRIVATE",
+        "TIDINGS_SERVE_PUBLIC_URL",
+    }
 
 
 def test_what_config_prints_is_a_file_that_says_the_same(tidings, tmp_path):
-    text = tidings("--data-dir", tmp_path, "--set", "fetch.timeout_s=20", "--set", "policy.budget=100/hour", "config")
+    text = tidings(
+        "--data-dir",
+        tmp_path,
+        "--set",
+        "fetch.timeout_s=20",
+        "--set",
+        "policy.budget=100/hour",
+        "config",
+    )
     assert tomllib.loads(text) == {
         "fetch": {"timeout_s": 20.0}, "policy": {"budget": "100/hour"}, "store": {}, "serve": {}, "exchange": {}, "log": {}
     }  # fmt: skip
     (tmp_path / "config.toml").write_text(text.replace("# allow_private", "allow_private"))
     settings = read(tmp_path, {}, {})
-    assert (settings["fetch.timeout_s"].value, settings["fetch.allow_private"].value) == (20.0, False)
+    assert (settings["fetch.timeout_s"].value, settings["fetch.allow_private"].value) == (
+        20.0,
+        False,
+    )
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
@@ -37,10 +53,22 @@ def test_what_config_prints_is_a_file_that_says_the_same(tidings, tmp_path):
     ("arguments", "complaint"),
     [
         (("--set", "fetch.timeout_s", "feeds"), "--set fetch.timeout_s: write OPTION=VALUE"),
-        (("--set", "fetch.tmeout_s=3", "config"), "there is no option fetch.tmeout_s; did you mean fetch.timeout_s?"),
-        (("--set", "policy.name=best", "serve"), "--set policy.name: unknown policy 'best'; choose from price"),
-        (("--set", "policy.name=best", "status"), "--set policy.name: unknown policy 'best'; choose from price"),
-        (("--set", "policy.name=fixed:colour=2", "feeds"), "policy 'fixed' has no parameter 'colour'"),
+        (
+            ("--set", "fetch.tmeout_s=3", "config"),
+            "there is no option fetch.tmeout_s; did you mean fetch.timeout_s?",
+        ),
+        (
+            ("--set", "policy.name=best", "serve"),
+            "--set policy.name: unknown policy 'best'; choose from price",
+        ),
+        (
+            ("--set", "policy.name=best", "status"),
+            "--set policy.name: unknown policy 'best'; choose from price",
+        ),
+        (
+            ("--set", "policy.name=fixed:colour=2", "feeds"),
+            "policy 'fixed' has no parameter 'colour'",
+        ),
         (("--set", "serve.port=x", "serve"), "--set serve.port: serve.port must be a whole number"),
     ],
 )
@@ -56,14 +84,25 @@ def test_the_doctor_finds_a_fresh_folder_and_a_used_one_well(home, blogs):
     home("add", blogs.url(1))
     findings = {finding["what"]: finding for finding in home.json("doctor")}
     assert findings["store"]["words"].startswith("1 feeds, 20 entries")
-    assert {"configuration", "folder", "store", "disk", "clock", "names", "certificates", "open files"} <= set(findings)
+    assert {
+        "configuration",
+        "folder",
+        "store",
+        "disk",
+        "clock",
+        "names",
+        "certificates",
+        "open files",
+    } <= set(findings)
     assert findings["private addresses"]["verdict"] == "look"
 
 
 @pytest.mark.parametrize("option", ["fetch.contact_url", "serve.public_url"])
 def test_the_doctor_warns_where_publishers_cannot_reach_the_operator(home, blogs, tmp_path, option):
     def contact(*options):
-        return next(finding for finding in home.json(*options, "doctor") if finding["what"] == "contact")
+        return next(
+            finding for finding in home.json(*options, "doctor") if finding["what"] == "contact"
+        )
 
     missing = contact()
     assert missing["verdict"] == "look"
@@ -74,7 +113,10 @@ def test_the_doctor_warns_where_publishers_cannot_reach_the_operator(home, blogs
     home("add", blogs.url(1))
     assert contact()["verdict"] == "look"
     with sqlite3.connect(tmp_path / "data" / "tidings.db") as db:
-        db.execute("INSERT INTO shared (key, value, updated_at) VALUES (?, ?, 0)", ("contact_url", b"https://stored.example/"))
+        db.execute(
+            "INSERT INTO shared (key, value, updated_at) VALUES (?, ?, 0)",
+            ("contact_url", b"https://stored.example/"),
+        )
     db.close()
     assert contact()["words"] == "https://stored.example/"
 
@@ -95,7 +137,9 @@ def test_the_doctor_names_what_is_wrong_and_exits_with_1(home, blogs, tmp_path):
 
 def test_the_doctor_knows_a_file_that_is_no_store(home, tmp_path):
     (tmp_path / "data").mkdir(mode=0o755)
-    (tmp_path / "data" / "tidings.db").write_bytes(b"not a database, but long enough to be looked at" * 100)
+    (tmp_path / "data" / "tidings.db").write_bytes(
+        b"not a database, but long enough to be looked at" * 100
+    )
     said = home.run("doctor").stdout
     assert "file is not a database; name the store's own file, or restore a backup over it" in said
     assert "others on this machine can look into" in said

@@ -12,7 +12,10 @@ def test_compare_as_served_says_what_stays_below_the_budget(tidings, sample):
     assert [result["reached_budget"] for result in found["results"]] == [False, False]
     text = tidings(*arguments)
     assert "As served, minimum interval 60 min" in text
-    assert "More than 5 % below the budget under the poll constraints:\n  uniform\n  combined\n" in text
+    assert (
+        "More than 5 % below the budget under the poll constraints:\n  uniform\n  combined\n"
+        in text
+    )
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
@@ -30,10 +33,22 @@ def test_compare_without_constraints_is_unchanged(tidings, sample):
 
 
 def test_evaluate_as_served(tidings, sample):
-    arguments = ("--budgets", "12", "--train-days", "14", "--policies", "uniform", "--ours", "min-delay", "--as-served")
+    arguments = (
+        "--budgets",
+        "12",
+        "--train-days",
+        "14",
+        "--policies",
+        "uniform",
+        "--ours",
+        "min-delay",
+        "--as-served",
+    )
     served = tidings.json("lab", "evaluate", sample, *arguments)
     assert served["min_interval_s"] == served["cells"][0]["min_interval_s"] == 900
-    assert tidings("lab", "evaluate", sample, *arguments).startswith("As served, minimum interval 15 min\n\n")
+    assert tidings("lab", "evaluate", sample, *arguments).startswith(
+        "As served, minimum interval 15 min\n\n"
+    )
     assert tidings.json("lab", "evaluate", sample, *arguments[:-1])["min_interval_s"] is None
 
 
@@ -42,5 +57,7 @@ def test_a_minimum_interval_needs_as_served(tidings, sample, command):
     chosen = COMPARED if command == "compare" else ()
     complaint = tidings.refuses("lab", command, sample, *chosen, "--min-interval", "15min")
     assert "add --as-served" in complaint
-    wrong = tidings.refuses("lab", command, sample, *chosen, "--as-served", "--min-interval", "often")
+    wrong = tidings.refuses(
+        "lab", command, sample, *chosen, "--as-served", "--min-interval", "often"
+    )
     assert "'often' is not a duration up to 1 day" in wrong

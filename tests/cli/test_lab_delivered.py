@@ -14,13 +14,20 @@ def rows(sample, tmp_path_factory):
 
     out = tmp_path_factory.mktemp("out") / "rows.json"
     arguments = ("lab", "delivered", sample, *FEW)
-    return Tidings().json(*arguments, "--out", out), json.loads(out.read_text()), Tidings()(*arguments)
+    return (
+        Tidings().json(*arguments, "--out", out),
+        json.loads(out.read_text()),
+        Tidings()(*arguments),
+    )
 
 
 def test_json_is_one_list_of_rows(rows):
     found, saved, _ = rows
     assert found == saved
-    settings = [(row["policy"], row["budget_per_feed_day"], row["min_interval_s"], row["default"]) for row in found]
+    settings = [
+        (row["policy"], row["budget_per_feed_day"], row["min_interval_s"], row["default"])
+        for row in found
+    ]
     assert settings == [
         ("hourly", 24, 900, False),
         ("price", 12, 900, True),
@@ -31,7 +38,14 @@ def test_json_is_one_list_of_rows(rows):
     for row in found:
         assert row["trace"] == "sample"
         assert row["charged_delay_s"] > 0
-        assert {"mean_delay_s", "median_delay_s", "p90_delay_s", "polls", "missed_share", "bytes"} <= set(row)
+        assert {
+            "mean_delay_s",
+            "median_delay_s",
+            "p90_delay_s",
+            "polls",
+            "missed_share",
+            "bytes",
+        } <= set(row)
     assert found[0]["polls_per_feed_day"] == pytest.approx(24, rel=0.005)
 
 
@@ -49,7 +63,18 @@ def test_table_fits_80_columns_and_marks_the_default(rows):
 
 
 def test_several_traces_have_a_summary(tidings, sample):
-    text = tidings("lab", "delivered", sample, sample, "--train-days", "18", "--budgets", "24", "--min-intervals", "15min")
+    text = tidings(
+        "lab",
+        "delivered",
+        sample,
+        sample,
+        "--train-days",
+        "18",
+        "--budgets",
+        "24",
+        "--min-intervals",
+        "15min",
+    )
     assert "All traces: geometric means of the ratios" in text
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "equal requests" in text

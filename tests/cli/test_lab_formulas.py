@@ -28,9 +28,22 @@ def test_han_tables_1_to_3(tidings, policy, polls, missed):
 
 def test_fractional_square_root_rule_with_weights(tidings):
     plain = tidings.json("lab", "allocate", "--policy", "min-delay", *HAN)
-    assert plain["polls"] == pytest.approx([2.535898385, 2.535898385, 1.464101615, 1.464101615], abs=1e-8)
+    assert plain["polls"] == pytest.approx(
+        [2.535898385, 2.535898385, 1.464101615, 1.464101615], abs=1e-8
+    )
     assert "missed" not in plain
-    weighted = tidings.json("lab", "allocate", "--policy", "min-delay", "--rates", "1,1", "--weights", "1,9", "--budget", "8")
+    weighted = tidings.json(
+        "lab",
+        "allocate",
+        "--policy",
+        "min-delay",
+        "--rates",
+        "1,1",
+        "--weights",
+        "1,9",
+        "--budget",
+        "8",
+    )
     assert weighted["polls"] == pytest.approx([2, 6])
 
 
@@ -44,16 +57,28 @@ def test_table_shows_every_feed_and_the_total(tidings):
     ("arguments", "complaint"),
     [
         (("--policy", "best", *HAN), "unknown allocation 'best'; choose from uniform"),
-        (("--policy", "uniform", "--rates", "1,a", "--budget", "1"), "'a' at place 2 is not a number"),
+        (
+            ("--policy", "uniform", "--rates", "1,a", "--budget", "1"),
+            "'a' at place 2 is not a number",
+        ),
         (("--policy", "uniform", "--rates", "1,-1", "--budget", "1"), "must be at least 0"),
-        (("--policy", "uniform", "--rates", "1", "--budget", "-1"), "the budget must be a number of polls, 0 or more"),
+        (
+            ("--policy", "uniform", "--rates", "1", "--budget", "-1"),
+            "the budget must be a number of polls, 0 or more",
+        ),
         (("--policy", "uniform", "--rates", "1", "--budget", "nan"), "the budget must be"),
         (
             ("--policy", "uniform", "--rates", "1,2", "--budget", "1", "--weights", "1"),
             "--weights has 1 numbers and --rates has 2",
         ),
-        (("--policy", "uniform", "--rates", "1,2", "--budget", "1", "--windows", "1,0"), "must be at least 1"),
-        (("--policy", "uniform", "--rates", "1,2", "--budget", "1", "--windows", "1,2.5"), "not a whole number of entries"),
+        (
+            ("--policy", "uniform", "--rates", "1,2", "--budget", "1", "--windows", "1,0"),
+            "must be at least 1",
+        ),
+        (
+            ("--policy", "uniform", "--rates", "1,2", "--budget", "1", "--windows", "1,2.5"),
+            "not a whole number of entries",
+        ),
         (("--policy", "min-missing", *HAN), "needs --windows"),
         (("--policy", "uniform", "--rates", "1"), "Missing option '--budget'"),
     ],
@@ -79,9 +104,14 @@ def brute_force_delay(hourly, polls):
 def test_schedule_equals_brute_force(tidings, polls):
     hourly = np.random.default_rng(polls).random(24).round(3)
     text = ",".join(str(h) for h in hourly)
-    found = {m: tidings.json("lab", "schedule", "--hourly", text, "--polls", polls, "--method", m) for m in METHODS}
+    found = {
+        m: tidings.json("lab", "schedule", "--hourly", text, "--polls", polls, "--method", m)
+        for m in METHODS
+    }
     for method in METHODS:
-        assert found[method]["expected_delay_h"] == pytest.approx(brute_force_delay(hourly, polls), rel=1e-9), method
+        assert found[method]["expected_delay_h"] == pytest.approx(
+            brute_force_delay(hourly, polls), rel=1e-9
+        ), method
         assert len(found[method]["times_h"]) == polls
 
 
@@ -89,14 +119,21 @@ METHODS = ("dp", "exhaustive", "iterative")
 
 
 def test_schedule_in_words(tidings, tmp_path):
-    text = tidings("lab", "schedule", "--hourly", OFFICE, "--polls", "2", "--plot", tmp_path / "day.png")
+    text = tidings(
+        "lab", "schedule", "--hourly", OFFICE, "--polls", "2", "--plot", tmp_path / "day.png"
+    )
     assert text.splitlines()[0] == "Polls at        13:00 17:00"
     assert "16 h summed over the 8 posts of a day" in text
     assert (tmp_path / "day.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_feed_without_posts_has_no_delay(tidings):
-    assert tidings.json("lab", "schedule", "--hourly", ",".join("0" * 24), "--polls", "2")["expected_delay_h"] == 0
+    assert (
+        tidings.json("lab", "schedule", "--hourly", ",".join("0" * 24), "--polls", "2")[
+            "expected_delay_h"
+        ]
+        == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,9 +143,18 @@ def test_a_feed_without_posts_has_no_delay(tidings):
         (("--hourly", FLAT, "--polls", "0"), "between 1 and 48 polls"),
         (("--hourly", FLAT, "--polls", "49"), "between 1 and 48 polls"),
         (("--hourly", FLAT, "--polls", "2.5"), "'2.5' is not a valid integer"),
-        (("--hourly", FLAT, "--polls", "2", "--method", "luck"), "'luck' is not one of 'dp', 'exhaustive', 'iterative'"),
-        (("--hourly", FLAT, "--polls", "2", "--plot", "day.txt"), "the ending must be one of .png, .svg, .pdf"),
-        (("--hourly", FLAT, "--polls", "2", "--plot", "nowhere/day.png"), "there is no directory nowhere; make it first"),
+        (
+            ("--hourly", FLAT, "--polls", "2", "--method", "luck"),
+            "'luck' is not one of 'dp', 'exhaustive', 'iterative'",
+        ),
+        (
+            ("--hourly", FLAT, "--polls", "2", "--plot", "day.txt"),
+            "the ending must be one of .png, .svg, .pdf",
+        ),
+        (
+            ("--hourly", FLAT, "--polls", "2", "--plot", "nowhere/day.png"),
+            "there is no directory nowhere; make it first",
+        ),
     ],
 )
 def test_wrong_schedules_say_what_to_do(tidings, arguments, complaint):

@@ -3,11 +3,19 @@
 import numpy as np
 import pytest
 
-from tests.worlds import judge_by_hand, trace_of
+from tests.trace_helpers import score_brute_force, trace_of
 from tidings.lab.traces import read_table, read_trace, write_trace
 
 ASKED = (
-    *("polls", "polls_per_feed_day", "posts", "mean_delay_s", "median_delay_s", "p95_delay_s", "max_delay_s"),
+    *(
+        "polls",
+        "polls_per_feed_day",
+        "posts",
+        "mean_delay_s",
+        "median_delay_s",
+        "p95_delay_s",
+        "max_delay_s",
+    ),
     *("missed", "missed_share", "charged_delay_s", "polls_per_post", "bytes"),
 )
 
@@ -27,7 +35,7 @@ def test_score_equals_every_post_looked_at_on_its_own(tidings, tmp_path):
     polls = {0: [100, 400], 1: [500], 2: []}
     file = poll_list(tmp_path, [(f, at) for f, times in polls.items() for at in times])
     found = tidings.json("lab", "score", tmp_path / "t", "--polls", file)
-    by_hand = judge_by_hand(trace, polls)
+    by_hand = score_brute_force(trace, polls)
     delays = [delay for _, delay, _ in by_hand if delay is not None]
     assert set(ASKED) <= set(found)
     assert found["polls"] == 3
@@ -44,12 +52,22 @@ def test_polls_outside_the_judged_period_are_ignored_and_counted(tidings, tmp_pa
     polls = [(0, 1), (0, 1000), (1, 2000), (1, 300_000)]
     found = tidings.json("lab", "score", tmp_path / "t", "--polls", poll_list(tmp_path, polls))
     assert (found["polls"], found["ignored_polls"]) == (2, 2)
-    later = tidings.json("lab", "score", tmp_path / "t", "--polls", poll_list(tmp_path, polls), "--train-days", "1")
+    later = tidings.json(
+        "lab", "score", tmp_path / "t", "--polls", poll_list(tmp_path, polls), "--train-days", "1"
+    )
     assert (later["polls"], later["ignored_polls"], later["posts"]) == (0, 4, 1)
 
 
 def test_score_in_words(tidings, sample, tmp_path):
-    text = tidings("lab", "score", sample, "--polls", poll_list(tmp_path, [(0, 1)]), "--plot", tmp_path / "delays.svg")
+    text = tidings(
+        "lab",
+        "score",
+        sample,
+        "--polls",
+        poll_list(tmp_path, [(0, 1)]),
+        "--plot",
+        tmp_path / "delays.svg",
+    )
     assert "1 more outside the judged period were ignored" in text
     assert max(len(line) for line in text.splitlines()) <= 80
     assert (tmp_path / "delays.svg").read_text().startswith("<?xml")
@@ -58,8 +76,14 @@ def test_score_in_words(tidings, sample, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "complaint"),
     [
-        ("feed_id,polled_at\n0,5\n99,6\n", "polls.csv, row 2, column 'feed_id': feed 99 is not in the trace"),
-        ("feed_id,polled_at\n0,5\n0,soon\n", "polls.csv, row 2, column 'polled_at': 'soon' is not a number"),
+        (
+            "feed_id,polled_at\n0,5\n99,6\n",
+            "polls.csv, row 2, column 'feed_id': feed 99 is not in the trace",
+        ),
+        (
+            "feed_id,polled_at\n0,5\n0,soon\n",
+            "polls.csv, row 2, column 'polled_at': 'soon' is not a number",
+        ),
         ("feed_id,polled_at\n0,\n", "polls.csv, row 1, column 'polled_at': is empty"),
         ("feed_id,at\n0,5\n", "has no column 'polled_at'; it has feed_id, at"),
         ("", "polls.csv: is empty"),
@@ -71,15 +95,28 @@ def test_wrong_poll_lists_name_file_row_and_column(tidings, sample, tmp_path, ro
 
 
 def test_a_poll_list_that_is_not_there(tidings, sample):
-    assert "nowhere.parquet: does not exist" in tidings.refuses("lab", "score", sample, "--polls", "nowhere.parquet")
+    assert "nowhere.parquet: does not exist" in tidings.refuses(
+        "lab", "score", sample, "--polls", "nowhere.parquet"
+    )
 
 
 # --- compare ------------------------------------------------------------------------------------------------------------
 
 
-def test_compare_judges_at_equal_budget_and_its_saved_polls_score_the_same(tidings, sample, tmp_path):
+def test_compare_judges_at_equal_budget_and_its_saved_polls_score_the_same(
+    tidings, sample, tmp_path
+):
     policies = "uniform,min-delay,fixed:interval_h=3"
-    arguments = ("--policies", policies, "--budget", "4", "--train-days", "7", "--save-polls", tmp_path / "polls")
+    arguments = (
+        "--policies",
+        policies,
+        "--budget",
+        "4",
+        "--train-days",
+        "7",
+        "--save-polls",
+        tmp_path / "polls",
+    )
     found = tidings.json("lab", "compare", sample, *arguments)
     names = ["uniform", "min-delay", "fixed:interval_h=3@native", "fixed:interval_h=3"]
     assert [result["policy"] for result in found["results"]] == names
@@ -97,11 +134,22 @@ def test_compare_judges_at_equal_budget_and_its_saved_polls_score_the_same(tidin
 
 def test_no_native_leaves_the_native_run_out(tidings, sample):
     arguments = ("--policies", "fixed", "--budget", "4", "--train-days", "7", "--no-native")
-    assert [result["policy"] for result in tidings.json("lab", "compare", sample, *arguments)["results"]] == ["fixed"]
+    assert [
+        result["policy"] for result in tidings.json("lab", "compare", sample, *arguments)["results"]
+    ] == ["fixed"]
 
 
 def test_against_gives_ratios_with_intervals(tidings, sample):
-    arguments = ("--policies", "uniform,min-delay", "--budget", "4", "--train-days", "7", "--against", "uniform")
+    arguments = (
+        "--policies",
+        "uniform,min-delay",
+        "--budget",
+        "4",
+        "--train-days",
+        "7",
+        "--against",
+        "uniform",
+    )
     found = tidings.json("lab", "compare", sample, *arguments)
     uniform, ours = found["results"]
     assert "against" not in uniform
@@ -115,7 +163,16 @@ def test_against_gives_ratios_with_intervals(tidings, sample):
 
 def test_table_fits_80_columns_and_ends_with_the_limit(tidings, sample, tmp_path):
     plot = tmp_path / "delays.png"
-    arguments = ("--policies", "uniform,freshness-rate", "--budget", "4", "--train-days", "7", "--plot", plot)
+    arguments = (
+        "--policies",
+        "uniform,freshness-rate",
+        "--budget",
+        "4",
+        "--train-days",
+        "7",
+        "--plot",
+        plot,
+    )
     text = tidings("lab", "compare", sample, *arguments)
     assert max(len(line) for line in text.splitlines()) <= 80
     assert text.splitlines()[-1].startswith("(limit)")
@@ -124,7 +181,18 @@ def test_table_fits_80_columns_and_ends_with_the_limit(tidings, sample, tmp_path
 
 def test_several_budgets_are_a_curve(tidings, sample, tmp_path):
     plot, polls = tmp_path / "curve.svg", tmp_path / "polls"
-    arguments = ("--policies", "uniform", "--budget", "1,4", "--train-days", "7", "--plot", plot, "--save-polls", polls)
+    arguments = (
+        "--policies",
+        "uniform",
+        "--budget",
+        "1,4",
+        "--train-days",
+        "7",
+        "--plot",
+        plot,
+        "--save-polls",
+        polls,
+    )
     found = tidings.json("lab", "compare", sample, *arguments)
     assert [at["budget"] for at in found["curve"]] == [1, 4]
     slow, fast = (at["results"][0]["charged_delay_s"] for at in found["curve"])
@@ -140,13 +208,25 @@ def test_several_budgets_are_a_curve(tidings, sample, tmp_path):
     ("arguments", "complaint"),
     [
         (("--policies", "best", "--budget", "4"), "unknown policy 'best'; choose from"),
-        (("--policies", "fixed:hours=2", "--budget", "4"), "has no parameter 'hours'; it takes interval_h=1.0"),
+        (
+            ("--policies", "fixed:hours=2", "--budget", "4"),
+            "has no parameter 'hours'; it takes interval_h=1.0",
+        ),
         (("--policies", "uniform,uniform", "--budget", "4"), "uniform is listed twice"),
         (("--policies", "uniform", "--budget", "0"), "must be above 0"),
         (("--policies", "uniform", "--budget", "much"), "'much' at place 1 is not a number"),
-        (("--policies", "uniform", "--budget", "4", "--train-days", "21"), "21 days of training leave nothing to test"),
-        (("--policies", "uniform", "--budget", "4", "--against", "price"), "--against price: is not one of --policies"),
-        (("--policies", "uniform", "--budget", "4", "--plot", "curve.gif"), "the ending must be one of"),
+        (
+            ("--policies", "uniform", "--budget", "4", "--train-days", "21"),
+            "21 days of training leave nothing to test",
+        ),
+        (
+            ("--policies", "uniform", "--budget", "4", "--against", "price"),
+            "--against price: is not one of --policies",
+        ),
+        (
+            ("--policies", "uniform", "--budget", "4", "--plot", "curve.gif"),
+            "the ending must be one of",
+        ),
         (("--policies", "uniform"), "Missing option '--budget'"),
     ],
 )
@@ -176,7 +256,9 @@ def test_weights_do_not_move_the_limit_of_a_plain_mean(tidings, tmp_path, sample
     trace = read_trace(sample)
     trace.weight[:] = np.linspace(0.1, 9, trace.n_feeds)
     write_trace(trace, tmp_path / "weighted")
-    plain, weighted = (tidings.json("lab", "limit", t, "--budget", "1") for t in (sample, tmp_path / "weighted"))
+    plain, weighted = (
+        tidings.json("lab", "limit", t, "--budget", "1") for t in (sample, tmp_path / "weighted")
+    )
     assert weighted["mean_delay_s"] == pytest.approx(plain["mean_delay_s"])
     assert weighted["charged_delay_s"] == pytest.approx(plain["charged_delay_s"])
 
@@ -192,4 +274,6 @@ def test_limit_curve_falls(tidings, sample, tmp_path):
 
 def test_wrong_limits_say_what_to_do(tidings, sample):
     assert "must be at least 0" in tidings.refuses("lab", "limit", sample, "--budget", "-1")
-    assert "give several budgets" in tidings.refuses("lab", "limit", sample, "--budget", "1", "--plot", "x.png")
+    assert "give several budgets" in tidings.refuses(
+        "lab", "limit", sample, "--budget", "1", "--plot", "x.png"
+    )

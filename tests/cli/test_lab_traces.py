@@ -25,18 +25,46 @@ def test_describe_as_json(tidings, sample):
 @pytest.mark.parametrize(
     ("posts", "feeds", "complaint"),
     [
-        ("feed_id,published_at\n1,100\n1,noon\n", None, "posts.csv, row 2, column 'published_at': 'noon' is not a number"),
+        (
+            "feed_id,published_at\n1,100\n1,noon\n",
+            None,
+            "posts.csv, row 2, column 'published_at': 'noon' is not a number",
+        ),
         ("feed_id,published_at\n1,100\n,5\n", None, "posts.csv, row 2, column 'feed_id': is empty"),
-        ("feed_id,published_at\n1,-5\n", None, "posts.csv, row 1, column 'published_at': -5 must be"),
-        ("feed_id,published_at\n1,2,3\n", None, "posts.csv, row 1: has 3 fields where the header names 2"),
+        (
+            "feed_id,published_at\n1,-5\n",
+            None,
+            "posts.csv, row 1, column 'published_at': -5 must be",
+        ),
+        (
+            "feed_id,published_at\n1,2,3\n",
+            None,
+            "posts.csv, row 1: has 3 fields where the header names 2",
+        ),
         ("feed,published_at\n1,2\n", None, "has no column 'feed_id'; it has feed, published_at"),
         ("feed_id,published_at\n", None, "posts.csv: has no rows"),
         ("", None, "posts.csv: is empty; the first line names the columns"),
-        (FINE_POSTS, "feed_id\n1\n", "posts.csv, row 2, column 'feed_id': feed 2 is not in feeds.csv"),
-        (FINE_POSTS, "feed_id\n1\n2\n1\n", "feeds.csv, row 3, column 'feed_id': feed 1 is listed twice"),
+        (
+            FINE_POSTS,
+            "feed_id\n1\n",
+            "posts.csv, row 2, column 'feed_id': feed 2 is not in feeds.csv",
+        ),
+        (
+            FINE_POSTS,
+            "feed_id\n1\n2\n1\n",
+            "feeds.csv, row 3, column 'feed_id': feed 1 is listed twice",
+        ),
         (FINE_POSTS, "feed_id,window\n1,5\n2,0\n", "feeds.csv, row 2, column 'window': 0 must be"),
-        (FINE_POSTS, "feed_id,window\n1,5\n2,2.5\n", "feeds.csv, row 2, column 'window': 2.5 is not a whole number"),
-        (FINE_POSTS, "feed_id,weight\n1,-1\n2,1\n", "feeds.csv, row 1, column 'weight': -1 must be"),
+        (
+            FINE_POSTS,
+            "feed_id,window\n1,5\n2,2.5\n",
+            "feeds.csv, row 2, column 'window': 2.5 is not a whole number",
+        ),
+        (
+            FINE_POSTS,
+            "feed_id,weight\n1,-1\n2,1\n",
+            "feeds.csv, row 1, column 'weight': -1 must be",
+        ),
     ],
 )
 def test_bad_traces_name_file_row_and_column(tidings, tmp_path, posts, feeds, complaint):
@@ -50,9 +78,13 @@ def test_bad_traces_name_file_row_and_column(tidings, tmp_path, posts, feeds, co
 
 def test_files_that_are_no_tables_are_named(tidings, tmp_path):
     (tmp_path / "posts.csv").write_bytes(b"\xff\xfe\x00binary")
-    assert "posts.csv: is not readable as CSV in UTF-8" in tidings.refuses("lab", "describe", tmp_path)
+    assert "posts.csv: is not readable as CSV in UTF-8" in tidings.refuses(
+        "lab", "describe", tmp_path
+    )
     (tmp_path / "posts.parquet").write_bytes(b"not a table")
-    assert "posts.parquet: is not a readable Parquet file" in tidings.refuses("lab", "describe", tmp_path)
+    assert "posts.parquet: is not a readable Parquet file" in tidings.refuses(
+        "lab", "describe", tmp_path
+    )
 
 
 def test_dates_are_not_taken_for_seconds(tidings, tmp_path):
@@ -62,7 +94,9 @@ def test_dates_are_not_taken_for_seconds(tidings, tmp_path):
 
 
 def test_an_empty_directory_is_no_trace(tidings, tmp_path):
-    assert "holds neither posts.parquet nor posts.csv" in tidings.refuses("lab", "describe", tmp_path)
+    assert "holds neither posts.parquet nor posts.csv" in tidings.refuses(
+        "lab", "describe", tmp_path
+    )
 
 
 # --- generate -----------------------------------------------------------------------------------------------------------
@@ -89,9 +123,14 @@ def test_the_same_seed_gives_the_same_trace(tidings, tmp_path):
 
 def test_generate_does_not_write_over_anything_unless_forced(tidings, tmp_path):
     tidings("lab", "generate", tmp_path, *GENERATE)
-    assert "is not empty; name another directory, or add --force" in tidings.refuses("lab", "generate", tmp_path, *GENERATE)
+    assert "is not empty; name another directory, or add --force" in tidings.refuses(
+        "lab", "generate", tmp_path, *GENERATE
+    )
     tidings("lab", "generate", tmp_path, *GENERATE, "--csv", "--force", "--seed", "9")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["feeds.csv", "posts.csv"]  # not both, or the old would be read
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "feeds.csv",
+        "posts.csv",
+    ]  # not both, or the old would be read
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import click
 import numpy as np
 import pytest
 
-from tidings import words
+from tidings import formatting
 from tidings.cli.output import Names, Numbers, print_json, print_table
 
 
@@ -31,7 +31,10 @@ def test_what_is_no_list_of_numbers_is_refused_with_its_place(text, complaint):
 
 
 def test_names_are_neither_empty_nor_twice():
-    assert Names().convert("uniform, fixed:interval_h=2", None, None) == ["uniform", "fixed:interval_h=2"]
+    assert Names().convert("uniform, fixed:interval_h=2", None, None) == [
+        "uniform",
+        "fixed:interval_h=2",
+    ]
     with pytest.raises(click.BadParameter, match="empty name"):
         Names().convert("uniform,", None, None)
     with pytest.raises(click.BadParameter, match="uniform is listed twice"):
@@ -40,7 +43,11 @@ def test_names_are_neither_empty_nor_twice():
 
 def test_json_is_plain_and_knows_no_nan(capsys):
     print_json({"a": np.array([1.5, np.nan]), "b": np.int64(3), "c": (float("inf"), None, True)})
-    assert json.loads(capsys.readouterr().out) == {"a": [1.5, None], "b": 3, "c": [None, None, True]}
+    assert json.loads(capsys.readouterr().out) == {
+        "a": [1.5, None],
+        "b": 3,
+        "c": [None, None, True],
+    }
 
 
 def test_tables_are_aligned_and_plain_when_not_a_terminal(capsys):
@@ -55,15 +62,26 @@ def test_a_wide_table_is_not_folded_when_not_a_terminal(capsys):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (89, "89 s"), (90, "1.5 min"), (5399, "90 min"), (5400, "1.5 h"), (1e6, "11.6 d"), (None, "–")],
+    [
+        (0, "0 s"),
+        (89, "89 s"),
+        (90, "1.5 min"),
+        (5399, "90 min"),
+        (5400, "1.5 h"),
+        (1e6, "11.6 d"),
+        (None, "–"),
+    ],
 )
 def test_durations(seconds, text):
-    assert words.duration(seconds) == text
+    assert formatting.duration(seconds) == text
 
 
-@pytest.mark.parametrize(("number", "text"), [(0.01234, "0.0123"), (4, "4"), (4.567, "4.57"), (12345.6, "12,346"), (0, "0")])
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0.01234, "0.0123"), (4, "4"), (4.567, "4.57"), (12345.6, "12,346"), (0, "0")],
+)
 def test_figures(number, text):
-    assert words.figures(number) == text
+    assert formatting.figures(number) == text
 
 
 @pytest.mark.parametrize(
@@ -78,26 +96,41 @@ def test_figures(number, text):
     ],
 )
 def test_moments(at, text):
-    assert words.ago(at, 1000) == text
+    assert formatting.ago(at, 1000) == text
 
 
 @pytest.mark.parametrize(
-    ("share", "text"), [(0.8, "80 %"), (1.0, "100 %"), (0.0417, "4.2 %"), (0.0037, "0.37 %"), (0.0, "0 %"), (None, "–")]
+    ("share", "text"),
+    [
+        (0.8, "80 %"),
+        (1.0, "100 %"),
+        (0.0417, "4.2 %"),
+        (0.0037, "0.37 %"),
+        (0.0, "0 %"),
+        (None, "–"),
+    ],
 )
 def test_a_share_in_a_sentence_has_two_figures(share, text):
-    assert words.portion(share) == text
+    assert formatting.percent_short(share) == text
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(0, "0 bytes"), (999, "999 bytes"), (18_400, "18 kB"), (3_230_000, "3.2 MB"), (120_400_000, "120 MB")]
+    ("number", "text"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (18_400, "18 kB"),
+        (3_230_000, "3.2 MB"),
+        (120_400_000, "120 MB"),
+    ],
 )
 def test_sizes(number, text):
-    assert words.size(number) == text
+    assert formatting.size(number) == text
 
 
 def test_a_column_shares_the_unit_of_its_smallest_value():
-    assert words.common_unit([7200, 600, None, 0]) == ("min", 60.0)
-    assert words.in_unit(7200, 60.0) == "120.00"
-    assert words.percent(0.0037) == "0.37 %"
-    assert words.percent(0.8) == "80.00 %"
-    assert words.count(1, "feed") == "1 feed"
+    assert formatting.common_unit([7200, 600, None, 0]) == ("min", 60.0)
+    assert formatting.in_unit(7200, 60.0) == "120.00"
+    assert formatting.percent(0.0037) == "0.37 %"
+    assert formatting.percent(0.8) == "80.00 %"
+    assert formatting.count(1, "feed") == "1 feed"

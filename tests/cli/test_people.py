@@ -3,8 +3,8 @@
 import asyncio
 import json
 
-from tidings.people import People
 from tidings.store import Store
+from tidings.users import UserService
 
 PASSWORD = "correct horse battery"
 
@@ -20,7 +20,7 @@ def asked(tmp_path, question):
 
     async def ask():
         async with Store.open(tmp_path / "data" / "tidings.db", clock=lambda: 1.0) as store:
-            return await question(People(store, lambda: 1.0))
+            return await question(UserService(store, lambda: 1.0))
 
     return asyncio.run(ask())
 
@@ -28,15 +28,18 @@ def asked(tmp_path, question):
 def test_a_user_is_added_to_a_fresh_folder_and_can_log_in(home, tmp_path):
     assert "administrator" in added(home, "ann", "--admin")
     assert json.loads(added(home, "bob", "--json"))["admin"] is False
-    assert [(u["name"], u["admin"]) for u in home.json("user", "list")] == [("ann", True), ("bob", False)]
-    assert asked(tmp_path, lambda people: people.log_in("ann", PASSWORD, "here")).admin
+    assert [(u["name"], u["admin"]) for u in home.json("user", "list")] == [
+        ("ann", True),
+        ("bob", False),
+    ]
+    assert asked(tmp_path, lambda user_service: user_service.log_in("ann", PASSWORD, "here")).admin
 
 
 def test_the_first_administrator_takes_over_what_was_followed_before(home, blogs, tmp_path):
     home("add", blogs.url(1))
     added(home, "ann", "--admin")
     assert [feed["url"] for feed in home.json("feeds")] == [blogs.url(1)]
-    assert asked(tmp_path, lambda people: people.user("ann")).id == 1
+    assert asked(tmp_path, lambda user_service: user_service.user("ann")).id == 1
 
 
 def test_what_is_wrong_is_told_in_one_line(home):
@@ -60,10 +63,18 @@ def test_a_password_and_a_role_are_changed_and_a_user_removed(home, tmp_path):
     added(home, "bob")
     changed = home.run("user", "password", "bob", "--password-stdin", input="another good one\n")
     assert changed.exit_code == 0, changed.output
-    assert asked(tmp_path, lambda people: people.log_in("bob", "another good one", "here")).name == "bob"
+    assert (
+        asked(
+            tmp_path, lambda user_service: user_service.log_in("bob", "another good one", "here")
+        ).name
+        == "bob"
+    )
     home("user", "role", "bob", "administrator")
     home("user", "role", "ann", "reader")
-    assert [(u["name"], u["admin"]) for u in home.json("user", "list")] == [("ann", False), ("bob", True)]
+    assert [(u["name"], u["admin"]) for u in home.json("user", "list")] == [
+        ("ann", False),
+        ("bob", True),
+    ]
     assert "last administrator" in home.refuses("user", "role", "bob", "reader")
     home("user", "role", "ann", "administrator")
     home("user", "remove", "bob", "--yes")
@@ -73,6 +84,8 @@ def test_a_password_and_a_role_are_changed_and_a_user_removed(home, tmp_path):
 def test_a_token_is_shown_once_and_is_the_users(home, tmp_path):
     added(home, "ann")
     secret = home("user", "token", "ann", "--label", "newsboat").strip()
-    assert asked(tmp_path, lambda people: people.by_token(secret)).name == "ann"
+    assert asked(tmp_path, lambda user_service: user_service.user_by_token(secret)).name == "ann"
     assert home.json("user", "token", "ann", "--label", "phone")["token"] != secret
-    assert "there is a token newsboat already" in home.refuses("user", "token", "ann", "--label", "newsboat")
+    assert "there is a token newsboat already" in home.refuses(
+        "user", "token", "ann", "--label", "newsboat"
+    )

@@ -10,16 +10,16 @@ from itertools import pairwise
 
 import pytest
 
-from tests import PATIENCE_S
+from tests import TEST_TIMEOUT_S
 from tests.cli.test_serve import served
-from tests.sites import Site, rss
+from tests.local_server import LocalServer, rss
 
 OPTIONS = ("--set", "fetch.allow_private=true", "--set", "fetch.treat_private_as_public=true")
 #: Less than the default, so that the test is short, and more than a request takes on a busy machine.
 SPACING_S = 0.5
 
 
-class Limiter(Site):
+class Limiter(LocalServer):
     """A host that notes when each request came, and answers 429 to a path while ``limiting``."""
 
     def __init__(self):
@@ -42,7 +42,7 @@ class Limiter(Site):
         return [path for _, path in self.times]
 
     def wait_for(self, count):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TEST_TIMEOUT_S
         while len(self.times) < count:
             assert time.monotonic() < deadline, self.times
             threading.Event().wait(0.02)
@@ -72,7 +72,12 @@ def subscribe(command, host, *paths):
 
 def test_the_service_spaces_requests_to_one_loopback_host(command, host, tmp_path):
     subscribe(command, host, "/a", "/b", "/c", "/d")
-    options = ("--set", "fetch.treat_private_as_public=true", "--set", f"fetch.host_spacing_s={SPACING_S}")
+    options = (
+        "--set",
+        "fetch.treat_private_as_public=true",
+        "--set",
+        f"fetch.host_spacing_s={SPACING_S}",
+    )
     with ExitStack() as stack:
         stack.enter_context(served(tmp_path / "data", *options))
         host.wait_for(4)

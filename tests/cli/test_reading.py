@@ -36,14 +36,29 @@ def test_entries_are_limited_by_number_feed_time_and_words(read, blogs):
     assert {entry["feed"] for entry in of_one} == {1}
     assert read.json("entries", "--since", "2100-01-01") == []
     assert read.json("entries", "--since", "1h", "--limit", 0) == everything
-    wanted = [entry["id"] for entry in everything if "lantern" in entry["title"] + entry["content"] + entry["summary"]]
-    assert [entry["id"] for entry in read.json("entries", "--search", "LANTERN", "--limit", 0)] == wanted
+    wanted = [
+        entry["id"]
+        for entry in everything
+        if "lantern" in entry["title"] + entry["content"] + entry["summary"]
+    ]
+    assert [
+        entry["id"] for entry in read.json("entries", "--search", "LANTERN", "--limit", 0)
+    ] == wanted
     assert read.json("entries", "--search", "zebra") == []
 
 
 def test_tables_are_for_people(read):
     feeds = read("feeds").splitlines()
-    assert feeds[0].split() == ["id", "title", "address", "entries", "newest", "asked", "next", "error"]
+    assert feeds[0].split() == [
+        "id",
+        "title",
+        "address",
+        "entries",
+        "newest",
+        "asked",
+        "next",
+        "error",
+    ]
     assert feeds[1].startswith("1   Birds and small kettles")
     entries = read("entries", "--limit", 2).splitlines()
     assert entries[0].split() == ["id", "title", "feed", "published", "arrived"]
@@ -52,7 +67,9 @@ def test_tables_are_for_people(read):
 
 @pytest.mark.parametrize("when", ["yesterday", "5", "2026-13-01", ""])
 def test_what_is_no_time_is_refused(read, when):
-    assert "is not a time; write 2h or 3d (ago), 2026-11-16" in read.refuses("entries", "--since", when)
+    assert "is not a time; write 2h or 3d (ago), 2026-11-16" in read.refuses(
+        "entries", "--since", when
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tests import PATIENCE_S
+from tests import TEST_TIMEOUT_S
 from tidings import __version__
 from tidings.cli import root
 
@@ -28,7 +28,12 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.St
 heavy = "numpy pyarrow matplotlib rich numba aiohttp starlette uvicorn lxml msgspec"
 print([module for module in heavy.split() if module in sys.modules])
 """
-    assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", check], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 def commands(group, path=()):
@@ -58,7 +63,10 @@ def test_a_terminal_that_knows_few_characters_shows_the_others_as_questions(inst
     feeds = ["--data-dir", tmp_path, "feeds"]
     installed("--data-dir", tmp_path, "import", "-", input="https://example.org/feed Grüße ☃\n")
     assert "Grüße ?" in installed(*feeds, env=latin, encoding="latin-1").stdout
-    assert json.loads(installed(*feeds, "--json", env=latin, encoding="latin-1").stdout)[0]["title"] == "Grüße ☃"
+    assert (
+        json.loads(installed(*feeds, "--json", env=latin, encoding="latin-1").stdout)[0]["title"]
+        == "Grüße ☃"
+    )
 
 
 def test_unknown_command_is_a_usage_error(installed):
@@ -100,8 +108,10 @@ def test_a_reader_that_left_is_no_error_of_ours(sample):
     """`tidings ... | head -0`: quiet, whatever the exit code."""
     from tests.cli.conftest import TIDINGS
 
-    writer = subprocess.Popen([TIDINGS, "lab", "describe", sample], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    writer = subprocess.Popen(
+        [TIDINGS, "lab", "describe", sample], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     writer.stdout.close()
     assert writer.stderr.read() == b""
     writer.stderr.close()
-    writer.wait(timeout=PATIENCE_S)
+    writer.wait(timeout=TEST_TIMEOUT_S)

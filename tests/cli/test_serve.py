@@ -10,15 +10,27 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests import PATIENCE_S
+from tests import TEST_TIMEOUT_S
 from tests.cli.conftest import TIDINGS
 
 
 @contextmanager
 def served(folder, *options):
     """The process, once it listens, and where."""
-    command = [TIDINGS, "--data-dir", folder, "--set", "fetch.allow_private=true", *options, "serve", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [
+        TIDINGS,
+        "--data-dir",
+        folder,
+        "--set",
+        "fetch.allow_private=true",
+        *options,
+        "serve",
+        "--port",
+        "0",
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             yield process, urlsplit(re.search(r"http://\S+", process.stdout.readline()).group())
         finally:
@@ -26,7 +38,7 @@ def served(folder, *options):
 
 
 def get(address, target):
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=TEST_TIMEOUT_S)
     connection.request("GET", target)
     response = connection.getresponse()
     return response.status, response.read().decode()
@@ -37,14 +49,19 @@ def test_serves_until_told_to_stop(tmp_path, ending):
     with served(tmp_path / "data") as (process, address):
         assert get(address, "/")[0] == 200
         process.send_signal(ending)
-        out, err = process.communicate(timeout=PATIENCE_S)
+        out, err = process.communicate(timeout=TEST_TIMEOUT_S)
     assert (process.returncode, out) == (0, "stopped\n")
     events = [line.split(" ", 2)[1:] for line in err.splitlines()]
-    assert [(level, event.split()[0]) for level, event in events] == [("info", "serving"), ("info", "stopping")]
+    assert [(level, event.split()[0]) for level, event in events] == [
+        ("info", "serving"),
+        ("info", "stopping"),
+    ]
     assert f"address=http://{address.netloc}/" in err
 
 
-def test_what_is_imported_beside_it_is_polled_and_a_second_service_is_refused(tmp_path, home, blogs, installed):
+def test_what_is_imported_beside_it_is_polled_and_a_second_service_is_refused(
+    tmp_path, home, blogs, installed
+):
     with served(tmp_path / "data", "--set", "log.format=json") as (process, address):
         home("import", blogs.list(tmp_path / "feeds.opml"))
         polled = (line for line in process.stderr if '"event": "polled"' in line)
@@ -54,7 +71,7 @@ def test_what_is_imported_beside_it_is_polled_and_a_second_service_is_refused(tm
         assert second.returncode == 1
         assert "is in use by another `tidings serve`" in second.stderr
         process.terminate()
-        process.communicate(timeout=PATIENCE_S)
+        process.communicate(timeout=TEST_TIMEOUT_S)
     assert process.returncode == 0
     assert len(home.json("entries", "--limit", 0)) == 80
 
@@ -64,13 +81,22 @@ def test_what_a_command_learned_beside_it_is_taken_up(tmp_path, home, blogs):
         home.run("import", "-", input=f"{blogs.url(1)}\n{blogs.url(2)}\n")
         home("poll", "--all")
         assert any("what it learned is taken up" in line for line in process.stderr)
-        told = (dict(line.rsplit(" ", 1) for line in get(address, "/metrics")[1].splitlines()) for _ in range(5000))
+        told = (
+            dict(line.rsplit(" ", 1) for line in get(address, "/metrics")[1].splitlines())
+            for _ in range(5000)
+        )
         # Until the policy has begun; and while it looks for what is due, the loop that polls holds all requests for a moment.
-        figures = next(one for one in told if "tidings_price" in one and one["tidings_requests_available"] != "0")
+        figures = next(
+            one
+            for one in told
+            if "tidings_price" in one and one["tidings_requests_available"] != "0"
+        )
         assert float(figures["tidings_price"]) > 0
-        assert 16 <= float(figures["tidings_requests_available"]) <= 24  # 12 a day for each feed, less what was asked
+        assert (
+            16 <= float(figures["tidings_requests_available"]) <= 24
+        )  # 12 a day for each feed, less what was asked
         process.terminate()
-        assert process.wait(timeout=PATIENCE_S) == 0
+        assert process.wait(timeout=TEST_TIMEOUT_S) == 0
 
 
 def test_a_port_in_use_says_what_to_do(installed, tmp_path):
@@ -86,5 +112,8 @@ def test_a_port_in_use_says_what_to_do(installed, tmp_path):
 
 def test_addresses_that_cannot_be_served(installed, tmp_path):
     here = ("--data-dir", tmp_path)
-    assert "is not an address of this machine" in installed(*here, "serve", "--host", "192.0.2.1", "--port", "0").stderr
+    assert (
+        "is not an address of this machine"
+        in installed(*here, "serve", "--host", "192.0.2.1", "--port", "0").stderr
+    )
     assert installed(*here, "serve", "--port", "70000").returncode == 2

@@ -16,7 +16,9 @@ def followed(home, blogs):
     return home
 
 
-def test_explain_tells_posts_wishes_troubles_the_next_poll_and_the_last_ones_with_their_reasons(followed, blogs):
+def test_explain_tells_posts_wishes_troubles_the_next_poll_and_the_last_ones_with_their_reasons(
+    followed, blogs
+):
     told = followed("explain", blogs.url(1))
     lines = told.splitlines()
     assert lines[0] == "Birds and small kettles"
@@ -57,7 +59,11 @@ def test_status_fits_the_terminal_and_names_budget_delays_and_errors(followed):
 
 def test_status_gives_programs_everything(followed):
     told = followed.json("status")
-    assert (told["budget_per_day"], told["usable_per_day"], told["feeds_at_min_interval"]) == (24, 24, 0)
+    assert (told["budget_per_day"], told["usable_per_day"], told["feeds_at_min_interval"]) == (
+        24,
+        24,
+        0,
+    )
     assert told["evidence"]["posts"] < 50
     assert told["status"]["day"]["polls"] == 3
     assert told["status"]["errors"] == {"connect": 1}
@@ -79,14 +85,20 @@ def test_explain_gives_programs_the_minimum_interval(followed, blogs):
     assert (told["interval_s"], told["reason"]["code"]) == (900, "min_interval")
 
 
-def test_timing_tells_the_week_by_day_draws_it_and_says_when_it_knows_too_little(followed, tmp_path):
+def test_timing_tells_the_week_by_day_draws_it_and_says_when_it_knows_too_little(
+    followed, tmp_path
+):
     told = followed("timing")
     heading = ["requests", "304", "failed", "new", "median", "90", "%", "missed", "recovered"]
     assert told.splitlines()[0].split() == heading
-    assert [line.split()[2:] for line in told.splitlines()[1:7]] == [["–"] * 8] * 6  # days before the first poll
+    assert [line.split()[2:] for line in told.splitlines()[1:7]] == [
+        ["–"] * 8
+    ] * 6  # days before the first poll
     assert told.splitlines()[7].split()[6:8] == ["–", "–"]
     assert "Delay: available after 3 days of checks and 50 posts" in told
     today = followed.json("timing", "--plot", tmp_path / "week.svg")["days"][-1]
     assert (today["asked"], today["failed"]) == (3, 1)
     assert "Delay by day" in (tmp_path / "week.svg").read_text()
-    assert "available after 3 days of checks and 14 days of post history" in followed.refuses("timing", "--budgets")
+    assert "available after 3 days of checks and 14 days of post history" in followed.refuses(
+        "timing", "--budgets"
+    )

@@ -7,43 +7,50 @@ from itertools import count
 
 import pytest
 
-from tests import PATIENCE_S
-from tests.clients.house import Press, Service
+from tests import TEST_TIMEOUT_S
+from tests.clients.servers import BlogServer, ServiceProcess
 
 _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
-def press():
-    with Press(posts=4) as press:
-        yield press
+def blogs():
+    with BlogServer(posts=4) as blogs:
+        yield blogs
 
 
 @pytest.fixture(scope="session")
-def service(tmp_path_factory, press):
-    with Service(tmp_path_factory.mktemp("service"), {press.feed("alpha"): "Greek", press.feed("beta"): "Greek"}) as service:
+def service(tmp_path_factory, blogs):
+    with ServiceProcess(
+        tmp_path_factory.mktemp("service"),
+        {blogs.feed("alpha"): "Greek", blogs.feed("beta"): "Greek"},
+    ) as service:
         yield service
 
 
 @pytest.fixture
 def app(service):
-    return service.reader(f"reader{next(_numbers)}")
+    return service.user(f"reader{next(_numbers)}")
 
 
-def needs(*programs):
+def require_programs(*programs):
     """Clients that pip cannot install. On a laptop their tests can be left out, where they are to prove something not."""
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"needs {missing}; on Debian: apt install {' '.join(programs)}")
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(
+            f"needs {missing}; on Debian: apt install {' '.join(programs)}"
+        )
 
 
-def marks(app):
+def entry_states(app):
     """What is read, and what is starred, by title."""
     entries = app.rest("GET", "/v1/entries?limit=1000").json["entries"]
-    return {e["title"] for e in entries if e["status"] == "read"}, {e["title"] for e in entries if e["starred"]}
+    return {e["title"] for e in entries if e["status"] == "read"}, {
+        e["title"] for e in entries if e["starred"]
+    }
 
 
-def until(condition, what, seconds=PATIENCE_S, every=0.05):
+def wait_until(condition, what, seconds=TEST_TIMEOUT_S, every=0.05):
     """What it gives, as soon as that is something."""
     end = time.monotonic() + seconds
     while not (found := condition()):

@@ -10,7 +10,7 @@ import subprocess
 import termios
 import time
 
-from tests import PATIENCE_S
+from tests import TEST_TIMEOUT_S
 
 #: What moves the cursor and sets colours.
 CONTROL = re.compile(rb"\x1b(\[[0-9;?]*[ -/]*[@-~]|[()].|[=>78]|\][^\x07]*\x07)")
@@ -28,17 +28,24 @@ class Terminal:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *SIZE, 0, 0))
         self._process = subprocess.Popen(
-            self._command, stdin=slave, stdout=slave, stderr=slave, env=self._env, start_new_session=True
+            self._command,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=self._env,
+            start_new_session=True,
         )
         os.close(slave)
         return self
 
-    def sees(self, text, seconds=PATIENCE_S):
+    def wait_for(self, text, seconds=TEST_TIMEOUT_S):
         """Waits until this was drawn; what was drawn before it is forgotten."""
         end = time.monotonic() + seconds
         while (at := (plain := CONTROL.sub(b"", self._seen)).find(text.encode())) < 0:
             ready, _, _ = select.select([self._master], [], [], max(0, end - time.monotonic()))
-            assert ready, f"waited {seconds} s for {text!r}; drawn was {plain.decode(errors='replace')}"
+            assert ready, (
+                f"waited {seconds} s for {text!r}; drawn was {plain.decode(errors='replace')}"
+            )
             self._seen += os.read(self._master, 65536)
         self._seen = plain[at + len(text) :]
 

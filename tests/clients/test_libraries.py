@@ -7,45 +7,55 @@ import pytest
 from libgreader.auth import ClientAuthMethod
 from libgreader.url import ReaderUrl
 
-from tests.clients.conftest import marks
-from tests.clients.house import PASSWORD
+from tests.clients.conftest import entry_states
+from tests.clients.servers import PASSWORD
 
 ALL = {f"{blog} 2.0.{number}" for blog in ("Alpha", "Beta") for number in range(1, 5)}
 
 
 @pytest.fixture(params=["password", "key"])
 def client(service, app, request):
-    known = {"api_key": app.token} if request.param == "key" else {"username": app.name, "password": PASSWORD}
+    known = (
+        {"api_key": app.token}
+        if request.param == "key"
+        else {"username": app.name, "password": PASSWORD}
+    )
     return miniflux.Client(service.address, **known)
 
 
-def test_miniflux(client, app, press):
+def test_miniflux(client, app, blogs):
     assert client.me()["username"] == app.name
     assert client.get_version()["version"]
-    told = client.get_entries(status=["unread"], order="published_at", direction="desc")
-    assert (told["total"], {entry["title"] for entry in told["entries"]}) == (8, ALL)
-    first, second, third = told["entries"][:3]
+    result = client.get_entries(status=["unread"], order="published_at", direction="desc")
+    assert (result["total"], {entry["title"] for entry in result["entries"]}) == (8, ALL)
+    first, second, third = result["entries"][:3]
     client.update_entries([first["id"], second["id"]], "read")
     client.toggle_bookmark(third["id"])
-    assert marks(app) == ({first["title"], second["title"]}, {third["title"]})
+    assert entry_states(app) == ({first["title"], second["title"]}, {third["title"]})
     assert [entry["id"] for entry in client.get_entries(starred=True)["entries"]] == [third["id"]]
-    assert client.get_entries(status=["read"], after_entry_id=min(first["id"], second["id"]))["total"] == 1
-    assert client.update_entry(first["id"], title="In short", content="<p>So</p>")["title"] == "In short"
+    assert (
+        client.get_entries(status=["read"], after_entry_id=min(first["id"], second["id"]))["total"]
+        == 1
+    )
+    assert (
+        client.update_entry(first["id"], title="In short", content="<p>So</p>")["title"]
+        == "In short"
+    )
     assert client.get_entry(first["id"])["content"] == "<p>So</p>"
     feed = client.get_entry(first["id"])["feed"]
     assert sum(client.get_feed_counters()["unreads"].values()) == 6
     client.mark_feed_entries_as_read(feed["id"])
     assert client.get_feed_entries(feed["id"], status=["unread"])["total"] == 0
-    assert client.discover(press.site("gamma"))[0]["url"] == press.feed("gamma")
+    assert client.discover(blogs.site("gamma"))[0]["url"] == blogs.feed("gamma")
     category = client.create_category("Third")
-    made = client.create_feed(press.feed("gamma"), category["id"])
+    made = client.create_feed(blogs.feed("gamma"), category["id"])
     assert client.get_feed(made)["category"]["title"] == "Third"
     assert client.update_feed(made, title="Mine")["title"] == "Mine"
     assert client.get_category_entries(category["id"])["total"] == 4
     client.refresh_feed(made)
-    assert press.feed("gamma") in client.export()
+    assert blogs.feed("gamma") in client.export()
     client.delete_feed(made)
-    listed = f'<opml version="2.0"><body><outline xmlUrl="{press.feed("alpha")}"/></body></opml>'
+    listed = f'<opml version="2.0"><body><outline xmlUrl="{blogs.feed("alpha")}"/></body></opml>'
     assert "imported" in client.import_feeds(listed)["message"]
     client.mark_user_entries_as_read(client.me()["id"])
     client.flush_history()
@@ -65,11 +75,13 @@ def google(service, app, monkeypatch):
     monkeypatch.setattr(ClientAuthMethod, "CLIENT_URL", f"{service.address}/accounts/ClientLogin")
     for name, value in vars(ReaderUrl).items():
         if isinstance(value, str):
-            monkeypatch.setattr(ReaderUrl, name, value.replace("https://www.google.com", service.address))
+            monkeypatch.setattr(
+                ReaderUrl, name, value.replace("https://www.google.com", service.address)
+            )
     return libgreader.GoogleReader(ClientAuthMethod(app.name, PASSWORD))
 
 
-def test_libgreader(google, app, press):
+def test_libgreader(google, app, blogs):
     assert google.getUserInfo()["userName"] == app.name
     assert google.buildSubscriptionList()
     feeds = {feed.title: feed for feed in google.getFeeds()}
@@ -80,20 +92,20 @@ def test_libgreader(google, app, press):
     assert first.isUnread()
     assert first.markRead()
     assert second.star()
-    assert marks(app) == ({first.title}, {second.title})
+    assert entry_states(app) == ({first.title}, {second.title})
     assert first.markUnread()
     assert second.unStar()
-    assert marks(app) == (set(), set())
+    assert entry_states(app) == (set(), set())
     assert feeds["Beta"].markAllRead()
     feeds["Alpha"].loadItems(excludeRead=True)
-    assert marks(app)[0] == {title for title in ALL if title.startswith("Beta")}
+    assert entry_states(app)[0] == {title for title in ALL if title.startswith("Beta")}
     google.makeSpecialFeeds()
     starred = google.getSpecialFeed(ReaderUrl.STARRED_LIST)
     assert second.star()
     starred.loadItems()
     assert [item.title for item in starred.getItems()] == [second.title]
-    assert google.subscribe(press.feed("delta"))
-    assert google.unsubscribe(press.feed("delta"))
+    assert google.subscribe(blogs.feed("delta"))
+    assert google.unsubscribe(blogs.feed("delta"))
 
 
 def test_freshrss_api(service, app):
@@ -105,7 +117,7 @@ def test_freshrss_api(service, app):
     assert {item.title for item in unread} == ALL
     client.set_mark("read", first.id)
     client.set_mark("saved", second.id)
-    assert marks(app) == ({first.title}, {second.title})
+    assert entry_states(app) == ({first.title}, {second.title})
     assert [item.id for item in client.get_saved()] == [second.id]
     client.set_mark("unsaved", second.id)
     assert client.get_saved() == []

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from tests import PATIENCE_S
-from tests.clients.conftest import marks, needs, until
-from tests.clients.house import PASSWORD
+from tests import TEST_TIMEOUT_S
+from tests.clients.conftest import entry_states, require_programs, wait_until
+from tests.clients.servers import PASSWORD
 from tests.clients.terminal import Terminal
 
 CONFIG = """
@@ -27,7 +27,7 @@ feedhq-flag-star "s"
 
 @pytest.fixture(params=["feedhq", "miniflux"])
 def source(request):
-    needs("newsboat")
+    require_programs("newsboat")
     return request.param
 
 
@@ -37,13 +37,25 @@ def newsboat(source, service, app, tmp_path):
     config = CONFIG.format(source=source, address=service.address, name=app.name, password=PASSWORD)
     (tmp_path / "config").write_text(config + (STAR if source == "feedhq" else ""))
     (tmp_path / "urls").touch()
-    return [shutil.which("newsboat"), "-C", tmp_path / "config", "-c", tmp_path / "cache.db", "-u", tmp_path / "urls"]
+    return [
+        shutil.which("newsboat"),
+        "-C",
+        tmp_path / "config",
+        "-c",
+        tmp_path / "cache.db",
+        "-u",
+        tmp_path / "urls",
+    ]
 
 
 def reload(newsboat, tmp_path):
     """Titles, with whether they are unread there."""
     subprocess.run(
-        [*newsboat, "-x", "reload"], env={"HOME": str(tmp_path)}, check=True, timeout=PATIENCE_S, capture_output=True
+        [*newsboat, "-x", "reload"],
+        env={"HOME": str(tmp_path)},
+        check=True,
+        timeout=TEST_TIMEOUT_S,
+        capture_output=True,
     )
     with sqlite3.connect(tmp_path / "cache.db") as cache:
         return dict(cache.execute("SELECT title, unread FROM rss_item"))
@@ -56,20 +68,25 @@ def test_reads_and_writes_back(source, newsboat, app, tmp_path):
     assert len(found) == 8
     assert [title for title, unread in found.items() if not unread] == [entry["title"]]
     with Terminal(newsboat, {"HOME": str(tmp_path)}) as terminal:
-        terminal.sees("Alpha")
+        terminal.wait_for("Alpha")
         terminal.keys("\r")  # opens the blog
-        terminal.sees("Alpha 2.0.4")
+        terminal.wait_for("Alpha 2.0.4")
         terminal.keys("\r")  # opens its newest post, which is the first
-        terminal.sees("Text 4 of alpha")
+        terminal.wait_for("Text 4 of alpha")
         terminal.keys("q")  # and leaves it: now it is read
-        until(lambda: "Alpha 2.0.4" in marks(app)[0], "the read mark")
+        wait_until(lambda: "Alpha 2.0.4" in entry_states(app)[0], "the read mark")
         if source == "feedhq":  # with Miniflux, this newsboat keeps its flags to itself
             terminal.keys("\x05")
-            terminal.sees("Flags:")
+            terminal.wait_for("Flags:")
             terminal.keys("s\r")
-            until(lambda: marks(app)[1] == {"Alpha 2.0.4"}, "the star")
+            wait_until(lambda: entry_states(app)[1] == {"Alpha 2.0.4"}, "the star")
         terminal.keys("N")
-        until(lambda: "Alpha 2.0.4" not in marks(app)[0], "the unread mark")
+        wait_until(lambda: "Alpha 2.0.4" not in entry_states(app)[0], "the unread mark")
         terminal.keys("A")  # the whole blog
-        until(lambda: {f"Alpha 2.0.{n}" for n in range(1, 5)} <= marks(app)[0], "the blog being read")
-    assert {title for title, unread in reload(newsboat, tmp_path).items() if not unread} == marks(app)[0]
+        wait_until(
+            lambda: {f"Alpha 2.0.{n}" for n in range(1, 5)} <= entry_states(app)[0],
+            "the blog being read",
+        )
+    assert {
+        title for title, unread in reload(newsboat, tmp_path).items() if not unread
+    } == entry_states(app)[0]

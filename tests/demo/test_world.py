@@ -33,7 +33,9 @@ def test_every_kind_is_there_in_its_share(publishers):
 
 def test_habits_are_kept(world):
     assert set(of_kind(world, CRON) % 3600) <= set(range(2, 40))
-    weekend = (of_kind(world, WEEKEND) // DAY_S + 3) % 7 >= 5  # the epoch's first day was a Thursday
+    weekend = (
+        of_kind(world, WEEKEND) // DAY_S + 3
+    ) % 7 >= 5  # the epoch's first day was a Thursday
     assert weekend.mean() > 0.9
     hour = of_kind(world, NIGHT) % DAY_S / 3600
     assert ((hour > 20) | (hour < 4)).mean() > 0.9

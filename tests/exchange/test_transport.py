@@ -10,27 +10,37 @@ import pytest
 from lxml import etree
 
 from tests.certificates import self_signed
-from tests.exchange.circle import post
-from tests.exchange.net import CLOSED, FEED, live, peer, serving, until
+from tests.exchange.memory_network import post
+from tests.exchange.socket_network import FEED, NO_REPLENISH, async_test, peer, serving, until
 from tidings import __version__
-from tidings.aggregator.joining import make_client
+from tidings.aggregator.exchange_setup import make_client
 from tidings.config import Config
 from tidings.exchange import messages, transport, xmlrpc
 from tidings.exchange.announce import peers_element
 from tidings.exchange.client import Client
-from tidings.exchange.keys import Signer, introduction
+from tidings.exchange.keys import Signer, connect_proof_message
 from tidings.exchange.listserver import ListServer
-from tidings.exchange.transport import STRANGERS_PER_MIN
-from tidings.exchange.values import Arrived, Query, Rules, Withdrawn, bundle_of
+from tidings.exchange.protocol import (
+    EntriesReceived,
+    EntriesWithdrawn,
+    NodeSettings,
+    Query,
+    bundle_of,
+)
+from tidings.exchange.transport import UNKNOWN_CALLS_PER_MIN
 from tidings.parse import parse
-from tidings.parse.dates import When
-from tidings.parse.entries import make_entry
+from tidings.parse.dates import ParsedDate
+from tidings.parse.entry_identity import make_entry
 
 
 def entry(number, content="<p>words</p>"):
-    at = When(1_700_000_000.0 + number)
+    at = ParsedDate(1_700_000_000.0 + number)
     return make_entry(
-        id=f"e{number}", url=f"http://blog.example/{number}", title=f"Post {number}", content=content, published=at
+        id=f"e{number}",
+        url=f"http://blog.example/{number}",
+        title=f"Post {number}",
+        content=content,
+        published=at,
     )
 
 
@@ -40,19 +50,33 @@ def entry(number, content="<p>words</p>"):
 def test_values_survive_the_way_and_the_standard_library_reads_them_too():
     from xmlrpc.client import dumps, loads
 
-    value = {"text": "a < b & ü\r\n", "yes": True, "n": -5, "x": 1.5, "raw": b"\x00\xff", "list": [1, [2], {"a": ""}]}
-    assert xmlrpc.read_answer(xmlrpc.write_answer(value)) == value
+    value = {
+        "text": "a < b & ü\r\n",
+        "yes": True,
+        "n": -5,
+        "x": 1.5,
+        "raw": b"\x00\xff",
+        "list": [1, [2], {"a": ""}],
+    }
+    assert xmlrpc.read_response(xmlrpc.write_response(value)) == value
     name, parameters = xmlrpc.read_call(xmlrpc.write_call("f", 8035, value))
     assert (name, parameters) == ("f", [8035, value])
     (theirs,), name = loads(xmlrpc.write_call("f", value), use_builtin_types=True)
     assert theirs["list"] == value["list"]
     assert theirs["raw"] == b"\x00\xff"
-    assert xmlrpc.read_call(dumps((8035, ["x", 0], Binary(b"1")), "f").encode()) == ("f", [8035, ["x", 0], b"1"])
+    assert xmlrpc.read_call(dumps((8035, ["x", 0], Binary(b"1")), "f").encode()) == (
+        "f",
+        [8035, ["x", 0], b"1"],
+    )
 
 
 def test_a_bundle_survives_the_way_with_its_did():
-    bundle = bundle_of(FEED, messages.passable([entry(1, "<b>\r\n ü</b>"), entry(2)]), 1.5, ("10.0.0.1:80",))
-    read = messages.read_bundle(xmlrpc.read_answer(xmlrpc.write_answer(messages.write_bundle(bundle))))
+    bundle = bundle_of(
+        FEED, messages.keep_sendable([entry(1, "<b>\r\n ü</b>"), entry(2)]), 1.5, ("10.0.0.1:80",)
+    )
+    read = messages.read_bundle(
+        xmlrpc.read_response(xmlrpc.write_response(messages.write_bundle(bundle)))
+    )
     assert read == bundle
     assert bundle_of(read.feed, read.entries, 0.0).did == bundle.did
 
@@ -82,69 +106,87 @@ BOMB = """<?xml version="1.0"?><!DOCTYPE b [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a
     ],
 )
 def test_what_is_no_call_is_refused(body):
-    with pytest.raises(xmlrpc.NotXmlRpc):
+    with pytest.raises(xmlrpc.InvalidXmlRpc):
         xmlrpc.read_call(body)
 
 
 def test_hostile_entries_lose_their_teeth():
     read = messages.read_entry(
-        {"id": "x", "url": "javascript:alert(1)", "base": "file:///etc/", "enclosures": [["data:x", ""]]}
+        {
+            "id": "x",
+            "url": "javascript:alert(1)",
+            "base": "file:///etc/",
+            "enclosures": [["data:x", ""]],
+        }
     )
     assert (read.url, read.base_url, read.enclosures) == ("", "", ())
-    for bad in ({}, {"id": ""}, {"id": 5}, {"id": "x", "content": "y" * 300_001}, {"id": "x", "tags": "abc"}, "text"):
-        with pytest.raises(xmlrpc.NotXmlRpc):
+    for bad in (
+        {},
+        {"id": ""},
+        {"id": 5},
+        {"id": "x", "content": "y" * 300_001},
+        {"id": "x", "tags": "abc"},
+        "text",
+    ):
+        with pytest.raises(xmlrpc.InvalidXmlRpc):
             messages.read_entry(bad)
 
 
-@pytest.mark.parametrize("nid", ["blog.example:80", "10.0.0.1", "10.0.0.1:0", "10.0.0.1:99999", "10.0.0.1:80/x", ""])
+@pytest.mark.parametrize(
+    "nid", ["blog.example:80", "10.0.0.1", "10.0.0.1:0", "10.0.0.1:99999", "10.0.0.1:80/x", ""]
+)
 def test_nodes_are_addresses(nid):
-    with pytest.raises(xmlrpc.NotXmlRpc):
+    with pytest.raises(xmlrpc.InvalidXmlRpc):
         messages.read_nid(nid)
 
 
 # --- between nodes ------------------------------------------------------------------------------------------------------
 
 
-@live
+@async_test
 async def test_entries_spread_over_http_and_identity_comes_from_the_connection():
     async with peer(2) as two, peer(3) as three, peer(4) as four:
-        await two.meet(three)
-        await three.meet(four)
-        assert list(three.node.neighbours) == [two.nid, four.nid]
-        two.fetched(entry(1), entry(2))
-        await until(lambda: four.arrived == ["Post 1", "Post 2"])
-        (arrived,) = [effect for effect in four.effects if isinstance(effect, Arrived)]
-        assert arrived.bundle.path == (two.nid, three.nid)
-        assert arrived.bundle.entries[0].content == "<p>words</p>"  # as published: the store makes it safe
+        await two.connect_to(three)
+        await three.connect_to(four)
+        assert list(three.node.peers) == [two.nid, four.nid]
+        two.record_document(entry(1), entry(2))
+        await until(lambda: four.received_titles == ["Post 1", "Post 2"])
+        (received_titles,) = [
+            effect for effect in four.effects if isinstance(effect, EntriesReceived)
+        ]
+        assert received_titles.bundle.path == (two.nid, three.nid)
+        assert (
+            received_titles.bundle.entries[0].content == "<p>words</p>"
+        )  # as published: the store makes it safe
 
 
-@live
+@async_test
 async def test_a_neighbour_that_is_gone_is_noticed():
     async with peer(2) as two:
         async with peer(3) as three:
-            await two.meet(three)
-        two.fetched(entry(1))
-        await until(lambda: not two.node.neighbours)
+            await two.connect_to(three)
+        two.record_document(entry(1))
+        await until(lambda: not two.node.peers)
 
 
-@live
+@async_test
 async def test_old_entries_are_found_over_two_hops_and_fetched_directly():
     async with peer(2) as two, peer(3) as three, peer(4) as four:
-        await two.meet(three)
-        await three.meet(four)
+        await two.connect_to(three)
+        await three.connect_to(four)
         four.stored = [entry(number) for number in range(250)]
         found = await two.exchange.recover(FEED, since=1_700_000_010.0)
         assert [len(entries) for entries in found.values()] == [240]
         assert found[four.nid][0].title == "Post 249"
 
 
-@live
+@async_test
 async def test_a_query_that_comes_round_to_who_asked_is_answered_where_it_began():
     """As by a command that speaks in the name of a service: the service itself is asked too, and asks the same node again."""
     async with peer(2) as two, peer(3) as three, peer(4) as four:
-        await two.meet(three)
-        await three.meet(four)
-        await two.meet(four)
+        await two.connect_to(three)
+        await three.connect_to(four)
+        await two.connect_to(four)
         four.stored = [entry(1)]
         query = messages.write_query(Query("q", FEED))
         async with asyncio.timeout(3):
@@ -152,24 +194,28 @@ async def test_a_query_that_comes_round_to_who_asked_is_answered_where_it_began(
         assert [(held["nid"], held["entries"]) for held in told] == [(four.nid, 1)]
 
 
-@live
+@async_test
 async def test_who_refuses_to_answer_a_query_is_not_waited_for():
     async with peer(2) as two, peer(3) as three:
-        await two.meet(three)
-        three.node.neighbours.clear()
+        await two.connect_to(three)
+        three.node.peers.clear()
         async with asyncio.timeout(3):  # far less than the patience that a query has
             assert await two.exchange.recover(FEED) == {}
-        assert two.node.neighbours == {}
+        assert two.node.peers == {}
 
 
-@live
+@async_test
 async def test_a_list_server_brings_strangers_together():
     lists = ListServer(time.time)
-    eager = Rules(min_neighbours=1, advertise_s=0.5)
-    async with serving(lists.app(), "127.0.0.9") as port, peer(2, rules=eager) as two, peer(3, rules=eager) as three:
+    eager = NodeSettings(min_peers=1, advertise_interval_s=0.5)
+    async with (
+        serving(lists.app(), "127.0.0.9") as port,
+        peer(2, settings=eager) as two,
+        peer(3, settings=eager) as three,
+    ):
         for one in (two, three):
-            one.node.members.ask_lists([f"127.0.0.9:{port}"])
-        await until(lambda: two.node.neighbours and three.node.neighbours)
+            one.node.membership.set_list_servers([f"127.0.0.9:{port}"])
+        await until(lambda: two.node.peers and three.node.peers)
 
 
 def test_a_list_server_gives_few_places_to_one_address():
@@ -179,7 +225,7 @@ def test_a_list_server_gives_few_places_to_one_address():
     assert len(lists.get_neighbors("10.1.1.1:1")) == 3
 
 
-@live
+@async_test
 async def test_private_addresses_are_not_called_unless_allowed():
     client = Client(8035)
     with pytest.raises(OSError, match="not a public address"):
@@ -190,63 +236,82 @@ async def test_private_addresses_are_not_called_unless_allowed():
 # --- against attacks ----------------------------------------------------------------------------------------------------
 
 
-async def say(nid, body):
-    async with aiohttp.ClientSession() as session, session.post(f"http://{nid}/RPC2", data=body) as answer:
+async def post_raw(nid, body):
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"http://{nid}/RPC2", data=body) as answer,
+    ):
         return answer.status, await answer.text()
 
 
-@live
+@async_test
 async def test_bombs_nonsense_and_oversize_are_answered_and_forgotten():
     async with peer(2) as two:
-        assert "document types" in (await say(two.nid, BOMB.encode()))[1]
-        assert "faultString" in (await say(two.nid, b"nonsense"))[1]
-        assert "no function" in (await say(two.nid, xmlrpc.write_call("rm", 1)))[1]
-        assert "port" in (await say(two.nid, xmlrpc.write_call("check_did", "x", b"")))[1]
-        assert "connect first" in (await say(two.nid, xmlrpc.write_call("check_did", 80, b"x" * 20)))[1]
-        status, _ = await say(two.nid, b"x" * 3_000_000)
+        assert "document types" in (await post_raw(two.nid, BOMB.encode()))[1]
+        assert "faultString" in (await post_raw(two.nid, b"nonsense"))[1]
+        assert "no function" in (await post_raw(two.nid, xmlrpc.write_call("rm", 1)))[1]
+        assert "port" in (await post_raw(two.nid, xmlrpc.write_call("check_did", "x", b"")))[1]
+        assert (
+            "connect first"
+            in (await post_raw(two.nid, xmlrpc.write_call("check_did", 80, b"x" * 20)))[1]
+        )
+        status, _ = await post_raw(two.nid, b"x" * 3_000_000)
         assert status == 413
 
 
 def test_who_never_ends_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(transport, "CALL_S", 0.1)
+    monkeypatch.setattr(transport, "CALL_TIMEOUT_S", 0.1)
 
-    @live
-    async def story():
+    @async_test
+    async def scenario():
         async with peer(2) as two:
             address, port = two.nid.split(":")
             reader, writer = await asyncio.open_connection(address, int(port))
-            writer.write(b"POST /RPC2 HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n<methodCall>")
+            writer.write(
+                b"POST /RPC2 HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n<methodCall>"
+            )
             assert b" 408 " in await reader.readline()
             writer.close()
 
-    story()
+    scenario()
 
 
-@live
+@async_test
 async def test_strangers_may_call_a_little_and_neighbours_are_still_heard():
     async with peer(2) as two, peer(3) as three:
-        await two.meet(three)
-        answers = [(await say(two.nid, xmlrpc.write_call("get_neighbors", 80)))[0] for _ in range(STRANGERS_PER_MIN + 5)]
+        await two.connect_to(three)
+        answers = [
+            (await post_raw(two.nid, xmlrpc.write_call("get_neighbors", 80)))[0]
+            for _ in range(UNKNOWN_CALLS_PER_MIN + 5)
+        ]
         assert answers.count(429) == 5
-        three.fetched(entry(1))
-        await until(lambda: two.arrived == ["Post 1"])
+        three.record_document(entry(1))
+        await until(lambda: two.received_titles == ["Post 1"])
 
 
-@live
+@async_test
 async def test_a_standard_library_client_can_forge_and_is_found_out():
     """The whole way of a lie: told over HTTP, shown as unconfirmed, withdrawn when an own fetch does not show it."""
     async with peer(2) as two:
-        two.node.fetched(FEED, messages.passable([entry(1), entry(2)]), time.time() - 7200)
-        lie = messages.passable([make_entry(id="lie", url="", title="Lie", published=When(time.time() - 60))])
+        two.node.record_document(
+            FEED, messages.keep_sendable([entry(1), entry(2)]), time.time() - 7200
+        )
+        lie = messages.keep_sendable(
+            [make_entry(id="lie", url="", title="Lie", published=ParsedDate(time.time() - 60))]
+        )
         bundle = messages.write_bundle(bundle_of(FEED, lie, time.time()))
         await asyncio.to_thread(_forge, two.nid, bundle)
-        await until(lambda: two.arrived == ["Lie"])
-        two.node.fetched(FEED, messages.passable([entry(1), entry(2)]), time.time() + 3600)
-        two.exchange.follow()
-        await until(lambda: any(isinstance(effect, Withdrawn) for effect in two.effects))
-        assert two.node.neighbours == {}
+        await until(lambda: two.received_titles == ["Lie"])
+        two.node.record_document(
+            FEED, messages.keep_sendable([entry(1), entry(2)]), time.time() + 3600
+        )
+        two.exchange.apply_effects()
+        await until(lambda: any(isinstance(effect, EntriesWithdrawn) for effect in two.effects))
+        assert two.node.peers == {}
         with pytest.raises(Fault, match="connect first"):
-            await asyncio.to_thread(ServerProxy(f"http://{two.nid}/RPC2").check_did, 7777, b"x" * 20)
+            await asyncio.to_thread(
+                ServerProxy(f"http://{two.nid}/RPC2").check_did, 7777, b"x" * 20
+            )
 
 
 def _forge(nid, bundle):
@@ -259,56 +324,73 @@ def _forge(nid, bundle):
 # --- keys and encryption ------------------------------------------------------------------------------------------------
 
 
-@live
+@async_test
 async def test_friends_only_lets_friends_in_and_believes_what_they_sign():
     mine, friend, stranger = (Signer(bytes([n]) * 32) for n in range(3))
-    trusting = Rules(min_neighbours=0, advertise_s=1.0, friends=frozenset({friend.key}), friends_only=True)
-    back = Rules(min_neighbours=0, advertise_s=1.0, friends=frozenset({mine.key}), friends_only=True)
+    trusting = NodeSettings(
+        min_peers=0, advertise_interval_s=1.0, friends=frozenset({friend.key}), friends_only=True
+    )
+    back = NodeSettings(
+        min_peers=0, advertise_interval_s=1.0, friends=frozenset({mine.key}), friends_only=True
+    )
     async with (
-        peer(2, rules=trusting, signer=mine) as two,
-        peer(3, rules=back, signer=friend) as three,
-        peer(4, rules=CLOSED, signer=stranger) as four,
+        peer(2, settings=trusting, signer=mine) as two,
+        peer(3, settings=back, signer=friend) as three,
+        peer(4, settings=NO_REPLENISH, signer=stranger) as four,
     ):
-        await three.meet(two)
-        await four.meet(two)
-        assert list(two.node.neighbours) == [three.nid]
-        assert four.node.neighbours == {}
-        for function, *told in (("get_neighbors",), ("get_entries", messages.write_query(Query("q", FEED)), [])):
+        await three.connect_to(two)
+        await four.connect_to(two)
+        assert list(two.node.peers) == [three.nid]
+        assert four.node.peers == {}
+        for function, *told in (
+            ("get_neighbors",),
+            ("get_entries", messages.write_query(Query("q", FEED)), []),
+        ):
             with pytest.raises(xmlrpc.Fault, match="as a friend"):
                 await four.client.call(two.nid, function, *told)
-        three.fetched(entry(1))
-        await until(lambda: two.arrived == ["Post 1"])
-        (arrived,) = [effect for effect in two.effects if isinstance(effect, Arrived)]
-        assert arrived.believed == {"e1"}
+        three.record_document(entry(1))
+        await until(lambda: two.received_titles == ["Post 1"])
+        (received_titles,) = [
+            effect for effect in two.effects if isinstance(effect, EntriesReceived)
+        ]
+        assert received_titles.trusted_identities == {"e1"}
 
 
-@live
+@async_test
 async def test_an_introduction_is_good_once_and_for_one_node():
     friend = Signer(bytes(32))
-    rules = Rules(min_neighbours=0, friends=frozenset({friend.key}), friends_only=True)
-    async with peer(2, rules=rules, signer=Signer(bytes([1]) * 32)) as two:
+    settings = NodeSettings(min_peers=0, friends=frozenset({friend.key}), friends_only=True)
+    async with peer(2, settings=settings, signer=Signer(bytes([1]) * 32)) as two:
         now = time.time()
-        proof = {"key": friend.key, "time": now, "proof": friend.sign(introduction(two.nid, 7000, now))}
-        other = {**proof, "proof": friend.sign(introduction("127.0.0.3:99", 7000, now))}
-        stale = {**proof, "time": now - 3600, "proof": friend.sign(introduction(two.nid, 7000, now - 3600))}
+        proof = {
+            "key": friend.key,
+            "time": now,
+            "proof": friend.sign(connect_proof_message(two.nid, 7000, now)),
+        }
+        other = {**proof, "proof": friend.sign(connect_proof_message("127.0.0.3:99", 7000, now))}
+        stale = {
+            **proof,
+            "time": now - 3600,
+            "proof": friend.sign(connect_proof_message(two.nid, 7000, now - 3600)),
+        }
         client = Client(7000, allow_private=True, local_address="127.0.0.7")
         for wrong in (other, stale, {}, {**proof, "key": two.node._key}):
             assert (await client.call(two.nid, "connect", [[FEED, 0]], wrong))["subset"] == []
         assert (await client.call(two.nid, "connect", [[FEED, 0]], proof))["subset"] == [[FEED, 0]]
-        thief = Client(7000, allow_private=True, local_address="127.0.0.8")
-        assert (await thief.call(two.nid, "connect", [[FEED, 0]], proof))["subset"] == []
+        replayer = Client(7000, allow_private=True, local_address="127.0.0.8")
+        assert (await replayer.call(two.nid, "connect", [[FEED, 0]], proof))["subset"] == []
         await client.close()
-        await thief.close()
+        await replayer.close()
 
 
-@live
+@async_test
 async def test_calls_can_be_encrypted():
     trusting = ssl._create_unverified_context()
     both = {"client_tls": trusting, "tls": self_signed()}
     async with peer(2, **both) as two, peer(3, **both) as three:
-        await two.meet(three)
-        two.fetched(entry(1))
-        await until(lambda: three.arrived == ["Post 1"])
+        await two.connect_to(three)
+        two.record_document(entry(1))
+        await until(lambda: three.received_titles == ["Post 1"])
 
 
 # --- peers in documents -------------------------------------------------------------------------------------------------
@@ -316,17 +398,25 @@ async def test_calls_can_be_encrypted():
 
 def test_a_document_tells_of_peers():
     element = etree.tostring(peers_element(["203.0.113.5:8035", "[2001:db8::5]:80"])).decode()
-    for document in (f"<rss version='2.0'><channel>{element}<item/></channel></rss>", f"<feed>{element}</feed>"):
+    for document in (
+        f"<rss version='2.0'><channel>{element}<item/></channel></rss>",
+        f"<feed>{element}</feed>",
+    ):
         assert parse(document.encode()).links.peers == ("203.0.113.5:8035", "[2001:db8::5]:80")
-    assert parse(b"<rss><channel><peers><peer>203.0.113.5:8035</peer></peers></channel></rss>").links.peers == ()
+    assert (
+        parse(
+            b"<rss><channel><peers><peer>203.0.113.5:8035</peer></peers></channel></rss>"
+        ).links.peers
+        == ()
+    )
     assert peers_element([]) is None
 
 
 def test_posts_of_the_core_tests_can_be_sent_too():
-    assert messages.passable([post(1)])[0].identity == "post 1"
+    assert messages.keep_sendable([post(1)])[0].identity == "post 1"
 
 
-@live
+@async_test
 async def test_calls_name_the_program_and_the_operators_contact():
     heads = []
 
@@ -335,7 +425,9 @@ async def test_calls_name_the_program_and_the_operators_contact():
         writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        client = make_client(Config(fetch_allow_private=True), "127.0.0.1", 7000, "https://me.example/")
+        client = make_client(
+            Config(fetch_allow_private=True), "127.0.0.1", 7000, "https://me.example/"
+        )
         with pytest.raises(OSError, match="the server closed the connection"):
             await client.call(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", "connect")
         await client.close()

@@ -2,248 +2,293 @@
 
 import pytest
 
-from tests.exchange.circle import FEED, NOON, Circle, Confirmed, Dropped, Looked, Verify, bundle, post
-from tidings.exchange.membership import BANNED_S
-from tidings.exchange.node import Refused
+from tests.exchange.memory_network import (
+    FEED,
+    NOON,
+    EntriesConfirmed,
+    MemoryNetwork,
+    PeerDropped,
+    PeerPolled,
+    Verify,
+    bundle,
+    post,
+)
+from tidings.exchange.membership import BAN_S
+from tidings.exchange.node import CallRefused
+from tidings.exchange.protocol import (
+    MAX_ENTRIES,
+    MAX_FEEDS,
+    MAX_PATH,
+    Call,
+    EntriesReceived,
+    NodeSettings,
+    PeerNotice,
+    bundle_of,
+)
 from tidings.exchange.trust import SETTLE_S
-from tidings.exchange.values import MOST_ENTRIES, MOST_FEEDS, MOST_PATH, Arrived, Call, Look, Rules, bundle_of
 
-CLOSED = Rules(min_neighbours=0)
+NO_REPLENISH = NodeSettings(min_peers=0)
 OTHER = "http://other.example/feed"
 
 
-def three():
+def three_nodes():
     """a reads, b and m are its neighbours; a has seen the posts 1 to 3."""
-    circle = Circle("abm")
-    circle.link("ab", "am")
+    network = MemoryNetwork("abm")
+    network.link("ab", "am")
     for name in "ab":
-        circle.nodes[name].fetched(FEED, [post(1), post(2), post(3)], circle.now)
-        circle.nodes[name].take()
-    return circle
+        network.nodes[name].record_document(FEED, [post(1), post(2), post(3)], network.now)
+        network.nodes[name].take_effects()
+    return network
 
 
 # --- confirmation -------------------------------------------------------------------------------------------------------
 
 
 def test_an_own_fetch_confirms_and_tells_how_much_earlier_it_came():
-    circle = three()
-    circle.put("b", "a", bundle(4))
-    circle.wait(1800)
-    circle.fetch("a", 1, 2, 3, 4)
-    (confirmed,) = circle.told("a", Confirmed)
+    network = three_nodes()
+    network.put("b", "a", bundle(4))
+    network.advance(1800)
+    network.fetch("a", 1, 2, 3, 4)
+    (confirmed,) = network.effects_of("a", EntriesConfirmed)
     assert confirmed.identities == ("post 4",)
-    b = circle.nodes["a"].neighbours[circle.nid("b")]
-    assert (b.confirmed, b.earlier_s) == (1, 1800.0)
+    b = network.nodes["a"].peers[network.nid("b")]
+    assert (b.confirmed, b.lead_s) == (1, 1800.0)
 
 
 def test_an_independent_neighbour_confirms():
-    circle = three()
-    circle.put("b", "a", bundle(4))
-    circle.put("m", "a", bundle(4, 5))
-    (confirmed,) = circle.told("a", Confirmed)
+    network = three_nodes()
+    network.put("b", "a", bundle(4))
+    network.put("m", "a", bundle(4, 5))
+    (confirmed,) = network.effects_of("a", EntriesConfirmed)
     assert confirmed.identities == ("post 4",)
 
 
 def test_two_who_have_it_from_one_source_confirm_nothing():
-    circle = three()
-    circle.put("b", "a", bundle(4, path=["10.9.9.9:1"]))
-    circle.put("m", "a", bundle(4, 5, path=["10.9.9.9:2"]))  # another port, the same address
-    assert circle.told("a", Confirmed) == []
+    network = three_nodes()
+    network.put("b", "a", bundle(4, path=["10.9.9.9:1"]))
+    network.put("m", "a", bundle(4, 5, path=["10.9.9.9:2"]))  # another port, the same address
+    assert network.effects_of("a", EntriesConfirmed) == []
 
 
 # --- forgery ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_forger_is_dropped_and_remembered_and_what_it_alone_said_is_withdrawn():
-    circle = three()
-    circle.put("m", "a", bundle(66))
-    circle.put("m", "a", bundle(67))
-    circle.put("b", "a", bundle(4))
-    assert circle.has("a") == [4, 66, 67]
-    circle.wait(SETTLE_S + 1)
-    circle.fetch("a", 1, 2, 3, 4)
-    assert circle.has("a") == [4]
-    assert circle.neighbours("a") == "b"
-    assert [effect.why for effect in circle.told("a", Dropped)] == ["it forged an entry"]
-    assert circle.nodes["a"].connect(circle.nid("m"), {FEED: 0}, circle.now) == {}
-    assert circle.nodes["a"].connect("10.0.0.3:9999", {FEED: 0}, circle.now) == {}  # nor from another port
-    assert circle.nodes["a"].connect(circle.nid("m"), {FEED: 0}, circle.now + BANNED_S + 1)
+    network = three_nodes()
+    network.put("m", "a", bundle(66))
+    network.put("m", "a", bundle(67))
+    network.put("b", "a", bundle(4))
+    assert network.received_posts("a") == [4, 66, 67]
+    network.advance(SETTLE_S + 1)
+    network.fetch("a", 1, 2, 3, 4)
+    assert network.received_posts("a") == [4]
+    assert network.peers("a") == "b"
+    assert [effect.reason for effect in network.effects_of("a", PeerDropped)] == [
+        "it forged an entry"
+    ]
+    assert network.nodes["a"].connect(network.nid("m"), {FEED: 0}, network.now) == {}
+    assert (
+        network.nodes["a"].connect("10.0.0.3:9999", {FEED: 0}, network.now) == {}
+    )  # nor from another port
+    assert network.nodes["a"].connect(network.nid("m"), {FEED: 0}, network.now + BAN_S + 1)
 
 
 def test_what_was_pushed_out_of_the_window_is_no_forgery():
-    circle = three()
-    circle.put("b", "a", bundle(4))
-    circle.wait(SETTLE_S + 1)
-    circle.fetch("a", *range(100, 115))  # nothing of before is left
-    assert circle.has("a") == [4]
-    assert circle.neighbours("a") == "bm"
+    network = three_nodes()
+    network.put("b", "a", bundle(4))
+    network.advance(SETTLE_S + 1)
+    network.fetch("a", *range(100, 115))  # nothing of before is left
+    assert network.received_posts("a") == [4]
+    assert network.peers("a") == "bm"
 
 
 def test_a_cache_that_still_shows_the_old_document_accuses_nobody():
-    circle = three()
-    circle.put("b", "a", bundle(4))
-    circle.wait(60)
-    circle.fetch("a", 1, 2, 3)
-    assert circle.has("a") == [4]
-    assert circle.neighbours("a") == "bm"
+    network = three_nodes()
+    network.put("b", "a", bundle(4))
+    network.advance(60)
+    network.fetch("a", 1, 2, 3)
+    assert network.received_posts("a") == [4]
+    assert network.peers("a") == "bm"
 
 
 def test_forgeries_with_old_dates_are_no_news():
-    circle = three()
-    assert circle.put("m", "a", bundle(post(66, at=NOON - 1e6))) == 0
-    assert circle.has("a") == []
+    network = three_nodes()
+    assert network.put("m", "a", bundle(post(66, at=NOON - 1e6))) == 0
+    assert network.received_posts("a") == []
 
 
 def test_who_passed_on_a_forgery_is_told_and_finds_the_forger():
     """m forges, r relays in good faith a feed that it does not read, a reads it and finds out."""
-    circle = Circle("amr", feeds={"a": [FEED], "r": [OTHER], "m": [FEED]})
-    circle.link("ar", "rm")
-    circle.fetch("a", 1, 2, 3)
-    circle.put("m", "r", bundle(66))
-    assert circle.has("a") == [66]
-    circle.wait(SETTLE_S + 1)
-    circle.fetch("a", 1, 2, 3, 4)
-    assert circle.has("a") == []
-    assert circle.neighbours("a") == "r"  # not dropped for it
-    assert circle.told("r", Verify)
-    circle.fetch("r", 1, 2, 3, 4)
-    assert circle.neighbours("r") == "a"
-    assert circle.nodes["a"].neighbours[circle.nid("r")].is_muted(FEED, circle.now)
-    assert not circle.nodes["a"].neighbours[circle.nid("r")].is_muted(OTHER, circle.now)
+    network = MemoryNetwork("amr", feeds={"a": [FEED], "r": [OTHER], "m": [FEED]})
+    network.link("ar", "rm")
+    network.fetch("a", 1, 2, 3)
+    network.put("m", "r", bundle(66))
+    assert network.received_posts("a") == [66]
+    network.advance(SETTLE_S + 1)
+    network.fetch("a", 1, 2, 3, 4)
+    assert network.received_posts("a") == []
+    assert network.peers("a") == "r"  # not dropped for it
+    assert network.effects_of("r", Verify)
+    network.fetch("r", 1, 2, 3, 4)
+    assert network.peers("r") == "a"
+    assert network.nodes["a"].peers[network.nid("r")].is_muted(FEED, network.now)
+    assert not network.nodes["a"].peers[network.nid("r")].is_muted(OTHER, network.now)
 
 
 def test_a_false_accusation_costs_one_look_an_hour_and_harms_nobody():
-    circle = Circle("amr", feeds={"a": [FEED], "r": [OTHER], "m": [FEED]})
-    circle.link("ar", "rm")
-    circle.put("m", "r", bundle(3))
+    network = MemoryNetwork("amr", feeds={"a": [FEED], "r": [OTHER], "m": [FEED]})
+    network.link("ar", "rm")
+    network.put("m", "r", bundle(3))
     for _ in range(20):
-        circle.nodes["r"].dispute(circle.nid("a"), FEED, "post 3", post(3).published, circle.now)
-        circle.follow("r")
-    assert len(circle.told("r", Verify)) == 1
-    circle.fetch("r", 1, 2, 3, 4)
-    assert circle.neighbours("r") == "am"
+        network.nodes["r"].dispute(network.nid("a"), FEED, "post 3", post(3).published, network.now)
+        network.apply_effects("r")
+    assert len(network.effects_of("r", Verify)) == 1
+    network.fetch("r", 1, 2, 3, 4)
+    assert network.peers("r") == "am"
 
 
 def test_who_claims_to_relay_is_muted_longer_each_time_and_dropped_when_much_is_false():
-    circle = three()
+    network = three_nodes()
     document = [1, 2, 3]
     for forged in range(60, 70):
-        circle.put("m", "a", bundle(post(forged, at=circle.now), path=["10.8.8.8:1"]))
-        circle.wait(2 * SETTLE_S)
-        circle.fetch("a", *document)
-    assert circle.has("a") == []
-    assert len([e for e in circle.told("a", Arrived) if e.sender == circle.nid("m")]) <= 4  # of ten
+        network.put("m", "a", bundle(post(forged, at=network.now), path=["10.8.8.8:1"]))
+        network.advance(2 * SETTLE_S)
+        network.fetch("a", *document)
+    assert network.received_posts("a") == []
+    assert (
+        len([e for e in network.effects_of("a", EntriesReceived) if e.sender == network.nid("m")])
+        <= 4
+    )  # of ten
     for feed in range(5):
-        circle.nodes["a"].interests.feeds[f"f{feed}"] = 1.0
-        circle.fetch("a", 1, feed=f"f{feed}")
-        circle.put("m", "a", bundle(post(99, at=circle.now), feed=f"f{feed}", path=["10.8.8.8:1"]))
-        circle.wait(2 * SETTLE_S)
-        circle.fetch("a", 1, feed=f"f{feed}")
-    assert "m" not in circle.neighbours("a")
+        network.nodes["a"].interests.feeds[f"f{feed}"] = 1.0
+        network.fetch("a", 1, feed=f"f{feed}")
+        network.put(
+            "m", "a", bundle(post(99, at=network.now), feed=f"f{feed}", path=["10.8.8.8:1"])
+        )
+        network.advance(2 * SETTLE_S)
+        network.fetch("a", 1, feed=f"f{feed}")
+    assert "m" not in network.peers("a")
 
 
 def test_alterations_are_found_and_edits_forgiven():
-    circle = three()
+    network = three_nodes()
     for number in range(4, 40):
         liar = number < 9
-        circle.put("m" if liar else "b", "a", bundle(post(number, "evil" if liar or number == 20 else "")))
-    circle.wait(SETTLE_S + 1)
-    circle.fetch("a", *range(1, 40))
-    assert circle.neighbours("a") == "b"
+        network.put(
+            "m" if liar else "b", "a", bundle(post(number, "evil" if liar or number == 20 else ""))
+        )
+    network.advance(SETTLE_S + 1)
+    network.fetch("a", *range(1, 40))
+    assert network.peers("a") == "b"
 
 
 # --- bounds -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_flood_is_cut_off_and_others_are_heard():
-    circle = three()
-    answers = [circle.put("m", "a", bundle(1000 + i)) for i in range(500)]
+    network = three_nodes()
+    answers = [network.put("m", "a", bundle(1000 + i)) for i in range(500)]
     assert sum(answer == 1 for answer in answers) <= 240
     assert "too often" in answers[-1]
-    assert circle.put("b", "a", bundle(4)) == 1
-    checks = [_checks(circle, number) for number in range(4000)]
+    assert network.put("b", "a", bundle(4)) == 1
+    checks = [_checks(network, number) for number in range(4000)]
     assert 1000 < sum(checks) < 3000
 
 
-def _checks(circle, number):
+def _checks(network, number):
     try:
-        circle.nodes["a"].check_did(circle.nid("b"), b"%020d" % number, circle.now)
-    except Refused:
+        network.nodes["a"].check_did(network.nid("b"), b"%020d" % number, network.now)
+    except CallRefused:
         return False
     return True
 
 
 def test_oversize_is_refused():
-    circle = three()
-    assert "entries" in circle.put("m", "a", bundle(*range(1000, 1001 + MOST_ENTRIES)))
-    assert "entries" in circle.put("m", "a", bundle_of(FEED, [], NOON))
-    huge = {f"http://{i}.example/": 0 for i in range(MOST_FEEDS + 1)}
-    assert circle.nodes["a"].connect("10.0.0.9:1", huge, circle.now) == {}
-    with pytest.raises(Refused, match="too large"):
-        circle.nodes["a"].update_subset(circle.nid("m"), huge, circle.now)
+    network = three_nodes()
+    assert "entries" in network.put("m", "a", bundle(*range(1000, 1001 + MAX_ENTRIES)))
+    assert "entries" in network.put("m", "a", bundle_of(FEED, [], NOON))
+    huge = {f"http://{i}.example/": 0 for i in range(MAX_FEEDS + 1)}
+    assert network.nodes["a"].connect("10.0.0.9:1", huge, network.now) == {}
+    with pytest.raises(CallRefused, match="too large"):
+        network.nodes["a"].update_subset(network.nid("m"), huge, network.now)
 
 
 def test_a_bundle_under_anothers_did_is_refused():
-    circle = three()
+    network = three_nodes()
     from msgspec.structs import replace
 
-    assert "did" in circle.put("m", "a", replace(bundle(66), did=bundle(4).did))
-    assert not circle.nodes["a"].check_did(circle.nid("b"), bundle(4).did, circle.now)  # the true one may still come
+    assert "did" in network.put("m", "a", replace(bundle(66), did=bundle(4).did))
+    assert not network.nodes["a"].check_did(
+        network.nid("b"), bundle(4).did, network.now
+    )  # the true one may still come
 
 
 def test_replay_brings_nothing_and_earns_nothing():
-    circle = three()
-    circle.put("m", "a", bundle(4, 5))
-    before = circle.nodes["a"].neighbours[circle.nid("m")].brought
-    assert circle.put("m", "a", bundle(4, 5)) == 0
-    assert circle.put("m", "a", bundle(5, 4)) == 0  # another did
-    assert circle.nodes["a"].neighbours[circle.nid("m")].brought == before
+    network = three_nodes()
+    network.put("m", "a", bundle(4, 5))
+    before = network.nodes["a"].peers[network.nid("m")].contribution_received
+    assert network.put("m", "a", bundle(4, 5)) == 0
+    assert network.put("m", "a", bundle(5, 4)) == 0  # another did
+    assert network.nodes["a"].peers[network.nid("m")].contribution_received == before
 
 
-@pytest.mark.parametrize("path", [["1.1.1.1:1"] * 2, ["10.0.0.3:8035"], [f"1.1.1.{i}:1" for i in range(MOST_PATH + 1)]])
+@pytest.mark.parametrize(
+    "path", [["1.1.1.1:1"] * 2, ["10.0.0.3:8035"], [f"1.1.1.{i}:1" for i in range(MAX_PATH + 1)]]
+)
 def test_a_bad_path_is_refused(path):
-    circle = three()
-    assert "path" in circle.put("m", "a", bundle(66, path=path))
+    network = three_nodes()
+    assert "path" in network.put("m", "a", bundle(66, path=path))
 
 
 def test_one_address_gets_few_places():
-    circle = Circle("a", rules=Rules(min_neighbours=0, per_address=2))
-    accepted = [bool(circle.nodes["a"].connect(f"10.6.6.6:{port}", {FEED: 0}, NOON)) for port in range(1, 20)]
+    network = MemoryNetwork("a", settings=NodeSettings(min_peers=0, max_per_address=2))
+    accepted = [
+        bool(network.nodes["a"].connect(f"10.6.6.6:{port}", {FEED: 0}, NOON))
+        for port in range(1, 20)
+    ]
     assert sum(accepted) == 2
 
 
 def test_who_announces_and_withholds_keeps_back_one_bundle():
-    circle = three()
-    a = circle.nodes["a"]
+    network = three_nodes()
+    a = network.nodes["a"]
     for number in range(4, 14):
-        a.check_did(circle.nid("m"), bundle(number).did, circle.now)
-        if not a.check_did(circle.nid("b"), bundle(number).did, circle.now):
-            circle.put("b", "a", bundle(number))
-        circle.wait(61)
-    assert circle.has("a") == list(range(5, 14))
+        a.check_did(network.nid("m"), bundle(number).did, network.now)
+        if not a.check_did(network.nid("b"), bundle(number).did, network.now):
+            network.put("b", "a", bundle(number))
+        network.advance(61)
+    assert network.received_posts("a") == list(range(5, 14))
 
 
 # --- friends ------------------------------------------------------------------------------------------------------------
 
 
 def keyed(key=b"friend", wrong=False):
-    return {"sign": lambda text: key + text, "key": key, "verify": lambda k, text, signature: signature == k + text}
+    return {
+        "sign": lambda text: key + text,
+        "key": key,
+        "verify": lambda k, text, signature: signature == k + text,
+    }
 
 
 def test_what_a_friend_has_signed_is_believed_at_once_and_by_whomever_it_came():
-    circle = Circle("abc", rules=Rules(min_neighbours=0, friends=frozenset({b"friend"})), **keyed())
-    circle.link("ab", "bc")
-    circle.fetch("a", 1)
-    (arrived,) = circle.told("c", Arrived)
-    assert arrived.believed == {"post 1"}
+    network = MemoryNetwork(
+        "abc", settings=NodeSettings(min_peers=0, friends=frozenset({b"friend"})), **keyed()
+    )
+    network.link("ab", "bc")
+    network.fetch("a", 1)
+    (arrived,) = network.effects_of("c", EntriesReceived)
+    assert arrived.trusted_identities == {"post 1"}
     forged = bundle(2, key=b"friend", signatures={"post 2": b"nonsense"})
-    circle.put("b", "c", forged)
-    assert circle.told("c", Arrived)[-1].believed == frozenset()
+    network.put("b", "c", forged)
+    assert network.effects_of("c", EntriesReceived)[-1].trusted_identities == frozenset()
 
 
 def test_friends_only():
-    circle = Circle("a", rules=Rules(friends=frozenset({b"friend"}), friends_only=True))
-    a = circle.nodes["a"]
+    network = MemoryNetwork(
+        "a", settings=NodeSettings(friends=frozenset({b"friend"}), friends_only=True)
+    )
+    a = network.nodes["a"]
     assert a.connect("10.0.0.7:1", {FEED: 0}, NOON) == {}
     assert a.connect("10.0.0.7:1", {FEED: 0}, NOON, b"stranger") == {}
     assert a.connect("10.0.0.7:1", {FEED: 0}, NOON, b"friend")
@@ -253,44 +298,53 @@ def test_friends_only():
 
 
 def test_a_look_is_told_to_those_who_read_the_feed_and_passed_on_by_them():
-    circle = Circle("abcd", feeds={"a": [FEED], "b": [FEED], "c": [FEED], "d": [OTHER]})
-    circle.link("ab", "bc", "cd")
+    network = MemoryNetwork("abcd", feeds={"a": [FEED], "b": [FEED], "c": [FEED], "d": [OTHER]})
+    network.link("ab", "bc", "cd")
     for name in "bca":
-        circle.fetch(name, 1)
-        circle.wait(1)
+        network.fetch(name, 1)
+        network.advance(1)
     for name in "bc":
-        circle.nodes[name].unchanged(FEED, circle.now)
-    circle.wait(600)
-    circle.log.clear()
-    at = circle.now
-    circle.nodes["a"].unchanged(FEED, at)
-    circle.wait(2)
-    circle.wait(2)
-    assert [effect.look for effect in circle.told("c", Looked)] == [Look(FEED, at)]
-    assert not [e for e in circle.told("c", Call) if e.function == "put_looks" and e.to == circle.nid("d")]
+        network.nodes[name].record_unchanged(FEED, network.now)
+    network.advance(600)
+    network.log.clear()
+    at = network.now
+    network.nodes["a"].record_unchanged(FEED, at)
+    network.advance(2)
+    network.advance(2)
+    assert [effect.notice for effect in network.effects_of("c", PeerPolled)] == [
+        PeerNotice(FEED, at)
+    ]
+    assert not [
+        e
+        for e in network.effects_of("c", Call)
+        if e.function == "put_looks" and e.to == network.nid("d")
+    ]
 
 
 def test_who_says_that_it_looked_and_did_not_is_not_believed():
-    circle = three()
-    circle.nodes["a"].unchanged(FEED, circle.now)
-    circle.wait(3600)
-    circle.nodes["a"].put_looks(circle.nid("m"), [Look(FEED, circle.now)], circle.now)
-    circle.follow("a")
-    assert len(circle.told("a", Looked)) == 1
-    late = post(4, at=circle.now - 1800)  # was there when m says that it looked
-    circle.wait(600)
-    circle.fetch("a", 1, 2, 3, late)
-    assert not circle.nodes["a"].neighbours[circle.nid("m")].notices_believed
-    circle.wait(3600)
-    circle.nodes["a"].put_looks(circle.nid("m"), [Look(FEED, circle.now)], circle.now)
-    circle.nodes["a"].put_looks(circle.nid("b"), [Look(FEED, circle.now)], circle.now)
-    circle.follow("a")
-    assert [effect.sender for effect in circle.told("a", Looked)] == [circle.nid("m"), circle.nid("b")]
+    network = three_nodes()
+    network.nodes["a"].record_unchanged(FEED, network.now)
+    network.advance(3600)
+    network.nodes["a"].put_looks(network.nid("m"), [PeerNotice(FEED, network.now)], network.now)
+    network.apply_effects("a")
+    assert len(network.effects_of("a", PeerPolled)) == 1
+    late = post(4, at=network.now - 1800)  # was there when m says that it looked
+    network.advance(600)
+    network.fetch("a", 1, 2, 3, late)
+    assert not network.nodes["a"].peers[network.nid("m")].are_notices_trusted
+    network.advance(3600)
+    network.nodes["a"].put_looks(network.nid("m"), [PeerNotice(FEED, network.now)], network.now)
+    network.nodes["a"].put_looks(network.nid("b"), [PeerNotice(FEED, network.now)], network.now)
+    network.apply_effects("a")
+    assert [effect.sender for effect in network.effects_of("a", PeerPolled)] == [
+        network.nid("m"),
+        network.nid("b"),
+    ]
 
 
 def test_no_notice_replaces_own_looks_for_ever():
-    circle = three()
-    circle.wait(15 * 86400)
-    circle.nodes["a"].put_looks(circle.nid("b"), [Look(FEED, circle.now)], circle.now)
-    circle.follow("a")
-    assert circle.told("a", Looked) == []
+    network = three_nodes()
+    network.advance(15 * 86400)
+    network.nodes["a"].put_looks(network.nid("b"), [PeerNotice(FEED, network.now)], network.now)
+    network.apply_effects("a")
+    assert network.effects_of("a", PeerPolled) == []

@@ -11,9 +11,9 @@ import brotli
 import pytest
 
 from tests.certificates import self_signed
-from tests.fetch.origin import RSS, Answer, Clock, Origin, World, story
+from tests.fetch.origin_server import RSS, Clock, OriginServer, PollHarness, Response, with_harness
 from tidings.fetch import Fetcher, FetchRequest, FetchSettings, Problem
-from tidings.fetch.bodies import TooLarge, Undecodable, unpack, zstd
+from tidings.fetch.decompression import BodyTooLarge, DecompressionError, decompress, zstd
 
 CAP = 1_000_000
 
@@ -29,14 +29,14 @@ def packed(body: bytes, encoding: str) -> bytes:
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "deflate"])
 def test_compressed_bodies_are_unpacked(encoding: str) -> None:
-    @story()
-    async def tell(w: World) -> None:
+    @with_harness()
+    async def scenario(w: PollHarness) -> None:
         w.serve("/feed", body=packed(RSS, encoding), Content_Encoding=encoding)
         result = await w.poll("/feed")
         assert result.body == RSS
         assert result.wire_bytes == len(packed(RSS, encoding))
 
-    tell()
+    scenario()
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "deflate", "gzip, gzip", "gzip, br"])
@@ -45,8 +45,8 @@ def test_bombs_stop_at_the_cap_and_cost_little_memory(encoding: str) -> None:
     for name in encoding.split(", "):
         bomb = packed(bomb, name)
 
-    @story(max_bytes=CAP)
-    async def tell(w: World) -> None:
+    @with_harness(max_bytes=CAP)
+    async def scenario(w: PollHarness) -> None:
         w.serve("/feed", body=bomb, Content_Encoding=encoding)
         tracemalloc.start()
         result = await w.poll("/feed")
@@ -57,7 +57,7 @@ def test_bombs_stop_at_the_cap_and_cost_little_memory(encoding: str) -> None:
         assert result.body is None
         assert peak < 4 * CAP
 
-    tell()
+    scenario()
 
 
 def zipped(data):
@@ -83,48 +83,50 @@ def zipped(data):
     ],
 )
 def test_what_servers_get_wrong_about_compression_is_mended(wire: bytes, encoding: str) -> None:
-    assert unpack(wire, encoding, CAP).removeprefix(b"\xef\xbb\xbf") == RSS
+    assert decompress(wire, encoding, CAP).removeprefix(b"\xef\xbb\xbf") == RSS
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "deflate"])
 def test_a_compressed_body_that_breaks_off_is_no_document(encoding: str) -> None:
     whole = packed(RSS * 50, encoding)
-    with pytest.raises(Undecodable):
-        unpack(whole[: len(whole) // 2], encoding, CAP)
+    with pytest.raises(DecompressionError):
+        decompress(whole[: len(whole) // 2], encoding, CAP)
 
 
 def test_a_zstd_body_that_wants_128_mb_of_memory_is_refused() -> None:
     greedy = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
-    with pytest.raises(Undecodable):
-        unpack(greedy.compress(RSS, zstd.ZstdCompressor.FLUSH_BLOCK) + greedy.flush(), "zstd", CAP)
+    with pytest.raises(DecompressionError):
+        decompress(
+            greedy.compress(RSS, zstd.ZstdCompressor.FLUSH_BLOCK) + greedy.flush(), "zstd", CAP
+        )
 
 
 def test_limits_of_unpacking() -> None:
-    assert unpack(gzip.compress(bytes(CAP)), "gzip", CAP) == bytes(CAP)
-    with pytest.raises(TooLarge):
-        unpack(gzip.compress(bytes(CAP + 1)), "gzip", CAP)
-    with pytest.raises(Undecodable, match="4 times"):
-        unpack(b"x", "gzip, gzip, gzip, gzip", CAP)
-    with pytest.raises(Undecodable, match="not asked for"):
-        unpack(b"\x01\x02", "lzma", CAP)
+    assert decompress(gzip.compress(bytes(CAP)), "gzip", CAP) == bytes(CAP)
+    with pytest.raises(BodyTooLarge):
+        decompress(gzip.compress(bytes(CAP + 1)), "gzip", CAP)
+    with pytest.raises(DecompressionError, match="4 times"):
+        decompress(b"x", "gzip, gzip, gzip, gzip", CAP)
+    with pytest.raises(DecompressionError, match="not asked for"):
+        decompress(b"\x01\x02", "lzma", CAP)
 
 
-@story(max_bytes=CAP)
-async def test_a_length_over_the_cap_is_refused_at_once(w: World) -> None:
-    w.script("/feed", Answer(body=b"<rss", headers={"Content-Length": str(CAP + 1)}))
+@with_harness(max_bytes=CAP)
+async def test_a_length_over_the_cap_is_refused_at_once(w: PollHarness) -> None:
+    w.script("/feed", Response(body=b"<rss", headers={"Content-Length": str(CAP + 1)}))
     result = await w.poll("/feed")
     assert result.error is not None
     assert (result.error.kind, result.wire_bytes) == (Problem.TOO_LARGE, 0)
 
 
-@story(max_bytes=CAP)
-async def test_an_endless_body_ends_at_the_cap(w: World) -> None:
+@with_harness(max_bytes=CAP)
+async def test_an_endless_body_ends_at_the_cap(w: PollHarness) -> None:
     async def endless(writer: asyncio.StreamWriter) -> None:
         while True:
             writer.write(b"10000\r\n" + bytes(65536) + b"\r\n")
             await writer.drain()
 
-    w.script("/feed", Answer(body=endless, headers={"Transfer-Encoding": "chunked"}))
+    w.script("/feed", Response(body=endless, headers={"Transfer-Encoding": "chunked"}))
     result = await w.poll("/feed")
     assert result.error is not None
     assert result.error.kind is Problem.TOO_LARGE
@@ -143,24 +145,28 @@ async def drip(writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("body", [hang, drip])
-def test_a_body_that_drips_ends_at_the_total_timeout(body: Callable[[asyncio.StreamWriter], Awaitable[None]]) -> None:
-    @story(timeout_s=0.3)
-    async def tell(w: World) -> None:
-        w.script("/feed", Answer(body=body, headers={"Transfer-Encoding": "chunked", "ETag": '"half"'}))
+def test_a_body_that_drips_ends_at_the_total_timeout(
+    body: Callable[[asyncio.StreamWriter], Awaitable[None]],
+) -> None:
+    @with_harness(timeout_s=0.3)
+    async def scenario(w: PollHarness) -> None:
+        w.script(
+            "/feed", Response(body=body, headers={"Transfer-Encoding": "chunked", "ETag": '"half"'})
+        )
         result = await w.poll("/feed")
         assert result.error is not None
         assert result.error.kind is Problem.TIMEOUT
         assert result.body is None
         assert result.validators.etag is None
 
-    tell()
+    scenario()
 
 
-@story(timeout_s=0.3)
-async def test_an_error_whose_body_never_ends_is_that_error(w: World) -> None:
-    w.script("/feed", Answer(429, drip, {"Transfer-Encoding": "chunked", "Retry-After": "60"}))
+@with_harness(timeout_s=0.3)
+async def test_an_error_whose_body_never_ends_is_that_error(w: PollHarness) -> None:
+    w.script("/feed", Response(429, drip, {"Transfer-Encoding": "chunked", "Retry-After": "60"}))
     result = await w.poll("/feed")
-    assert (result.status, result.limited) == (429, True)
+    assert (result.status, result.rate_limited) == (429, True)
 
 
 @pytest.mark.parametrize(
@@ -171,51 +177,55 @@ async def test_an_error_whose_body_never_ends_is_that_error(w: World) -> None:
         (b"zz\r\n<rss>", {"Transfer-Encoding": "chunked"}),
     ],
 )
-def test_a_truncated_body_is_a_problem_and_nothing_is_kept(body: bytes, headers: dict[str, str | bytes]) -> None:
-    @story()
-    async def tell(w: World) -> None:
-        w.script("/feed", Answer(body=body, headers={**headers, "ETag": '"half"'}, close=True))
+def test_a_truncated_body_is_a_problem_and_nothing_is_kept(
+    body: bytes, headers: dict[str, str | bytes]
+) -> None:
+    @with_harness()
+    async def scenario(w: PollHarness) -> None:
+        w.script("/feed", Response(body=body, headers={**headers, "ETag": '"half"'}, close=True))
         result = await w.poll("/feed")
         assert result.error is not None
         assert result.error.kind is Problem.BROKEN
         assert (result.body, result.digest, result.validators.etag) == (None, b"", None)
 
-    tell()
+    scenario()
 
 
-@story()
-async def test_an_empty_200_is_a_problem(w: World) -> None:
-    w.script("/feed", Answer(body=b" \r\n"))
+@with_harness()
+async def test_an_empty_200_is_a_problem(w: PollHarness) -> None:
+    w.script("/feed", Response(body=b" \r\n"))
     result = await w.poll("/feed")
     assert result.error is not None
     assert result.error.kind is Problem.BROKEN
 
 
-@story()
-async def test_a_part_that_nobody_asked_for_is_no_document(w: World) -> None:
-    w.script("/feed", Answer(206, body=RSS[:100], headers={"ETag": '"part"'}))
+@with_harness()
+async def test_a_part_that_nobody_asked_for_is_no_document(w: PollHarness) -> None:
+    w.script("/feed", Response(206, body=RSS[:100], headers={"ETag": '"part"'}))
     result = await w.poll("/feed")
     assert result.error is not None
     assert (result.status, result.body, result.validators.etag) == (206, None, None)
 
 
-@story()
-async def test_a_304_to_a_request_without_conditions_is_a_problem(w: World) -> None:
-    w.script("/feed", Answer(304))
+@with_harness()
+async def test_a_304_to_a_request_without_conditions_is_a_problem(w: PollHarness) -> None:
+    w.script("/feed", Response(304))
     result = await w.poll("/feed")
     assert result.error is not None
     assert result.error.kind is Problem.BROKEN
 
 
-@story()
-async def test_an_html_page_or_a_wrong_content_type_is_handed_on_for_parse_to_judge(w: World) -> None:
+@with_harness()
+async def test_an_html_page_or_a_wrong_content_type_is_handed_on_for_parse_to_judge(
+    w: PollHarness,
+) -> None:
     w.serve("/feed", body=b"\r\n <html>down</html>", Content_Type="text/html")
     result = await w.poll("/feed")
     assert (result.body, result.content_type) == (b"\r\n <html>down</html>", "text/html")
 
 
-@story()
-async def test_what_is_no_http_is_a_problem(w: World) -> None:
+@with_harness()
+async def test_what_is_no_http_is_a_problem(w: PollHarness) -> None:
     async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
         writer.close()
@@ -227,14 +237,14 @@ async def test_what_is_no_http_is_a_problem(w: World) -> None:
     assert result.error.kind is Problem.BROKEN
 
 
-@story()
-async def test_a_huge_header_is_read(w: World) -> None:
+@with_harness()
+async def test_a_huge_header_is_read(w: PollHarness) -> None:
     w.serve("/feed", Content_Security_Policy="x" * 20_000)
     assert (await w.poll("/feed")).body == RSS
 
 
-@story()
-async def test_nobody_listens(w: World) -> None:
+@with_harness()
+async def test_nobody_listens(w: PollHarness) -> None:
     server = await asyncio.start_server(lambda r, writer: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     server.close()
@@ -244,42 +254,55 @@ async def test_nobody_listens(w: World) -> None:
     assert (result.error.kind, result.status) == (Problem.CONNECT, 0)
 
 
-@story()
-async def test_a_name_that_cannot_be_resolved(w: World) -> None:
-    result = await w.poll(f"http://{'x' * 64}.example/feed")  # too long for a label, so that nobody is asked
+@with_harness()
+async def test_a_name_that_cannot_be_resolved(w: PollHarness) -> None:
+    result = await w.poll(
+        f"http://{'x' * 64}.example/feed"
+    )  # too long for a label, so that nobody is asked
     assert result.error is not None
     assert result.error.kind is Problem.DNS
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://example.org/", "file:///etc/passwd", "gopher://x", "/feed.xml", "http://", "http://[::1", "http://x:99999/"]
+    "url",
+    [
+        "ftp://example.org/",
+        "file:///etc/passwd",
+        "gopher://x",
+        "/feed.xml",
+        "http://",
+        "http://[::1",
+        "http://x:99999/",
+    ],
 )
 def test_what_is_no_address_is_told(url: str) -> None:
-    async def tell() -> None:
+    async def scenario() -> None:
         async with Fetcher(FetchSettings(), Clock()) as fetcher:
             result = await fetcher.fetch(FetchRequest(url))
         assert result.error is not None
         assert (result.error.kind, result.requests) == (Problem.URL, 0)
 
-    asyncio.run(tell())
+    asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("location", ["ftp://example.org/", "javascript:alert(1)", "http://", "http://x:99999/"])
+@pytest.mark.parametrize(
+    "location", ["ftp://example.org/", "javascript:alert(1)", "http://", "http://x:99999/"]
+)
 def test_redirect_to_what_cannot_be_asked(location: str) -> None:
-    @story()
-    async def tell(w: World) -> None:
-        w.script("/feed", Answer(301, headers={"Location": location}))
+    @with_harness()
+    async def scenario(w: PollHarness) -> None:
+        w.script("/feed", Response(301, headers={"Location": location}))
         result = await w.poll("/feed")
         assert result.error is not None
         assert (result.error.kind, result.requests) == (Problem.REDIRECTS, 1)
 
-    tell()
+    scenario()
 
 
 def test_a_certificate_that_nobody_signed() -> None:
-    async def tell() -> None:
+    async def scenario() -> None:
         async with (
-            Origin().running(ssl=self_signed()) as origin,
+            OriginServer().running(ssl=self_signed()) as origin,
             Fetcher(FetchSettings(allow_private=True), Clock()) as fetcher,
         ):
             result = await fetcher.fetch(FetchRequest(f"https://127.0.0.1:{origin.port}/feed"))
@@ -287,25 +310,31 @@ def test_a_certificate_that_nobody_signed() -> None:
         assert result.error.kind is Problem.TLS
         assert origin.requests == []
 
-    asyncio.run(tell())
+    asyncio.run(scenario())
 
 
 def test_a_move_away_from_encryption_is_followed_and_not_adopted() -> None:
-    @story()
-    async def tell(w: World) -> None:
+    @with_harness()
+    async def scenario(w: PollHarness) -> None:
         w.serve("/plain")
-        w.fetcher.connections.tls = ssl._create_unverified_context()  # this once, any certificate will do
-        async with Origin().running(ssl=self_signed()) as secure:
-            secure.scripts["/feed"] = lambda asked: Answer(301, headers={"Location": w.url("/plain")})
+        w.fetcher.connection_pool.tls = (
+            ssl._create_unverified_context()
+        )  # this once, any certificate will do
+        async with OriginServer().running(ssl=self_signed()) as secure:
+            secure.scripts["/feed"] = lambda request: Response(
+                301, headers={"Location": w.url("/plain")}
+            )
             result = await w.poll(f"https://127.0.0.1:{secure.port}/feed")
         assert (result.body, result.moved_to) == (RSS, None)
 
-    tell()
+    scenario()
 
 
-@story()
-async def test_a_connection_that_the_server_closed_meanwhile_is_opened_again(w: World) -> None:
-    w.script("/feed", Answer(close=True), Answer(body=RSS + b" "))
+@with_harness()
+async def test_a_connection_that_the_server_closed_meanwhile_is_opened_again(
+    w: PollHarness,
+) -> None:
+    w.script("/feed", Response(close=True), Response(body=RSS + b" "))
     first, second = await w.poll("/feed"), await w.poll("/feed")
     assert (first.error, second.error) == (None, None)
     assert w.origin.connections == 2

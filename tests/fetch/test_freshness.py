@@ -5,18 +5,22 @@ from email.utils import formatdate
 import pytest
 from multidict import CIMultiDict
 
-from tests.fetch.origin import MONDAY
+from tests.fetch.origin_server import MONDAY
 from tidings.fetch.freshness import fresh_until, retry_at
 from tidings.model import DAY_S
 
 
 def fresh_for(**headers: str) -> float | None:
-    until = fresh_until(CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()}), MONDAY)
+    until = fresh_until(
+        CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()}), MONDAY
+    )
     return None if until is None else until - MONDAY
 
 
 def retry_in(**headers: str) -> float | None:
-    at = retry_at(CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()}), MONDAY)
+    at = retry_at(
+        CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()}), MONDAY
+    )
     return None if at is None else at - MONDAY
 
 

@@ -10,41 +10,41 @@ from pathlib import Path
 
 import pytest
 
-from tests.fetch.origin import MONDAY, RSS, Answer, World, story
+from tests.fetch.origin_server import MONDAY, RSS, PollHarness, Response, with_harness
 from tidings import __version__
 from tidings.fetch import Problem
-from tidings.fetch.links import link_header
+from tidings.fetch.link_header import parse_link_header
 
 OLD_DATE = "Sun, 15 Nov 2026 10:00:00 GMT"
 
 
-@story()
-async def test_second_request_is_conditional_by_last_modified(w: World) -> None:
+@with_harness()
+async def test_second_request_is_conditional_by_last_modified(w: PollHarness) -> None:
     w.serve("/feed", modified=OLD_DATE)
     first, second = await w.poll("/feed"), await w.poll("/feed")
-    assert not w.asked("/feed")[0].conditional
-    assert w.asked("/feed")[1].header("If-Modified-Since") == OLD_DATE
+    assert not w.requests_to("/feed")[0].conditional
+    assert w.requests_to("/feed")[1].header("If-Modified-Since") == OLD_DATE
     assert first.body == RSS
     assert second.status == 304
     assert second.unchanged
 
 
-@story()
-async def test_second_request_is_conditional_by_etag(w: World) -> None:
+@with_harness()
+async def test_second_request_is_conditional_by_etag(w: PollHarness) -> None:
     w.serve("/feed", etag='"abc"')
     await w.poll("/feed")
     second = await w.poll("/feed")
-    assert w.asked("/feed")[1].header("If-None-Match") == '"abc"'
+    assert w.requests_to("/feed")[1].header("If-None-Match") == '"abc"'
     assert second.unchanged
 
 
-@story()
-async def test_both_validators_are_sent_when_both_are_known(w: World) -> None:
+@with_harness()
+async def test_both_validators_are_sent_when_both_are_known(w: PollHarness) -> None:
     w.serve("/feed", etag='"abc"', modified=OLD_DATE)
     await w.poll("/feed")
     await w.poll("/feed")
-    assert w.asked("/feed")[1].header("If-None-Match") == '"abc"'
-    assert w.asked("/feed")[1].header("If-Modified-Since") == OLD_DATE
+    assert w.requests_to("/feed")[1].header("If-None-Match") == '"abc"'
+    assert w.requests_to("/feed")[1].header("If-Modified-Since") == OLD_DATE
 
 
 @pytest.mark.parametrize(
@@ -61,173 +61,208 @@ async def test_both_validators_are_sent_when_both_are_known(w: World) -> None:
     ],
 )
 def test_etag_comes_back_byte_for_byte(etag: bytes) -> None:
-    @story()
-    async def tell(w: World) -> None:
+    @with_harness()
+    async def scenario(w: PollHarness) -> None:
         w.serve("/feed", etag=etag)
         await w.poll("/feed")
         second = await w.poll("/feed")
-        assert w.asked("/feed")[1].bytes("If-None-Match") == etag
+        assert w.requests_to("/feed")[1].bytes("If-None-Match") == etag
         assert second.status == 304
 
-    tell()
+    scenario()
 
 
-@story()
-async def test_a_validator_that_no_header_can_hold_is_dropped(w: World) -> None:
-    w.script("/feed", Answer(headers={"ETag": b'"a\x01b"', "Last-Modified": OLD_DATE}), Answer(304))
+@with_harness()
+async def test_a_validator_that_no_header_can_hold_is_dropped(w: PollHarness) -> None:
+    w.script(
+        "/feed", Response(headers={"ETag": b'"a\x01b"', "Last-Modified": OLD_DATE}), Response(304)
+    )
     await w.poll("/feed")
     second = await w.poll("/feed")
     assert second.unchanged
-    assert w.asked("/feed")[1].header("If-None-Match") is None
+    assert w.requests_to("/feed")[1].header("If-None-Match") is None
 
 
 @pytest.mark.parametrize(
-    "date", [b"yesterday", b"2026-11-15", b"Sun, 15 Nov 2026 10:00:00 +0200", b"-1", "März".encode("latin-1")]
+    "date",
+    [
+        b"yesterday",
+        b"2026-11-15",
+        b"Sun, 15 Nov 2026 10:00:00 +0200",
+        b"-1",
+        "März".encode("latin-1"),
+    ],
 )
 def test_last_modified_comes_back_byte_for_byte_even_if_it_is_no_date(date: bytes) -> None:
-    @story()
-    async def tell(w: World) -> None:
+    @with_harness()
+    async def scenario(w: PollHarness) -> None:
         w.serve("/feed", modified=date)
         await w.poll("/feed")
         await w.poll("/feed")
-        assert w.asked("/feed")[1].bytes("If-Modified-Since") == date
+        assert w.requests_to("/feed")[1].bytes("If-Modified-Since") == date
 
-    tell()
+    scenario()
 
 
-@story()
-async def test_no_validator_is_made_up(w: World) -> None:
+@with_harness()
+async def test_no_validator_is_made_up(w: PollHarness) -> None:
     w.serve("/feed", Date=email.utils.formatdate(MONDAY, usegmt=True))
     await w.poll("/feed")
     await w.poll("/feed")
-    assert not w.asked("/feed")[1].conditional
+    assert not w.requests_to("/feed")[1].conditional
 
 
-@story()
-async def test_still_conditional_after_a_bare_304(w: World) -> None:
-    w.script("/feed", Answer(headers={"ETag": '"a"', "Last-Modified": OLD_DATE}), Answer(304))
+@with_harness()
+async def test_still_conditional_after_a_bare_304(w: PollHarness) -> None:
+    w.script("/feed", Response(headers={"ETag": '"a"', "Last-Modified": OLD_DATE}), Response(304))
     for _ in range(4):
         await w.poll("/feed")
-    for asked in w.asked("/feed")[1:]:
-        assert (asked.header("If-None-Match"), asked.header("If-Modified-Since")) == ('"a"', OLD_DATE)
+    for request in w.requests_to("/feed")[1:]:
+        assert (request.header("If-None-Match"), request.header("If-Modified-Since")) == (
+            '"a"',
+            OLD_DATE,
+        )
 
 
-@story()
-async def test_takes_the_new_etag_from_a_304_and_keeps_what_it_does_not_mention(w: World) -> None:
-    w.script("/feed", Answer(headers={"ETag": '"a"', "Last-Modified": OLD_DATE}), Answer(304, headers={"ETag": '"b"'}))
-    for _ in range(3):
-        await w.poll("/feed")
-    assert w.asked("/feed")[2].header("If-None-Match") == '"b"'
-    assert w.asked("/feed")[2].header("If-Modified-Since") == OLD_DATE
-
-
-@story()
-async def test_validators_are_one_set_a_document_replaces_both(w: World) -> None:
+@with_harness()
+async def test_takes_the_new_etag_from_a_304_and_keeps_what_it_does_not_mention(
+    w: PollHarness,
+) -> None:
     w.script(
         "/feed",
-        Answer(headers={"ETag": '"a"', "Last-Modified": OLD_DATE}),
-        Answer(body=RSS + b" ", headers={"ETag": '"b"'}),
-        Answer(body=RSS, headers={"Last-Modified": OLD_DATE}),
-    )
-    for _ in range(4):
-        await w.poll("/feed")
-    assert w.asked("/feed")[2].header("If-None-Match") == '"b"'
-    assert w.asked("/feed")[2].header("If-Modified-Since") is None
-    assert w.asked("/feed")[3].header("If-None-Match") is None
-    assert w.asked("/feed")[3].header("If-Modified-Since") == OLD_DATE
-
-
-@story()
-async def test_newest_etag_is_used_when_last_modified_is_unchanged(w: World) -> None:
-    w.script(
-        "/feed",
-        Answer(headers={"ETag": '"a"', "Last-Modified": OLD_DATE}),
-        Answer(body=RSS + b" ", headers={"ETag": '"b"', "Last-Modified": OLD_DATE}),
+        Response(headers={"ETag": '"a"', "Last-Modified": OLD_DATE}),
+        Response(304, headers={"ETag": '"b"'}),
     )
     for _ in range(3):
         await w.poll("/feed")
-    assert w.asked("/feed")[2].header("If-None-Match") == '"b"'
+    assert w.requests_to("/feed")[2].header("If-None-Match") == '"b"'
+    assert w.requests_to("/feed")[2].header("If-Modified-Since") == OLD_DATE
+
+
+@with_harness()
+async def test_validators_are_one_set_a_document_replaces_both(w: PollHarness) -> None:
+    w.script(
+        "/feed",
+        Response(headers={"ETag": '"a"', "Last-Modified": OLD_DATE}),
+        Response(body=RSS + b" ", headers={"ETag": '"b"'}),
+        Response(body=RSS, headers={"Last-Modified": OLD_DATE}),
+    )
+    for _ in range(4):
+        await w.poll("/feed")
+    assert w.requests_to("/feed")[2].header("If-None-Match") == '"b"'
+    assert w.requests_to("/feed")[2].header("If-Modified-Since") is None
+    assert w.requests_to("/feed")[3].header("If-None-Match") is None
+    assert w.requests_to("/feed")[3].header("If-Modified-Since") == OLD_DATE
+
+
+@with_harness()
+async def test_newest_etag_is_used_when_last_modified_is_unchanged(w: PollHarness) -> None:
+    w.script(
+        "/feed",
+        Response(headers={"ETag": '"a"', "Last-Modified": OLD_DATE}),
+        Response(body=RSS + b" ", headers={"ETag": '"b"', "Last-Modified": OLD_DATE}),
+    )
+    for _ in range(3):
+        await w.poll("/feed")
+    assert w.requests_to("/feed")[2].header("If-None-Match") == '"b"'
 
 
 @pytest.mark.parametrize("status", [403, 404, 429, 500, 503])
 def test_validators_survive_errors(status: int) -> None:
-    @story()
-    async def tell(w: World) -> None:
-        w.script("/feed", Answer(headers={"ETag": '"a"'}), Answer(status, b"no", {"ETag": '"error page"'}), Answer(304))
+    @with_harness()
+    async def scenario(w: PollHarness) -> None:
+        w.script(
+            "/feed",
+            Response(headers={"ETag": '"a"'}),
+            Response(status, b"no", {"ETag": '"error page"'}),
+            Response(304),
+        )
         for _ in range(3):
             await w.poll("/feed")
-        assert w.asked("/feed")[2].header("If-None-Match") == '"a"'
+        assert w.requests_to("/feed")[2].header("If-None-Match") == '"a"'
 
-    tell()
+    scenario()
 
 
-@story()
-async def test_validators_survive_a_broken_answer(w: World) -> None:
-    w.script("/feed", Answer(headers={"ETag": '"a"'}), Answer(body=b"", headers={"ETag": '"b"'}), Answer(304))
+@with_harness()
+async def test_validators_survive_a_broken_answer(w: PollHarness) -> None:
+    w.script(
+        "/feed",
+        Response(headers={"ETag": '"a"'}),
+        Response(body=b"", headers={"ETag": '"b"'}),
+        Response(304),
+    )
     for _ in range(3):
         await w.poll("/feed")
-    assert w.asked("/feed")[2].header("If-None-Match") == '"a"'
+    assert w.requests_to("/feed")[2].header("If-None-Match") == '"a"'
 
 
-@story()
-async def test_validators_go_only_to_the_address_that_sent_them(w: World) -> None:
-    w.script("/old", Answer(302, headers={"Location": "/new", "ETag": '"redirect"'}))
+@with_harness()
+async def test_validators_go_only_to_the_address_that_sent_them(w: PollHarness) -> None:
+    w.script("/old", Response(302, headers={"Location": "/new", "ETag": '"redirect"'}))
     w.serve("/new", etag='"doc"')
     await w.poll("/old")
     second = await w.poll("/old")
-    assert not w.asked("/old")[1].conditional
-    assert w.asked("/new")[1].header("If-None-Match") == '"doc"'
+    assert not w.requests_to("/old")[1].conditional
+    assert w.requests_to("/new")[1].header("If-None-Match") == '"doc"'
     assert second.unchanged
 
 
-@story()
-async def test_a_whole_document_is_not_asked_for_again_within_a_week(w: World) -> None:
-    w.script("/feed", Answer(headers={"ETag": '"a"'}), Answer(304))
+@with_harness()
+async def test_a_whole_document_is_not_asked_for_again_within_a_week(w: PollHarness) -> None:
+    w.script("/feed", Response(headers={"ETag": '"a"'}), Response(304))
     for _ in range(8):
         await w.poll("/feed")
         w.clock.now += 86400
-    assert [asked.conditional for asked in w.asked("/feed")] == [False] + [True] * 7
+    assert [request.conditional for request in w.requests_to("/feed")] == [False] + [True] * 7
 
 
-@story()
-async def test_a_304_without_end_is_doubted_once(w: World) -> None:
+@with_harness()
+async def test_a_304_without_end_is_doubted_once(w: PollHarness) -> None:
     """A daily feed that has been silent for weeks; the server lies, and the truth is found."""
-    w.script("/feed", Answer(headers={"ETag": '"a"'}), Answer(304))
+    w.script("/feed", Response(headers={"ETag": '"a"'}), Response(304))
     for _ in range(20):
         await w.poll("/feed", usual_gap_s=86400)
         w.clock.now += 86400
-    plain = [day for day, asked in enumerate(w.asked("/feed")) if not asked.conditional]
+    plain = [day for day, request in enumerate(w.requests_to("/feed")) if not request.conditional]
     assert plain == [0, 8, 16]
 
 
-@story()
-async def test_identical_body_is_not_handed_on_although_the_server_ignores_conditions(w: World) -> None:
-    w.script("/feed", Answer(headers={"ETag": '"1"'}), Answer(headers={"ETag": '"2"'}), Answer(body=RSS + b"<!-- -->"))
+@with_harness()
+async def test_identical_body_is_not_handed_on_although_the_server_ignores_conditions(
+    w: PollHarness,
+) -> None:
+    w.script(
+        "/feed",
+        Response(headers={"ETag": '"1"'}),
+        Response(headers={"ETag": '"2"'}),
+        Response(body=RSS + b"<!-- -->"),
+    )
     first, second, third = [await w.poll("/feed") for _ in range(3)]
     assert (first.unchanged, second.unchanged, third.unchanged) == (False, True, False)
     assert second.body is None
-    assert w.asked("/feed")[2].header("If-None-Match") == '"2"'
+    assert w.requests_to("/feed")[2].header("If-None-Match") == '"2"'
 
 
-@story()
-async def test_no_cookies_no_referrer_no_cache_busting(w: World) -> None:
+@with_harness()
+async def test_no_cookies_no_referrer_no_cache_busting(w: PollHarness) -> None:
     named = f"http://localhost:{w.origin.port}"  # cookie jars pass over addresses that are numbers
     w.serve("/feed", Set_Cookie="id=42; Path=/")
-    w.script("/moved", Answer(302, headers={"Location": "/feed", "Set-Cookie": "id=43; Path=/"}))
+    w.script("/moved", Response(302, headers={"Location": "/feed", "Set-Cookie": "id=43; Path=/"}))
     for path in ("/feed", "/feed", "/moved"):
         await w.poll(named + path)
     allowed = {"host", "user-agent", "accept", "accept-encoding"}
     assert len(w.origin.requests) == 4
-    for asked in w.origin.requests:
-        assert {name for name, _ in asked.raw} == allowed
+    for request in w.origin.requests:
+        assert {name for name, _ in request.raw} == allowed
 
 
-@story()
-async def test_only_get(w: World) -> None:
+@with_harness()
+async def test_only_get(w: PollHarness) -> None:
     w.serve("/feed", etag='"a"')
     await w.poll("/feed")
     await w.poll("/feed")
-    assert {asked.method for asked in w.origin.requests} == {"GET"}
+    assert {request.method for request in w.origin.requests} == {"GET"}
 
 
 @pytest.mark.parametrize(
@@ -244,45 +279,49 @@ async def test_only_get(w: World) -> None:
     ],
 )
 def test_exact_url_nothing_added_or_normalised(target: str) -> None:
-    @story()
-    async def tell(w: World) -> None:
+    @with_harness()
+    async def scenario(w: PollHarness) -> None:
         await w.poll(target)
-        assert [asked.target for asked in w.origin.requests] == [target]
+        assert [request.target for request in w.origin.requests] == [target]
 
-    tell()
+    scenario()
 
 
-@story()
-async def test_fragment_is_not_sent_and_what_cannot_be_sent_is_escaped(w: World) -> None:
+@with_harness()
+async def test_fragment_is_not_sent_and_what_cannot_be_sent_is_escaped(w: PollHarness) -> None:
     await w.poll("/feed#latest")
     await w.poll("/fü d")
-    assert [asked.target for asked in w.origin.requests] == ["/feed", "/f%C3%BC%20d"]
+    assert [request.target for request in w.origin.requests] == ["/feed", "/f%C3%BC%20d"]
 
 
-@story()
-async def test_names_itself_with_version_contact_and_subscribers(w: World) -> None:
+@with_harness()
+async def test_names_itself_with_version_contact_and_subscribers(w: PollHarness) -> None:
     await w.poll("/feed", subscribers=7)
     agent = w.origin.requests[0].header("User-Agent")
     assert agent == f"tidings/{__version__} (+https://reader.example/about; 7 subscribers)"
 
 
-@story(contact_url="")
-async def test_no_contact_is_claimed_that_was_not_given(w: World) -> None:
+@with_harness(contact_url="")
+async def test_no_contact_is_claimed_that_was_not_given(w: PollHarness) -> None:
     await w.poll("/feed")
     assert w.origin.requests[0].header("User-Agent") == f"tidings/{__version__} (1 subscribers)"
 
 
-@story(contact_url="")
-async def test_a_contact_that_comes_later_is_sent_from_then_on(w: World) -> None:
+@with_harness(contact_url="")
+async def test_a_contact_that_comes_later_is_sent_from_then_on(w: PollHarness) -> None:
     await w.poll("/feed")
-    w.fetcher.use_contact("https://reader.example/about")
+    w.fetcher.set_contact_url("https://reader.example/about")
     await w.poll("/feed")
-    agents = [asked.header("User-Agent") for asked in w.asked("/feed")]
-    assert agents[1] == f"tidings/{__version__} (+https://reader.example/about; 1 subscribers)" != agents[0]
+    agents = [request.header("User-Agent") for request in w.requests_to("/feed")]
+    assert (
+        agents[1]
+        == f"tidings/{__version__} (+https://reader.example/about; 1 subscribers)"
+        != agents[0]
+    )
 
 
-@story()
-async def test_asks_for_feeds_and_for_compression(w: World) -> None:
+@with_harness()
+async def test_asks_for_feeds_and_for_compression(w: PollHarness) -> None:
     await w.poll("/feed")
     assert w.origin.requests[0].header("Accept-Encoding") == "gzip, br, zstd"
     accept = w.origin.requests[0].header("Accept") or ""
@@ -290,113 +329,120 @@ async def test_asks_for_feeds_and_for_compression(w: World) -> None:
     assert accept.endswith("*/*;q=0.1")
 
 
-@story()
-async def test_delta_is_asked_for_only_together_with_an_etag(w: World) -> None:
-    w.script("/feed", Answer(headers={"ETag": '"1"'}), Answer(226, RSS + b" ", {"ETag": '"2"', "IM": "feed"}), Answer(304))
-    w.script("/dated", Answer(headers={"Last-Modified": OLD_DATE}), Answer(304))
+@with_harness()
+async def test_delta_is_asked_for_only_together_with_an_etag(w: PollHarness) -> None:
+    w.script(
+        "/feed",
+        Response(headers={"ETag": '"1"'}),
+        Response(226, RSS + b" ", {"ETag": '"2"', "IM": "feed"}),
+        Response(304),
+    )
+    w.script("/dated", Response(headers={"Last-Modified": OLD_DATE}), Response(304))
     first, second, third = [await w.poll("/feed") for _ in range(3)]
-    assert [asked.header("A-IM") for asked in w.asked("/feed")] == [None, "feed", "feed"]
+    assert [request.header("A-IM") for request in w.requests_to("/feed")] == [None, "feed", "feed"]
     assert second.delta
     assert second.body == RSS + b" "
     assert second.digest == first.digest  # of the last whole document
-    assert w.asked("/feed")[2].header("If-None-Match") == '"2"'
+    assert w.requests_to("/feed")[2].header("If-None-Match") == '"2"'
     assert third.unchanged
     await w.poll("/dated")
     await w.poll("/dated")
-    assert w.asked("/dated")[1].header("A-IM") is None
+    assert w.requests_to("/dated")[1].header("A-IM") is None
 
 
-@story()
-async def test_delta_is_not_asked_for_when_not_wanted(w: World) -> None:
+@with_harness()
+async def test_delta_is_not_asked_for_when_not_wanted(w: PollHarness) -> None:
     w.serve("/feed", etag='"1"')
     await w.poll("/feed", want_delta=False)
     await w.poll("/feed", want_delta=False)
-    assert w.asked("/feed")[1].header("A-IM") is None
+    assert w.requests_to("/feed")[1].header("A-IM") is None
 
 
 @pytest.mark.parametrize("status", [301, 308])
 def test_permanent_redirect_is_told(status: int) -> None:
-    @story()
-    async def tell(w: World) -> None:
-        w.script("/old", Answer(status, headers={"Location": "/new#there"}))
+    @with_harness()
+    async def scenario(w: PollHarness) -> None:
+        w.script("/old", Response(status, headers={"Location": "/new#there"}))
         w.serve("/new")
         result = await w.poll("/old")
         assert result.moved_to == result.url == w.url("/new")
         assert result.body == RSS
         assert result.requests == 2
 
-    tell()
+    scenario()
 
 
 @pytest.mark.parametrize("status", [302, 303, 307])
 def test_temporary_redirect_is_followed_and_not_told_as_a_move(status: int) -> None:
-    @story()
-    async def tell(w: World) -> None:
-        w.script("/old", Answer(status, headers={"Location": "/new"}))
+    @with_harness()
+    async def scenario(w: PollHarness) -> None:
+        w.script("/old", Response(status, headers={"Location": "/new"}))
         w.serve("/new")
         result = await w.poll("/old")
         assert result.moved_to is None
         assert result.body == RSS
 
-    tell()
+    scenario()
 
 
-@story()
-async def test_move_goes_as_far_as_redirects_are_permanent(w: World) -> None:
-    w.script("/a", Answer(301, headers={"Location": "/b"}))
-    w.script("/b", Answer(308, headers={"Location": "/c"}))
-    w.script("/c", Answer(302, headers={"Location": "/d"}))
+@with_harness()
+async def test_move_goes_as_far_as_redirects_are_permanent(w: PollHarness) -> None:
+    w.script("/a", Response(301, headers={"Location": "/b"}))
+    w.script("/b", Response(308, headers={"Location": "/c"}))
+    w.script("/c", Response(302, headers={"Location": "/d"}))
     w.serve("/d")
     assert (await w.poll("/a")).moved_to == w.url("/c")
 
 
-@story()
-async def test_no_move_to_where_there_is_no_feed(w: World) -> None:
-    w.script("/a", Answer(301, headers={"Location": "/nothing"}))
+@with_harness()
+async def test_no_move_to_where_there_is_no_feed(w: PollHarness) -> None:
+    w.script("/a", Response(301, headers={"Location": "/nothing"}))
     assert (await w.poll("/a")).moved_to is None
 
 
-@story()
-async def test_redirect_loop_ends_at_the_first_repetition(w: World) -> None:
-    w.script("/a", Answer(302, headers={"Location": "/b"}))
-    w.script("/b", Answer(302, headers={"Location": "/a"}))
-    w.script("/self", Answer(301, headers={"Location": "/self"}))
+@with_harness()
+async def test_redirect_loop_ends_at_the_first_repetition(w: PollHarness) -> None:
+    w.script("/a", Response(302, headers={"Location": "/b"}))
+    w.script("/b", Response(302, headers={"Location": "/a"}))
+    w.script("/self", Response(301, headers={"Location": "/self"}))
     two, one = await w.poll("/a"), await w.poll("/self")
     assert two.error is not None
     assert (two.error.kind, two.requests) == (Problem.REDIRECTS, 2)
     assert one.requests == 1
 
 
-@story(redirects=3)
-async def test_endless_redirects_end(w: World) -> None:
+@with_harness(redirects=3)
+async def test_endless_redirects_end(w: PollHarness) -> None:
     for n in range(9):
-        w.script(f"/{n}", Answer(302, headers={"Location": f"/{n + 1}"}))
+        w.script(f"/{n}", Response(302, headers={"Location": f"/{n + 1}"}))
     result = await w.poll("/0")
     assert result.error is not None
     assert (result.error.kind, len(w.origin.requests)) == (Problem.REDIRECTS, 4)
 
 
-@story()
-async def test_credentials_stay_with_their_host(w: World) -> None:
-    w.script("/feed", Answer(302, headers={"Location": "/same"}))
-    w.script("/same", Answer(302, headers={"Location": f"http://localhost:{w.origin.port}/other"}))
+@with_harness()
+async def test_credentials_stay_with_their_host(w: PollHarness) -> None:
+    w.script("/feed", Response(302, headers={"Location": "/same"}))
+    w.script(
+        "/same", Response(302, headers={"Location": f"http://localhost:{w.origin.port}/other"})
+    )
     w.serve("/other")
     result = await w.poll(f"http://me:s%40crt@127.0.0.1:{w.origin.port}/feed")
-    sent = [asked.header("Authorization") for asked in w.origin.requests]
+    sent = [request.header("Authorization") for request in w.origin.requests]
     assert sent == ["Basic bWU6c0BjcnQ=", "Basic bWU6c0BjcnQ=", None]
     assert "s%40crt" not in repr(result)
 
 
-@story()
-async def test_credentials_survive_a_move_on_their_host(w: World) -> None:
-    w.script("/feed", Answer(301, headers={"Location": "/new"}))
+@with_harness()
+async def test_credentials_survive_a_move_on_their_host(w: PollHarness) -> None:
+    w.script("/feed", Response(301, headers={"Location": "/new"}))
     w.serve("/new")
     result = await w.poll(f"http://me:s%40crt@127.0.0.1:{w.origin.port}/feed")
     assert result.moved_to == f"http://me:s%40crt@127.0.0.1:{w.origin.port}/new"
 
 
-@story()
-async def test_one_connection_for_500_feeds_of_one_host(w: World) -> None:
+@with_harness()
+async def test_one_connection_for_500_feeds_of_one_host(w: PollHarness) -> None:
     for n in range(500):
         w.serve(f"/{n}", etag=f'"{n}"')
     whole = await asyncio.gather(*(w.poll(f"/{n}") for n in range(500)))
@@ -406,30 +452,35 @@ async def test_one_connection_for_500_feeds_of_one_host(w: World) -> None:
     assert w.origin.connections == 1
 
 
-@story()
-async def test_errors_and_redirects_keep_the_connection(w: World) -> None:
-    w.script("/gone", Answer(404, b"x" * 5000))
-    w.script("/moved", Answer(302, b"y" * 5000, {"Location": "/feed"}))
+@with_harness()
+async def test_errors_and_redirects_keep_the_connection(w: PollHarness) -> None:
+    w.script("/gone", Response(404, b"x" * 5000))
+    w.script("/moved", Response(302, b"y" * 5000, {"Location": "/feed"}))
     w.serve("/feed")
     for path in ("/gone", "/moved", "/gone", "/feed"):
         await w.poll(path)
     assert w.origin.connections == 1
 
 
-@story()
-async def test_429_tells_when_to_return_in_seconds_and_as_a_date(w: World) -> None:
+@with_harness()
+async def test_429_tells_when_to_return_in_seconds_and_as_a_date(w: PollHarness) -> None:
     date = email.utils.formatdate(MONDAY + 7200, usegmt=True)
-    w.script("/s", Answer(429, b"slow down", {"Retry-After": "86400"}))
-    w.script("/d", Answer(503, b"", {"Retry-After": date, "Date": email.utils.formatdate(MONDAY, usegmt=True)}))
+    w.script("/s", Response(429, b"slow down", {"Retry-After": "86400"}))
+    w.script(
+        "/d",
+        Response(
+            503, b"", {"Retry-After": date, "Date": email.utils.formatdate(MONDAY, usegmt=True)}
+        ),
+    )
     seconds, dated = await w.poll("/s"), await w.poll("/d")
-    assert (seconds.retry_at, seconds.limited) == (MONDAY + 86400, True)
-    assert (dated.retry_at, dated.limited) == (MONDAY + 7200, True)
+    assert (seconds.retry_at, seconds.rate_limited) == (MONDAY + 86400, True)
+    assert (dated.retry_at, dated.rate_limited) == (MONDAY + 7200, True)
     assert seconds.error is not None
-    assert seconds.error.said == "slow down"
+    assert seconds.error.response_text == "slow down"
 
 
-@story()
-async def test_max_age_counts_on_200_and_on_304(w: World) -> None:
+@with_harness()
+async def test_max_age_counts_on_200_and_on_304(w: PollHarness) -> None:
     w.serve("/feed", etag='"1"', Cache_Control="public, max-age=7200")
     first = await w.poll("/feed")
     w.clock.now += 100
@@ -437,28 +488,33 @@ async def test_max_age_counts_on_200_and_on_304(w: World) -> None:
     assert (first.fresh_until, second.fresh_until) == (MONDAY + 7200, MONDAY + 7300)
 
 
-@story()
-async def test_a_move_into_the_private_network_is_not_told(w: World) -> None:
-    at = {"127.0.0.1": "93.184.216.34", "localhost": "127.0.0.1"}  # as if the first were a public host
-    w.fetcher.connections.address = at.get
-    w.script("/old", Answer(301, headers={"Location": f"http://localhost:{w.origin.port}/new"}))
+@with_harness()
+async def test_a_move_into_the_private_network_is_not_told(w: PollHarness) -> None:
+    at = {
+        "127.0.0.1": "93.184.216.34",
+        "localhost": "127.0.0.1",
+    }  # as if the first were a public host
+    w.fetcher.connection_pool.address = at.get
+    w.script("/old", Response(301, headers={"Location": f"http://localhost:{w.origin.port}/new"}))
     w.serve("/new")
     result = await w.poll("/old")
     assert result.body == RSS
     assert result.moved_to is None
 
 
-@story(treat_private_as_public=True)
-async def test_a_move_into_the_private_network_is_reported_where_private_is_treated_as_public(w: World) -> None:
-    w.fetcher.connections.address = {"127.0.0.1": "93.184.216.34", "localhost": "127.0.0.1"}.get
-    w.script("/old", Answer(301, headers={"Location": f"http://localhost:{w.origin.port}/new"}))
+@with_harness(treat_private_as_public=True)
+async def test_a_move_into_the_private_network_is_reported_where_private_is_treated_as_public(
+    w: PollHarness,
+) -> None:
+    w.fetcher.connection_pool.address = {"127.0.0.1": "93.184.216.34", "localhost": "127.0.0.1"}.get
+    w.script("/old", Response(301, headers={"Location": f"http://localhost:{w.origin.port}/new"}))
     w.serve("/new")
     assert (await w.poll("/old")).moved_to == f"http://localhost:{w.origin.port}/new"
     assert w.fetcher.is_local("localhost")  # what peers are told does not depend on the option
 
 
-@story()
-async def test_link_headers_name_hub_and_self(w: World) -> None:
+@with_harness()
+async def test_link_headers_name_hub_and_self(w: PollHarness) -> None:
     w.serve("/feed", Link='</feed>; rel="self", <https://hub.example/>; rel=hub')
     result = await w.poll("/feed")
     assert (result.hubs, result.self_url) == (("https://hub.example/",), w.url("/feed"))
@@ -466,11 +522,13 @@ async def test_link_headers_name_hub_and_self(w: World) -> None:
 
 def test_link_headers_in_all_spellings() -> None:
     text = '<b>; REL="Hub  self"; title="x, <y>; rel=z", <http://o.example/,;x>;rel=hub, <http://[>; rel=hub, <c>, broken'
-    assert link_header(text, "http://a.example/f") == {
+    assert parse_link_header(text, "http://a.example/f") == {
         "hub": ["http://a.example/b", "http://o.example/,;x"],
         "self": ["http://a.example/b"],
     }
-    assert link_header("<" * 60_000, "http://a.example/f") == {}  # at once, not after half a minute
+    assert (
+        parse_link_header("<" * 60_000, "http://a.example/f") == {}
+    )  # at once, not after half a minute
 
 
 def test_the_page_on_politeness_names_tests_that_exist() -> None:
@@ -484,7 +542,10 @@ def test_the_page_on_politeness_names_tests_that_exist() -> None:
         "web/test_first_run.py",
         "test_service.py",
     )
-    files = [*folder.glob("test_*.py"), *(file for pattern in elsewhere for file in folder.parent.glob(pattern))]
+    files = [
+        *folder.glob("test_*.py"),
+        *(file for pattern in elsewhere for file in folder.parent.glob(pattern)),
+    ]
     there = {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text())}
     assert len(told) > 60
     assert told <= there

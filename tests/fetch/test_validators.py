@@ -1,6 +1,6 @@
 """Validators are kept, replaced together, sent to their own address alone, and doubted seldom."""
 
-from tests.fetch.origin import MONDAY
+from tests.fetch.origin_server import MONDAY
 from tidings.fetch.validators import NO_VALIDATORS, Validators
 from tidings.model import DAY_S
 
@@ -18,7 +18,9 @@ def test_sent_to_their_own_address_alone() -> None:
 
 
 def test_a_document_replaces_both_a_304_only_what_it_names() -> None:
-    assert KNOWN.after_document(None, "Tuesday", URL, MONDAY + 5) == Validators(None, "Tuesday", URL, MONDAY + 5)
+    assert KNOWN.after_document(None, "Tuesday", URL, MONDAY + 5) == Validators(
+        None, "Tuesday", URL, MONDAY + 5
+    )
     assert KNOWN.after_304('"2"', None) == Validators('"2"', "Monday", URL, MONDAY)
     assert KNOWN.after_304(None, "Tuesday") == Validators('"1"', "Tuesday", URL, MONDAY)
     assert KNOWN.after_304(None, "") is KNOWN
@@ -26,16 +28,16 @@ def test_a_document_replaces_both_a_304_only_what_it_names() -> None:
 
 def test_silence_is_credible_for_four_usual_gaps_and_at_least_eight_days() -> None:
     hourly, weekly = DAY_S / 24, 7 * DAY_S
-    assert not KNOWN.doubtful(MONDAY + 7.9 * DAY_S, hourly)
-    assert KNOWN.doubtful(MONDAY + 8 * DAY_S, hourly)
-    assert not KNOWN.doubtful(MONDAY + 27 * DAY_S, weekly)
-    assert KNOWN.doubtful(MONDAY + 28 * DAY_S, weekly)
-    assert not KNOWN.doubtful(MONDAY + 29 * DAY_S)
-    assert KNOWN.doubtful(MONDAY + 30 * DAY_S)
+    assert not KNOWN.needs_full_request(MONDAY + 7.9 * DAY_S, hourly)
+    assert KNOWN.needs_full_request(MONDAY + 8 * DAY_S, hourly)
+    assert not KNOWN.needs_full_request(MONDAY + 27 * DAY_S, weekly)
+    assert KNOWN.needs_full_request(MONDAY + 28 * DAY_S, weekly)
+    assert not KNOWN.needs_full_request(MONDAY + 29 * DAY_S)
+    assert KNOWN.needs_full_request(MONDAY + 30 * DAY_S)
 
 
 def test_doubt_is_voiced_once_and_the_validators_are_not_forgotten() -> None:
     later = MONDAY + 40 * DAY_S
     assert KNOWN.for_request(URL, later) == (None, None)
-    asked = KNOWN.asked_plainly(later)
-    assert asked.for_request(URL, later + 60) == ('"1"', "Monday")
+    request = KNOWN.after_unconditional_request(later)
+    assert request.for_request(URL, later + 60) == ('"1"', "Monday")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.worlds import poisson_trace
-from tidings.lab.compare import LEAST_SCALE_BUDGETED, compare, run_policy
+from tests.trace_helpers import poisson_trace
+from tidings.lab.compare import MIN_SCALE_BUDGETED, compare, run_policy
 from tidings.lab.simulate import Conditions, simulate
 from tidings.model import HOUR_S, MINUTE_S
 from tidings.policy.constraints import Limits
@@ -23,11 +23,11 @@ def scales(monkeypatch):
     """The factors of all simulated runs."""
     tried = []
 
-    def recorded(trace, policy, *arguments, **options):
+    def recording_simulate(trace, policy, *arguments, **options):
         tried.append(policy.scale)
         return simulate(trace, policy, *arguments, **options)
 
-    monkeypatch.setattr("tidings.lab.compare.simulate", recorded)
+    monkeypatch.setattr("tidings.lab.compare.simulate", recording_simulate)
     return tried
 
 
@@ -46,12 +46,14 @@ def shortest_gap_s(polls):
         ("min-delay", 15 * MINUTE_S, 40),
     ],
 )
-def test_no_two_polls_of_a_feed_are_closer_than_the_minimum_interval(trace, policy, min_interval_s, budget):
+def test_no_two_polls_of_a_feed_are_closer_than_the_minimum_interval(
+    trace, policy, min_interval_s, budget
+):
     conditions = Conditions(Limits(min_interval_s=min_interval_s))
-    *_, served = run_policy(trace, policy, budget, trace.cut(10), conditions=conditions)
+    *_, served = run_policy(trace, policy, budget, trace.training_end(10), conditions=conditions)
     assert shortest_gap_s(served.polls) >= min_interval_s
     if policy in ("min-delay", "price"):  # whose polls go to the fast feeds
-        *_, free = run_policy(trace, policy, budget, trace.cut(10))
+        *_, free = run_policy(trace, policy, budget, trace.training_end(10))
         assert shortest_gap_s(free.polls) < min_interval_s
 
 
@@ -59,7 +61,7 @@ def test_no_two_polls_of_a_feed_are_closer_than_the_minimum_interval(trace, poli
 def test_search_stops_where_constraints_keep_the_budget_out_of_reach(trace, scales, policy):
     """At 24 polls per feed and day with 60 minutes between them, stretched by up to a fifth."""
     compared = compare(trace, [policy], 24, 10, conditions=HOURLY_LIMIT)
-    assert min(scales) >= LEAST_SCALE_BUDGETED
+    assert min(scales) >= MIN_SCALE_BUDGETED
     assert len(scales) <= 6
     (result,) = compared.results
     assert not result.reached_budget
@@ -76,8 +78,8 @@ def test_search_of_a_policy_without_a_budget_stops_too(trace, scales):
 
 
 def test_a_policy_that_holds_its_budget_says_that_it_stays_below(trace):
-    (low,) = run_policy(trace, "price", 12, trace.cut(10), conditions=HOURLY_LIMIT)
-    (high,) = run_policy(trace, "price", 24, trace.cut(10), conditions=HOURLY_LIMIT)
+    (low,) = run_policy(trace, "price", 12, trace.training_end(10), conditions=HOURLY_LIMIT)
+    (high,) = run_policy(trace, "price", 24, trace.training_end(10), conditions=HOURLY_LIMIT)
     assert low.reached_budget
     assert not high.reached_budget
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.worlds import MONDAY, poisson_trace, trace_of
+from tests.trace_helpers import MONDAY, poisson_trace, trace_of
 from tidings.lab.describe import as_text, describe, fano_factors, lifetimes_s, picture, sparkline
 from tidings.lab.traces import UNLIMITED
 from tidings.model import DAY_S, HOUR_S
@@ -24,7 +24,11 @@ def test_rates_and_counts_by_hand():
     assert found["rate_per_day"]["max"] == 1.5
     assert found["rate_per_day"]["silent_feeds"] == 1
     assert found["rate_per_day"]["busiest_tenth_share"] == 0.75
-    assert (found["window"]["min"], found["window"]["max"], found["window"]["unlimited_feeds"]) == (2, 5, 1)
+    assert (found["window"]["min"], found["window"]["max"], found["window"]["unlimited_feeds"]) == (
+        2,
+        5,
+        1,
+    )
     assert found["mean_post_bytes"] == 560
 
 
@@ -45,7 +49,9 @@ def test_bursts_count_neighbours_of_one_feed_only():
 
 def test_fano_is_one_for_poisson_and_larger_for_bursts(poisson):
     assert np.median(fano_factors(poisson)) == pytest.approx(1, abs=0.15)
-    bursts = trace_of(*[[day * DAY_S + k for day in range(0, 28, 4) for k in range(8)] + [28 * DAY_S]] * 3)
+    bursts = trace_of(
+        *[[day * DAY_S + k for day in range(0, 28, 4) for k in range(8)] + [28 * DAY_S]] * 3
+    )
     assert fano_factors(bursts).min() > 4
 
 
@@ -67,13 +73,23 @@ def test_lifetimes_end_when_a_window_of_newer_entries_is_there():
 
 def test_zipf_is_found_again():
     rates = 400 / np.arange(1, 121)
-    assert describe(poisson_trace(rates, 30, seed=2))["zipf"]["exponent"] == pytest.approx(1, abs=0.05)
+    assert describe(poisson_trace(rates, 30, seed=2))["zipf"]["exponent"] == pytest.approx(
+        1, abs=0.05
+    )
 
 
 def test_text_fits_80_columns(poisson):
     text = as_text(describe(poisson))
     assert max(len(line) for line in text.splitlines()) <= 80
-    for label in ("Posts a day", "Window", "Hour of the day", "Day of the week", "Zipf", "Bursts", "Entry lifetime"):
+    for label in (
+        "Posts a day",
+        "Window",
+        "Hour of the day",
+        "Day of the week",
+        "Zipf",
+        "Bursts",
+        "Entry lifetime",
+    ):
         assert f"\n{label}" in text
 
 

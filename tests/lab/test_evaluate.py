@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from tests.cli.conftest import Tidings
-from tests.worlds import poisson_trace
+from tests.trace_helpers import poisson_trace
 from tidings.errors import UsageError
 from tidings.lab.compare import compare
-from tidings.lab.evaluate import PAPERS, ablate, evaluate, parts_of
+from tidings.lab.evaluate import PAPER_POLICIES, ablate, ablation_parts, evaluate
 from tidings.lab.traces import read_trace, write_trace
 from tidings.policy import POLICIES
 from tidings.policy.planned import Combined
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
+def two_traces(tmp_path_factory):
     """Two small traces on disk: one that loses nothing, one with windows that overflow."""
     folder = tmp_path_factory.mktemp("traces")
     rates = np.geomspace(0.3, 20, 24)
@@ -26,13 +26,20 @@ def two(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def table(two):
-    return evaluate(two, [1.0, 4.0], 14, ["uniform", "min-delay", "min-missing"], "combined", resamples=500)
+def table(two_traces):
+    return evaluate(
+        two_traces,
+        [1.0, 4.0],
+        14,
+        ["uniform", "min-delay", "min-missing"],
+        "combined",
+        resamples=500,
+    )
 
 
 def test_all_policies_of_the_papers_are_known():
-    assert set(PAPERS) <= set(POLICIES)
-    assert len(PAPERS) == 10
+    assert set(PAPER_POLICIES) <= set(POLICIES)
+    assert len(PAPER_POLICIES) == 10
 
 
 def test_every_trace_meets_every_budget(table):
@@ -43,7 +50,12 @@ def test_every_trace_meets_every_budget(table):
         ("tight", 4.0),
     ]
     for cell in table["cells"]:
-        assert [row["policy"] for row in cell["results"]] == ["uniform", "min-delay", "min-missing", "combined"]
+        assert [row["policy"] for row in cell["results"]] == [
+            "uniform",
+            "min-delay",
+            "min-missing",
+            "combined",
+        ]
         assert all(abs(row["off_budget"]) <= 0.005 for row in cell["results"])
 
 
@@ -57,7 +69,9 @@ def test_ratios_are_those_of_the_rows(table):
             assert ratio["ratio"] == pytest.approx(ours / charged[policy])
             assert ratio["low"] <= ratio["ratio"] <= ratio["high"]
         assert cell["ratio"] == cell["against"][cell["best"]]
-        assert cell["missed_points"] == pytest.approx(100 * (missed["combined"] - missed["min-missing"]))
+        assert cell["missed_points"] == pytest.approx(
+            100 * (missed["combined"] - missed["min-missing"])
+        )
         assert cell["limit_charged_s"] <= min(charged.values())
 
 
@@ -69,35 +83,49 @@ def test_overall_is_the_geometric_mean_and_the_worst(table):
     assert overall["most_missed_points"] == max(cell["missed_points"] for cell in table["cells"])
 
 
-def test_a_cell_is_what_compare_says(two, table):
-    compared = compare(read_trace(two[1]), ["uniform", "combined"], 4.0, 14, native=False)
+def test_a_cell_is_what_compare_says(two_traces, table):
+    compared = compare(read_trace(two_traces[1]), ["uniform", "combined"], 4.0, 14, native=False)
     rows = {row["policy"]: row for row in table["cells"][3]["results"]}
     for result in compared.results:
         assert rows[result.policy]["charged_delay_s"] == result.figures()["charged_delay_s"]
 
 
-def test_several_processes_give_the_same_table(two):
+def test_several_processes_give_the_same_table(two_traces):
     arguments = ([1.0], 14, ["uniform"], "combined")
-    told = []
-    alone = evaluate(two, *arguments, resamples=100)
-    together = evaluate(two, *arguments, resamples=100, jobs=2, tell=lambda text, done: told.append(done))
+    reports = []
+    alone = evaluate(two_traces, *arguments, resamples=100)
+    together = evaluate(
+        two_traces,
+        *arguments,
+        resamples=100,
+        jobs=2,
+        report=lambda text, done: reports.append(done),
+    )
     assert alone == together
-    assert sum(told) == 2 * 2
+    assert sum(reports) == 2 * 2
     assert alone["overall"]["most_missed_points"] is None  # nobody to measure losses against
 
 
-def test_steps_told_in_one_process_add_up(two):
-    told = []
-    evaluate(two[:1], [1.0], 14, ["uniform"], "min-delay", resamples=10, tell=lambda text, done: told.append((text, done)))
-    assert sum(done for _, done in told) == 2
-    assert told[0][0] == "roomy at 1: uniform"
+def test_steps_told_in_one_process_add_up(two_traces):
+    reports = []
+    evaluate(
+        two_traces[:1],
+        [1.0],
+        14,
+        ["uniform"],
+        "min-delay",
+        resamples=10,
+        report=lambda text, done: reports.append((text, done)),
+    )
+    assert sum(done for _, done in reports) == 2
+    assert reports[0][0] == "roomy at 1: uniform"
 
 
-def test_nothing_to_compare_is_refused(two):
+def test_nothing_to_compare_is_refused(two_traces):
     with pytest.raises(UsageError, match="nothing to set price against"):
-        evaluate(two, [1.0], 14, ["price"])
+        evaluate(two_traces, [1.0], 14, ["price"])
     with pytest.raises(UsageError, match="unknown policy"):
-        evaluate(two, [1.0], 14, ["unifrom"])
+        evaluate(two_traces, [1.0], 14, ["unifrom"])
     with pytest.raises(UsageError, match="no traces"):
         evaluate([], [1.0], 14)
 
@@ -111,13 +139,23 @@ class Toy(Combined):
     name = "toy"
 
     def __init__(
-        self, *, timing: bool = True, charm: bool = True, loud: bool = False, seed: int = 0, scale: float = 1.0
+        self,
+        *,
+        timing: bool = True,
+        charm: bool = True,
+        loud: bool = False,
+        seed: int = 0,
+        scale: float = 1.0,
     ) -> None:
         super().__init__(seed=seed, scale=scale)
         self.timing = timing
 
     def _choose(self, rows, now, first):
-        return super()._choose(rows, now, first) if self.timing else super(Combined.__mro__[1], self)._choose(rows, now, first)
+        return (
+            super()._choose(rows, now, first)
+            if self.timing
+            else super(Combined.__mro__[1], self)._choose(rows, now, first)
+        )
 
 
 @pytest.fixture
@@ -126,39 +164,54 @@ def toy(monkeypatch):
 
 
 def test_parts_are_switches_that_are_on(toy):
-    assert parts_of("toy") == ["timing", "charm"]
-    assert parts_of("uniform") == []
+    assert ablation_parts("toy") == ["timing", "charm"]
+    assert ablation_parts("uniform") == []
     with pytest.raises(UsageError, match="unknown policy"):
-        parts_of("toys")
+        ablation_parts("toys")
 
 
-def test_a_part_is_worth_what_is_lost_without_it(toy, two):
-    found = ablate(two, [2.0], 14, "toy", resamples=100)
+def test_a_part_is_worth_what_is_lost_without_it(toy, two_traces):
+    found = ablate(two_traces, [2.0], 14, "toy", resamples=100)
     assert list(found["overall"]) == ["timing", "charm"]
     for cell in found["cells"]:
         charged = {row["policy"]: row["charged_delay_s"] for row in cell["results"]}
-        assert cell["worth"]["timing"]["ratio"] == pytest.approx(charged["toy:timing=false"] / charged["toy"])
+        assert cell["worth"]["timing"]["ratio"] == pytest.approx(
+            charged["toy:timing=false"] / charged["toy"]
+        )
         polls = {row["policy"]: row["polls"] for row in cell["results"]}
-        assert cell["worth"]["timing"]["more_polls"] == pytest.approx(polls["toy:timing=false"] / polls["toy"] - 1)
+        assert cell["worth"]["timing"]["more_polls"] == pytest.approx(
+            polls["toy:timing=false"] / polls["toy"] - 1
+        )
     assert found["by_trace"]["charm"] == {"roomy": 1.0, "tight": 1.0}
-    assert found["overall"]["timing"] == pytest.approx(np.prod([c["worth"]["timing"]["ratio"] for c in found["cells"]]) ** 0.5)
+    assert found["overall"]["timing"] == pytest.approx(
+        np.prod([c["worth"]["timing"]["ratio"] for c in found["cells"]]) ** 0.5
+    )
 
 
-def test_parts_that_are_not_there_are_refused(toy, two):
+def test_parts_that_are_not_there_are_refused(toy, two_traces):
     with pytest.raises(UsageError, match="has no part wings; it has timing, charm"):
-        ablate(two, [2.0], 14, "toy", ["wings"])
+        ablate(two_traces, [2.0], 14, "toy", ["wings"])
     with pytest.raises(UsageError, match="no part that can be switched off"):
-        ablate(two, [2.0], 14, "uniform")
+        ablate(two_traces, [2.0], 14, "uniform")
 
 
 # --- the commands -------------------------------------------------------------------------------------------------------
 
 
-def test_the_table_in_words_and_as_json(two, tmp_path):
+def test_the_table_in_words_and_as_json(two_traces, tmp_path):
     tidings = Tidings()
     out = tmp_path / "table.json"
-    asked = ("--budgets", "2", "--train-days", "14", "--policies", "uniform,min-missing", "--ours", "combined")
-    arguments = ("lab", "evaluate", *two, *asked, "--out", out)
+    options = (
+        "--budgets",
+        "2",
+        "--train-days",
+        "14",
+        "--policies",
+        "uniform,min-missing",
+        "--ours",
+        "combined",
+    )
+    arguments = ("lab", "evaluate", *two_traces, *options, "--out", out)
     text = tidings(*arguments)
     assert "roomy: 2 polls per feed and day, 24 feeds" in text
     assert "combined against the best of the others" in text
@@ -169,7 +222,9 @@ def test_the_table_in_words_and_as_json(two, tmp_path):
     assert "make it first" in tidings.refuses(*arguments[:-1], tmp_path / "nowhere" / "t.json")
 
 
-def test_ablation_in_words(toy, two):
-    text = Tidings()("lab", "ablate", two[0], "--budgets", "2", "--train-days", "14", "--policy", "toy")
+def test_ablation_in_words(toy, two_traces):
+    text = Tidings()(
+        "lab", "ablate", two_traces[0], "--budgets", "2", "--train-days", "14", "--policy", "toy"
+    )
     assert "above 1 the part helps" in text
     assert "charm" in text

@@ -22,7 +22,11 @@ def han() -> Trace:
 
 @pytest.mark.parametrize("like", MODELS)
 def test_the_same_seed_gives_the_same_trace(like: str) -> None:
-    one, two, other = generate(like, 40, 20, 7), generate(like, 40, 20, 7), generate(like, 40, 20, 8)
+    one, two, other = (
+        generate(like, 40, 20, 7),
+        generate(like, 40, 20, 7),
+        generate(like, 40, 20, 8),
+    )
     assert np.array_equal(one.times, two.times)
     assert np.array_equal(one.offsets, two.offsets)
     assert np.array_equal(one.window, two.window)
@@ -42,7 +46,9 @@ def test_posts_are_whole_seconds_within_the_days(like: str, feeds: int, days: fl
     assert trace.window.min() >= 1
     assert trace.sizes.min() > 0
     inside = np.ones(max(trace.n_posts - 1, 0), dtype=bool)
-    inside[trace.offsets[1:-1][(trace.offsets[1:-1] > 0) & (trace.offsets[1:-1] < trace.n_posts)] - 1] = False
+    inside[
+        trace.offsets[1:-1][(trace.offsets[1:-1] > 0) & (trace.offsets[1:-1] < trace.n_posts)] - 1
+    ] = False
     assert np.all(np.diff(trace.times)[inside] >= 0)
 
 
@@ -52,7 +58,8 @@ def test_the_day_and_the_week_begin_at_the_epoch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("like", "feeds", "days"), [("atlantis", 10, 10.0), ("han", 0, 10.0), ("han", 10, 0.0), ("han", 10, float("nan"))]
+    ("like", "feeds", "days"),
+    [("atlantis", 10, 10.0), ("han", 0, 10.0), ("han", 10, 0.0), ("han", 10, float("nan"))],
 )
 def test_what_cannot_be_generated_is_refused(like: str, feeds: int, days: float) -> None:
     with pytest.raises(UsageError):
@@ -114,7 +121,10 @@ def test_urbansky_data() -> None:
     items = np.bincount(trace.feed_of_post[trace.times >= trace.end - 21 * DAY_S], minlength=3000)
     assert (1 / items[items > 0]).mean() == pytest.approx(0.44, abs=0.08)
     count = np.diff(trace.offsets)
-    span = trace.times[trace.offsets[1:] - 1] - trace.times[np.minimum(trace.offsets[:-1], trace.n_posts - 1)]
+    span = (
+        trace.times[trace.offsets[1:] - 1]
+        - trace.times[np.minimum(trace.offsets[:-1], trace.n_posts - 1)]
+    )
     batches = (count == trace.window) & (span < 10 * trace.window)
     assert batches.mean() == pytest.approx(0.015, abs=0.005)
 
@@ -128,7 +138,9 @@ def test_feedex_data() -> None:
     assert (trace.window == 10).sum() == 30
     assert trace.window.max() == 126
     assert np.corrcoef(rates, trace.window)[0, 1] ** 2 < 0.15
-    fool = np.array([name.startswith("no weekends") for name in trace.feed_names])[trace.feed_of_post]
+    fool = np.array([name.startswith("no weekends") for name in trace.feed_names])[
+        trace.feed_of_post
+    ]
     assert np.all(((trace.times[fool] - EPOCH) // DAY_S) % 7 < 5)
 
 

@@ -10,7 +10,15 @@ import pytest
 
 from tidings.lab.generate import generate
 from tidings.lab.papers import feedex, han, run_papers, sia_cho, urbansky
-from tidings.lab.papers.report import Experiment, Paper, Row, change, percent, span, write_report
+from tidings.lab.papers.report import (
+    Experiment,
+    Paper,
+    Row,
+    format_change,
+    format_duration,
+    percent,
+    write_report,
+)
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, HOUR_S, MINUTE_S
 
@@ -26,7 +34,7 @@ def sweep(trace: Trace) -> sia_cho.Sweep:
 
 
 @pytest.fixture(scope="module")
-def three() -> han.Sweep:
+def han_sweep() -> han.Sweep:
     return han.run_policies(generate("han", 1000, 42, 0), range(1000, 20_001, 1000))
 
 
@@ -39,15 +47,19 @@ def strategies() -> dict[str, urbansky.Run]:
 # --- Sia & Cho ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("policy", "gain"), [("scheduling", 0.12), ("min-delay", 0.33), ("combined", 0.40)])
+@pytest.mark.parametrize(
+    ("policy", "gain"), [("scheduling", 0.12), ("min-delay", 0.33), ("combined", 0.40)]
+)
 def test_figure_13(sweep: sia_cho.Sweep, policy: str, gain: float) -> None:
     """Scheduling, allocation and both save 12, 33 and 40 % of the uniform policy's delay, averaged over budgets."""
     assert sweep.mean_gain(policy) == pytest.approx(gain, abs=0.08)
 
 
-def test_allocation_gains_what_the_spread_of_rates_allows(trace: Trace, sweep: sia_cho.Sweep) -> None:
+def test_allocation_gains_what_the_spread_of_rates_allows(
+    trace: Trace, sweep: sia_cho.Sweep
+) -> None:
     """Theorem 1's optimum is 1 - (E sqrt(rate))^2 / E rate, whatever the budget; learned rates come within 4 points."""
-    start = trace.cut(14)
+    start = trace.training_end(14)
     rates = np.bincount(trace.feed_of_post[trace.times >= start], minlength=trace.n_feeds) / 76
     best = 1 - np.sqrt(rates).mean() ** 2 / rates.mean()
     assert sweep.gain("min-delay") == pytest.approx([best] * 4, abs=0.04)
@@ -103,32 +115,41 @@ def test_rates_and_patterns(trace: Trace) -> None:
 
 def test_tables_1_to_3_are_exact() -> None:
     figures = han.tables_1_to_3().figures
-    assert figures["polls"] == {"uniform": [2, 2, 2, 2], "min-delay": [3, 3, 1, 1], "min-missing": [2, 3, 1, 2]}
+    assert figures["polls"] == {
+        "uniform": [2, 2, 2, 2],
+        "min-delay": [3, 3, 1, 1],
+        "min-missing": [2, 3, 1, 2],
+    }
     assert figures["missed"] == {"uniform": 10, "min-delay": 5, "min-missing": 0}
 
 
 @pytest.mark.parametrize(
     ("figure", "other", "printed"),
-    [("missed", "uniform", 0.23), ("delay", "uniform", 0.86), ("missed", "min-delay", 0.77), ("delay", "min-delay", 1.06)],
+    [
+        ("missed", "uniform", 0.23),
+        ("delay", "uniform", 0.86),
+        ("missed", "min-delay", 0.77),
+        ("delay", "min-delay", 1.06),
+    ],
 )
-def test_table_4(three: han.Sweep, figure: str, other: str, printed: float) -> None:
-    assert three.ratio(figure, other) == pytest.approx(printed, abs=0.1)
+def test_table_4(han_sweep: han.Sweep, figure: str, other: str, printed: float) -> None:
+    assert han_sweep.ratio(figure, other) == pytest.approx(printed, abs=0.1)
 
 
-def test_figure_14(three: han.Sweep) -> None:
+def test_figure_14(han_sweep: han.Sweep) -> None:
     """37, 11 and 8 % missed on average; more polls lose less; minimum missing always loses least."""
-    mean = {name: np.mean(values) for name, values in three.missed_share.items()}
+    mean = {name: np.mean(values) for name, values in han_sweep.missed_share.items()}
     assert mean["uniform"] == pytest.approx(0.37, abs=0.06)
     assert mean["min-delay"] == pytest.approx(0.11, abs=0.06)
     assert mean["min-missing"] == pytest.approx(0.08, abs=0.06)
-    least = np.array(three.missed_share["min-missing"])
-    assert np.all(least <= np.array(three.missed_share["min-delay"]))
+    least = np.array(han_sweep.missed_share["min-missing"])
+    assert np.all(least <= np.array(han_sweep.missed_share["min-delay"]))
     assert least[-1] < 0.05
 
 
-def test_figure_15(three: han.Sweep) -> None:
+def test_figure_15(han_sweep: han.Sweep) -> None:
     """Above 2,000 polls minimum delay has the least delay."""
-    assert han.figure_15(three).figures["min_delay_best_from"] <= 4000
+    assert han.figure_15(han_sweep).figures["min_delay_best_from"] <= 4000
 
 
 # --- Urbansky et al. ---------------------------------------------------------------------------------------------------
@@ -136,7 +157,7 @@ def test_figure_15(three: han.Sweep) -> None:
 
 def test_figure_2(strategies: dict[str, urbansky.Run]) -> None:
     """Fix 1h transfers most, Fix Learned a bit less, MAV and Post Rate about 90 % less, Fix 1d least."""
-    order = sorted(strategies, key=lambda name: -strategies[name].judged.bytes_full)
+    order = sorted(strategies, key=lambda name: -strategies[name].scores.bytes_full)
     assert order[:2] == ["Fix 1h", "Fix Learned"]
     assert set(order[2:4]) == {"MAV", "Post Rate"}
     assert order[4] == "Fix 1d"
@@ -180,7 +201,12 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
     """Pictures inside and beside, words escaped, an alternative text for each, no address to fetch from."""
     paper = feedex.experiments(True, 0, lambda _: None)
     odd = Experiment(
-        "odd", "A <b> & c", [Row("<x>", "1", "2")], "why & how", 'a "quoted" picture', paper.experiments[0].picture
+        "odd",
+        "A <b> & c",
+        [Row("<x>", "1", "2")],
+        "why & how",
+        'a "quoted" picture',
+        paper.experiments[0].picture,
     )
     write_report([Paper("P & Q", "cite", "data", [odd, paper.experiments[1]])], tmp_path, "a note")
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
@@ -194,7 +220,9 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
     assert (tmp_path / "odd.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_run_papers_tells_progress_and_returns_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_papers_tells_progress_and_returns_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (sia_cho, han, urbansky):
         monkeypatch.setattr(module, "experiments", lambda *_: Paper("none", "", "", []))
     said: list[str] = []
@@ -206,7 +234,7 @@ def test_run_papers_tells_progress_and_returns_json(tmp_path: Path, monkeypatch:
 
 def test_words() -> None:
     assert percent(-0.123, 1) == "−12.3 %"
-    assert change(-0.3) == "30 % less"
-    assert change(0.006) == "0.6 % more"
-    assert span(29.6 * 60) == "30m"
-    assert span(74 * 3600 + 37 * 60) == "74h:37m"
+    assert format_change(-0.3) == "30 % less"
+    assert format_change(0.006) == "0.6 % more"
+    assert format_duration(29.6 * 60) == "30m"
+    assert format_duration(74 * 3600 + 37 * 60) == "74h:37m"

@@ -5,10 +5,10 @@ import heapq
 import numpy as np
 import pytest
 
-from tests.worlds import MONDAY, poisson_trace, trace_of
+from tests.trace_helpers import MONDAY, poisson_trace, trace_of
 from tidings.lab.compare import compare, paired_bootstrap
-from tidings.lab.score import judge, metrics
-from tidings.lab.segments import search
+from tidings.lab.score import metrics, score_polls
+from tidings.lab.segments import segment_searchsorted
 from tidings.lab.simulate import Publisher, budget_polls, simulate
 from tidings.model import DAY_S
 from tidings.policy import Feeds, make_policy
@@ -23,7 +23,10 @@ def test_a_poll_shows_the_last_entries_and_what_is_new():
     assert seen.gap.tolist() == [False, False]
     later = publisher.poll(np.array([0, 1]), np.array([45.0, 15.0]))
     assert later.new.tolist() == [2, 1]
-    assert later.gap.tolist() == [True, False]  # nothing known in the document: 30 and 40 may not be all
+    assert later.gap.tolist() == [
+        True,
+        False,
+    ]  # nothing known in the document: 30 and 40 may not be all
     assert later.oldest()[0] == 30
 
 
@@ -38,7 +41,13 @@ def test_a_post_at_the_second_of_the_poll_is_seen():
 def event_by_event(trace, policy, budget, start):
     """One poll at a time from a heap: slow, obvious, and what the live scheduler does."""
     publisher = Publisher(trace, trace.history(start).end)
-    policy.start(Feeds.of(trace.window, trace.weight), trace.history(start), trace.start, start, budget * trace.n_feeds)
+    policy.start(
+        Feeds.of(trace.window, trace.weight),
+        trace.history(start),
+        trace.start,
+        start,
+        budget * trace.n_feeds,
+    )
     first = policy.decide(np.arange(trace.n_feeds), np.full(trace.n_feeds, start), first=True).times
     heap = [(np.ceil(t), f) for f, t in enumerate(first)]
     heapq.heapify(heap)
@@ -52,10 +61,12 @@ def event_by_event(trace, policy, budget, start):
     return sorted(polls)
 
 
-@pytest.mark.parametrize("name", ["uniform", "combined", "moving-average", "post-rate", "freshness-rate"])
+@pytest.mark.parametrize(
+    "name", ["uniform", "combined", "moving-average", "post-rate", "freshness-rate"]
+)
 def test_lock_step_equals_event_by_event(name):
     trace = poisson_trace(np.array([0.2, 1.0, 6.0, 25.0]), 24, seed=8)
-    start = trace.cut(14)
+    start = trace.training_end(14)
     polls = simulate(trace, make_policy(name), 3.0, start)
     assert sorted(zip(polls.feed.tolist(), polls.times.tolist(), strict=True)) == event_by_event(
         trace, make_policy(name), 3.0, start
@@ -65,15 +76,19 @@ def test_lock_step_equals_event_by_event(name):
 @pytest.mark.parametrize(("hours", "expected"), [(1, 1800), (24, 43200)])
 def test_fixed_intervals_with_random_phase_wait_half_of_it(hours, expected):
     trace = poisson_trace(np.full(200, 3.0), 40, seed=3, window=1000)
-    start = trace.cut(10)
+    start = trace.training_end(10)
     polls = simulate(trace, make_policy(f"fixed:interval_h={hours}"), 1.0, start)
-    assert metrics(judge(trace, polls, start))["mean_delay_s"] == pytest.approx(expected, rel=0.03)
+    assert metrics(score_polls(trace, polls, start))["mean_delay_s"] == pytest.approx(
+        expected, rel=0.03
+    )
 
 
 def test_compare_brings_every_policy_to_the_budget():
     trace = poisson_trace(np.random.default_rng(0).lognormal(0, 1, 150), 40, seed=4)
-    compared = compare(trace, ["uniform", "combined", "moving-average", "fixed-learned", "freshness-rate"], 2.0, 14)
-    wanted = budget_polls(trace, 2.0, trace.cut(14))
+    compared = compare(
+        trace, ["uniform", "combined", "moving-average", "fixed-learned", "freshness-rate"], 2.0, 14
+    )
+    wanted = budget_polls(trace, 2.0, trace.training_end(14))
     by_name = {result.policy: result for result in compared.results}
     for name in ("uniform", "combined", "moving-average", "fixed-learned", "freshness-rate"):
         assert len(by_name[name].polls) == pytest.approx(wanted, rel=0.005)
@@ -86,20 +101,32 @@ def test_homogeneous_control_nothing_beats_the_root_rule():
     """On homogeneous Poisson feeds root allocation is optimal: more than noise would mean that something leaks."""
     rates = np.random.default_rng(1).lognormal(0.5, 1.2, 400)
     trace = poisson_trace(rates, 90, seed=6, window=10_000)
-    names = ["min-delay", "combined", "scheduling", "cgm-age", "min-missing", "moving-average", "post-rate", "fixed-learned"]
+    names = [
+        "min-delay",
+        "combined",
+        "scheduling",
+        "cgm-age",
+        "min-missing",
+        "moving-average",
+        "post-rate",
+        "fixed-learned",
+    ]
     compared = compare(trace, names, 2.0, 28, native=False)
     by_name = {r.policy: r for r in compared.results}
     for name in names[1:]:
-        assert paired_bootstrap(by_name[name].judged, by_name["min-delay"].judged, "delay", 2000).ratio > 0.985, name
+        assert (
+            paired_bootstrap(by_name[name].scores, by_name["min-delay"].scores, "delay", 2000).ratio
+            > 0.985
+        ), name
     theory = np.sqrt(rates).sum() ** 2 / (2 * 2.0 * len(rates) * rates.sum()) * DAY_S
     assert by_name["min-delay"].figures()["mean_delay_s"] == pytest.approx(theory, rel=0.05)
 
 
 def test_bootstrap_interval_covers_a_known_ratio():
     trace = poisson_trace(np.full(300, 4.0), 40, seed=7, window=1000)
-    start = trace.cut(10)
-    once = judge(trace, simulate(trace, make_policy("uniform"), 1.0, start), start)
-    twice = judge(trace, simulate(trace, make_policy("uniform"), 2.0, start), start)
+    start = trace.training_end(10)
+    once = score_polls(trace, simulate(trace, make_policy("uniform"), 1.0, start), start)
+    twice = score_polls(trace, simulate(trace, make_policy("uniform"), 2.0, start), start)
     ratio = paired_bootstrap(twice, once, "delay", 2000)
     assert ratio.low < 0.5 < ratio.high
     assert ratio.high - ratio.low < 0.05
@@ -113,7 +140,7 @@ def test_search_equals_numpy_in_every_segment():
     segment = rng.integers(0, 50, 500)
     wanted = rng.integers(-1, 11, 500).astype(float)
     for side in ("left", "right"):
-        found = search(values, offsets[segment], offsets[segment + 1], wanted, side)
+        found = segment_searchsorted(values, offsets[segment], offsets[segment + 1], wanted, side)
         slow = [
             offsets[s] + np.searchsorted(values[offsets[s] : offsets[s + 1]], w, side)
             for s, w in zip(segment, wanted, strict=True)

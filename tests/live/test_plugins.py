@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests import PATIENCE_S
-from tests.live.village import village
+from tests import TEST_TIMEOUT_S
+from tests.live.feed_server import feed_server
 from tidings.errors import TidingsError
 from tidings.model import DAY_S, HOUR_S
 from tidings.policy import POLICIES, make_policy
-from tidings.policy.registry import load_plug_ins
+from tidings.policy.registry import load_plugins
 
 PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"
 
@@ -26,7 +26,9 @@ def install(folder, code, points):
     about = folder / "tidings_silence-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: tidings-silence\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[tidings.policies]\n" + "".join(f"{k} = {v}\n" for k, v in points.items()))
+    (about / "entry_points.txt").write_text(
+        "[tidings.policies]\n" + "".join(f"{k} = {v}\n" for k, v in points.items())
+    )
     (folder / "tidings_silence.py").write_text(code)
 
 
@@ -46,11 +48,11 @@ def here(installed, monkeypatch):
     """The same in this process; afterwards it is as if it had never been there."""
     monkeypatch.syspath_prepend(str(installed))
     before = dict(POLICIES)
-    load_plug_ins.cache_clear()
+    load_plugins.cache_clear()
     yield installed
     POLICIES.clear()
     POLICIES.update(before)
-    load_plug_ins.cache_clear()
+    load_plugins.cache_clear()
     sys.modules.pop("tidings_silence", None)
 
 
@@ -62,7 +64,7 @@ def tidings(installed, *words):
         check=False,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=TEST_TIMEOUT_S,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -70,7 +72,9 @@ def tidings(installed, *words):
 
 def test_in_the_laboratory(installed):
     tidings(installed, "generate", "sample", "--like", "sia-cho", "--feeds", "40", "--days", "40")
-    told = tidings(installed, "compare", "sample", "--policies", "silence,uniform", "--budget", "1", "--json")
+    told = tidings(
+        installed, "compare", "sample", "--policies", "silence,uniform", "--budget", "1", "--json"
+    )
     rows = {row["policy"]: row for row in json.loads(told)["results"]}
     assert {"silence", "uniform"} <= set(rows)
     assert rows["silence"]["polls"] == pytest.approx(rows["uniform"]["polls"], rel=0.02)
@@ -78,17 +82,20 @@ def test_in_the_laboratory(installed):
 
 def test_live(here, tmp_path):
     async def day():
-        async with village(tmp_path, policy="silence:share=0.25") as there:
+        async with feed_server(tmp_path, policy="silence:share=0.25") as there:
             there.feed("/a")
             there.write("/a", 3, at=there.clock() - 2 * DAY_S, every_s=HOUR_S)
             await there.subscribe("/a")
             await there.poll(due=True)
-            first = await there.explained("/a")
-            assert (first.state.reason.code, first.state.reason.params["policy"]) == ("policy", "silence")
-            await there.live(hours=24)
-            assert len(there.asked("/a")) > 2
+            first = await there.stored_feed("/a")
+            assert (first.state.reason.code, first.state.reason.params["policy"]) == (
+                "policy",
+                "silence",
+            )
+            await there.run_for(hours=24)
+            assert len(there.requests_for("/a")) > 2
 
-    asyncio.run(asyncio.wait_for(day(), PATIENCE_S))
+    asyncio.run(asyncio.wait_for(day(), TEST_TIMEOUT_S))
 
 
 def test_parameters_are_checked_like_ours(here):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.live.village import story
+from tests.live.feed_server import feed_server_test
 from tidings.aggregator.importer import import_feeds
-from tidings.aggregator.recorder import BATCH_ENTRIES
+from tidings.aggregator.result_writer import BATCH_ENTRIES
 from tidings.config import Budget
 from tidings.model import DAY_S
 
@@ -14,53 +14,58 @@ def opml(urls):
     return f'<opml version="2.0"><body><outline text="Blogs">\n{rows}\n</outline></body></opml>'.encode()
 
 
-@story(budget=Budget(4.0, True))
-async def test_two_hundred_feeds_of_an_opml_file_have_every_entry_once(village):
+@feed_server_test(budget=Budget(4.0, True))
+async def test_two_hundred_feeds_of_an_opml_file_have_every_entry_once(feed_server):
     paths = [f"/feed/{i}" for i in range(200)]
     for path in paths:
-        village.feed(path, posts=5)
-    report = await import_feeds(village.store, opml(map(village.url, paths)), village.clock)
+        feed_server.feed(path, posts=5)
+    report = await import_feeds(
+        feed_server.store, opml(map(feed_server.url, paths)), feed_server.clock
+    )
     assert len(report.new) == 200
-    await village.live(hours=1)
-    status = await village.store.status()
+    await feed_server.run_for(hours=1)
+    status = await feed_server.store.status()
     assert status.entries == 1000
-    await village.poll()
-    assert (await village.store.status()).entries == 1000
-    first = await village.explained("/feed/0")
-    assert first.state.next_poll_at > village.clock()
+    await feed_server.poll()
+    assert (await feed_server.store.status()).entries == 1000
+    first = await feed_server.stored_feed("/feed/0")
+    assert first.state.next_poll_at > feed_server.clock()
     assert first.state.reason
 
 
-@story()
-async def test_a_second_refresh_brings_only_what_is_new(village):
-    village.feed("/a", posts=5)
-    await village.subscribe("/a")
-    assert (await village.poll()).new == 5
-    village.write("/a", 2)
-    village.clock.now += 60
-    assert (await village.poll()).new == 2
-    assert (await village.poll()).new == 0
-    assert [request.headers.get("If-None-Match") is not None for request in village.asked("/a")] == [False, True, True]
+@feed_server_test()
+async def test_a_second_refresh_brings_only_what_is_new(feed_server):
+    feed_server.feed("/a", posts=5)
+    await feed_server.subscribe("/a")
+    assert (await feed_server.poll()).new == 5
+    feed_server.write("/a", 2)
+    feed_server.clock.now += 60
+    assert (await feed_server.poll()).new == 2
+    assert (await feed_server.poll()).new == 0
+    assert [
+        request.headers.get("If-None-Match") is not None
+        for request in feed_server.requests_for("/a")
+    ] == [False, True, True]
 
 
-@story()
-async def test_posts_are_found_by_the_clock(village):
-    village.feed("/a", posts=5)
-    await village.subscribe("/a")
-    await village.live(hours=2)
-    village.write("/a")
-    await village.live(hours=48)
-    assert (await village.store.status()).entries == 6
-    entry = (await village.store.entries(limit=1))[0]
+@feed_server_test()
+async def test_posts_are_found_by_the_clock(feed_server):
+    feed_server.feed("/a", posts=5)
+    await feed_server.subscribe("/a")
+    await feed_server.run_for(hours=2)
+    feed_server.write("/a")
+    await feed_server.run_for(hours=48)
+    assert (await feed_server.store.status()).entries == 6
+    entry = (await feed_server.store.entries(limit=1))[0]
     assert entry.delay_s == pytest.approx(entry.first_seen_at - entry.published_at)
     assert entry.delay_s < 2 * DAY_S
 
 
-@story()
-async def test_no_more_documents_are_read_than_can_soon_be_recorded(village):
+@feed_server_test()
+async def test_no_more_documents_are_read_than_can_soon_be_recorded(feed_server):
     size, feeds = 100, 60
     read, waiting = [], []
-    parse, record = village.aggregator.reader.parse, village.store.record
+    parse, record = feed_server.aggregator.poller.parse, feed_server.store.record
 
     async def counted_parse(*args):
         read.append(1)
@@ -72,10 +77,10 @@ async def test_no_more_documents_are_read_than_can_soon_be_recorded(village):
         read[:] = read[len(outcomes) :]
         return brought
 
-    village.aggregator.reader.parse, village.store.record = counted_parse, counted_record
+    feed_server.aggregator.poller.parse, feed_server.store.record = counted_parse, counted_record
     paths = [f"/feed/{i}" for i in range(feeds)]
     for path in paths:
-        village.feed(path, posts=size, window=size)
-    await village.subscribe(*paths)
-    assert (await village.poll()).new == size * feeds
+        feed_server.feed(path, posts=size, window=size)
+    await feed_server.subscribe(*paths)
+    assert (await feed_server.poll()).new == size * feeds
     assert max(waiting) <= 2 * BATCH_ENTRIES / size + 1

@@ -2,66 +2,74 @@
 
 import pytest
 
-from tests.live.newsroom import Newsroom
+from tests.live.worker_cluster import WorkerCluster
 
 
 @pytest.fixture(scope="module")
-def newsroom():
-    with Newsroom() as here:
-        here.hire(2)
+def worker_cluster():
+    with WorkerCluster() as here:
+        here.start_workers(2)
         yield here
 
 
 @pytest.fixture
-def complete(newsroom):
+def complete(worker_cluster):
     """Afterwards everything has been read, once, by workers that live."""
     yield
-    newsroom.wait_until_read()
-    entries, different = newsroom.counts()
-    assert entries == different == len(newsroom.press.urls) * newsroom.press.edition
-    assert all(process.is_alive() for process in newsroom.workers)
+    worker_cluster.wait_until_read()
+    entries, different = worker_cluster.counts()
+    assert (
+        entries
+        == different
+        == len(worker_cluster.publishers.urls) * worker_cluster.publishers.revision
+    )
+    assert all(process.is_alive() for process in worker_cluster.workers)
 
 
-def test_all_is_well(newsroom, complete):
-    newsroom.publish(until=1.0)
-    newsroom.wait_until_read()
-    assert set(newsroom.press.asked.values()) == {1}
+def test_all_is_well(worker_cluster, complete):
+    worker_cluster.publish(until=1.0)
+    worker_cluster.wait_until_read()
+    assert set(worker_cluster.publishers.request_counts.values()) == {1}
 
 
-def test_a_worker_is_killed(newsroom, complete):
-    newsroom.wait_for(newsroom.leader, "leader")
-    (other,) = [process for process in newsroom.workers if process is not newsroom.leader()]
-    newsroom.publish(until=0.3)
-    newsroom.kill(other)
-    assert newsroom.forgotten() == []
-    newsroom.hire(1)
+def test_a_worker_is_killed(worker_cluster, complete):
+    worker_cluster.wait_for(worker_cluster.leader, "leader")
+    (other,) = [
+        process for process in worker_cluster.workers if process is not worker_cluster.leader()
+    ]
+    worker_cluster.publish(until=0.3)
+    worker_cluster.kill(other)
+    assert worker_cluster.stuck_feeds() == []
+    worker_cluster.start_workers(1)
 
 
-def test_the_leader_is_killed(newsroom, complete):
-    newsroom.wait_for(newsroom.leader, "leader")
-    leader = newsroom.leader()
-    newsroom.publish(until=0.3)
-    newsroom.kill(leader)
-    newsroom.wait_for(newsroom.leader, "other leader")
-    assert newsroom.forgotten() == []
-    newsroom.hire(1)
+def test_the_leader_is_killed(worker_cluster, complete):
+    worker_cluster.wait_for(worker_cluster.leader, "leader")
+    leader = worker_cluster.leader()
+    worker_cluster.publish(until=0.3)
+    worker_cluster.kill(leader)
+    worker_cluster.wait_for(worker_cluster.leader, "other leader")
+    assert worker_cluster.stuck_feeds() == []
+    worker_cluster.start_workers(1)
 
 
-def test_postgresql_is_killed_and_comes_back(newsroom, complete):
-    newsroom.publish(until=0.3)
-    newsroom.kill_postgres()
-    assert newsroom.forgotten() == []
-    newsroom.wait_for(newsroom.leader, "leader")
+def test_postgresql_is_killed_and_comes_back(worker_cluster, complete):
+    worker_cluster.publish(until=0.3)
+    worker_cluster.kill_postgres()
+    assert worker_cluster.stuck_feeds() == []
+    worker_cluster.wait_for(worker_cluster.leader, "leader")
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_the_line_between_a_worker_and_the_database_is_cut(newsroom, complete, silent):
+def test_the_line_between_a_worker_and_the_database_is_cut(worker_cluster, complete, silent):
     """Silently: nothing says so, and only patience ends it."""
-    (far,) = newsroom.hire(1, newsroom.line.url.format("postgres"))
-    newsroom.publish(until=0.3)
-    newsroom.line.cut(silent=silent)
-    newsroom.wait_until_read()  # by the others
-    assert newsroom.forgotten() == []
-    newsroom.line.mend()
-    newsroom.wait_for(lambda: far.pid in newsroom.at_work(), "worker after the cut")
-    newsroom.publish(until=0.3)
+    (far,) = worker_cluster.start_workers(1, worker_cluster.database_proxy.url.format("postgres"))
+    worker_cluster.publish(until=0.3)
+    worker_cluster.database_proxy.cut(silent=silent)
+    worker_cluster.wait_until_read()  # by the others
+    assert worker_cluster.stuck_feeds() == []
+    worker_cluster.database_proxy.reconnect()
+    worker_cluster.wait_for(
+        lambda: far.pid in worker_cluster.connected_workers(), "worker after the cut"
+    )
+    worker_cluster.publish(until=0.3)

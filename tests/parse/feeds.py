@@ -29,12 +29,14 @@ def atom(*parts: str, attributes: str = "") -> str:
     return f'<feed xmlns="http://www.w3.org/2005/Atom" {_NAMESPACES} {attributes}>{"".join(parts)}</feed>'
 
 
-def read(text: str | bytes, content_type: str = "") -> Document:
-    return parse(text if isinstance(text, bytes) else text.encode(), content_type=content_type, url=URL)
+def parse_document(text: str | bytes, content_type: str = "") -> Document:
+    return parse(
+        text if isinstance(text, bytes) else text.encode(), content_type=content_type, url=URL
+    )
 
 
 def only_entry(text: str | bytes) -> Entry:
-    (entry,) = read(text).entries
+    (entry,) = parse_document(text).entries
     return entry
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .feeds import only_entry, read, rss
+from .feeds import only_entry, parse_document, rss
 
 
 def item(title: str, declaration: str = "") -> str:
@@ -25,20 +25,22 @@ def item(title: str, declaration: str = "") -> str:
     ],
 )
 def test_mended_where_a_browser_would(title: str, text: str) -> None:
-    document = read(item(title))
+    document = parse_document(item(title))
     assert document.repaired
     assert [entry.title for entry in document.entries] == [text]
 
 
 def test_an_item_after_a_broken_one_is_an_item_of_its_own() -> None:
-    document = read(
+    document = parse_document(
         "<rss><channel><item><title>A <br> & B</title></item><item><title>C</item><item><title>D</title></item></channel></rss>"
     )
     assert [entry.title for entry in document.entries] == ["A & B", "C", "D"]
 
 
 def test_an_item_that_is_not_closed_ends_where_the_next_begins() -> None:
-    document = read("<rss><channel><item><title>A</title><item><title>B</title><link>/b</channel></rss>")
+    document = parse_document(
+        "<rss><channel><item><title>A</title><item><title>B</title><link>/b</channel></rss>"
+    )
     assert [entry.title for entry in document.entries] == ["A", "B"]
 
 
@@ -57,8 +59,13 @@ def test_junk_around_the_root(body: str) -> None:
 
 
 def test_a_document_that_ends_too_early_keeps_what_came() -> None:
-    whole = rss(*(f"<item><guid>{number}</guid><description>{'x' * 50}</description></item>" for number in range(20)))
-    document = read(whole[: len(whole) // 2])
+    whole = rss(
+        *(
+            f"<item><guid>{number}</guid><description>{'x' * 50}</description></item>"
+            for number in range(20)
+        )
+    )
+    document = parse_document(whole[: len(whole) // 2])
     assert document.repaired
     assert 8 <= len(document.entries) <= 11
 
@@ -83,27 +90,46 @@ UMLAUTS = "Grüße – “quoted”"
         (item(UMLAUTS, '<?xml version="1.0" encoding="iso-8859-1"?>').encode("cp1252"), ""),
         (item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode("cp1252"), ""),
         (item(UMLAUTS, '<?xml version="1.0" encoding="ISO-8859-1"?>').encode(), ""),
-        (item(UMLAUTS, '<?xml version="1.0" encoding="iso-8859-1"?>').encode(), "text/xml; charset=utf-8"),
-        (item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode("cp1252"), 'application/xml; charset="windows-1252"'),
-        (item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode(), "text/xml; charset=no-such-thing"),
-        (item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode(), "text/xml; charset=iso-8859-1"),
+        (
+            item(UMLAUTS, '<?xml version="1.0" encoding="iso-8859-1"?>').encode(),
+            "text/xml; charset=utf-8",
+        ),
+        (
+            item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode("cp1252"),
+            'application/xml; charset="windows-1252"',
+        ),
+        (
+            item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode(),
+            "text/xml; charset=no-such-thing",
+        ),
+        (
+            item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode(),
+            "text/xml; charset=iso-8859-1",
+        ),
         (item(UMLAUTS).encode(), "text/xml; charset=us-ascii"),
         (item(UMLAUTS, '<?xml version="1.0" encoding="utf-16"?>').encode("utf-16"), ""),
         (item(UMLAUTS, '<?xml version="1.0" encoding="utf-16"?>').encode("utf-16-le"), ""),
         (item(UMLAUTS, '<?xml version="1.0" encoding="utf-16"?>').encode(), ""),
         (item(UMLAUTS, '<?xml version="1.0"?>').encode("utf-32"), ""),
-        (b"\xef\xbb\xbf" + item(UMLAUTS, '<?xml version="1.0" encoding="iso-8859-1"?>').encode(), ""),
+        (
+            b"\xef\xbb\xbf" + item(UMLAUTS, '<?xml version="1.0" encoding="iso-8859-1"?>').encode(),
+            "",
+        ),
         (item("Gr&#252;&#223;e &#150; &#x93;quoted&#148;").encode(), ""),
         (item(UMLAUTS).encode("cp1252").decode("latin-1").encode(), ""),
     ],
 )
 def test_encodings(body: bytes, content_type: str) -> None:
-    assert read(body, content_type).entries[0].title == UMLAUTS
+    assert parse_document(body, content_type).entries[0].title == UMLAUTS
 
 
 def test_an_encoding_that_is_as_declared_needs_no_repair() -> None:
-    assert not read(item(UMLAUTS, '<?xml version="1.0" encoding="iso-8859-1"?>').encode("cp1252")).repaired
-    assert read(item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode("cp1252")).repaired
+    assert not parse_document(
+        item(UMLAUTS, '<?xml version="1.0" encoding="iso-8859-1"?>').encode("cp1252")
+    ).repaired
+    assert parse_document(
+        item(UMLAUTS, '<?xml version="1.0" encoding="utf-8"?>').encode("cp1252")
+    ).repaired
 
 
 def test_one_bad_byte_does_not_make_it_another_encoding() -> None:
@@ -112,5 +138,13 @@ def test_one_bad_byte_does_not_make_it_another_encoding() -> None:
 
 
 def test_east_asian_encodings() -> None:
-    assert only_entry(item("日本語", '<?xml version="1.0" encoding="Shift_JIS"?>').encode("shift_jis")).title == "日本語"
-    assert only_entry(item("中文", '<?xml version="1.0" encoding="gb2312"?>').encode("gb18030")).title == "中文"
+    assert (
+        only_entry(
+            item("日本語", '<?xml version="1.0" encoding="Shift_JIS"?>').encode("shift_jis")
+        ).title
+        == "日本語"
+    )
+    assert (
+        only_entry(item("中文", '<?xml version="1.0" encoding="gb2312"?>').encode("gb18030")).title
+        == "中文"
+    )

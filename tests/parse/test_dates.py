@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tidings.parse.dates import read_date
+from tidings.parse.dates import parse_date
 
 
-def told(text: str) -> str | None:
-    when = read_date(text)
+def parsed_date(text: str) -> str | None:
+    when = parse_date(text)
     if when is None:
         return None
     moment = datetime.fromtimestamp(when.time, UTC)
@@ -77,7 +77,7 @@ def told(text: str) -> str | None:
     ],
 )
 def test_read(text: str, expected: str) -> None:
-    assert told(text) == expected
+    assert parsed_date(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -101,16 +101,16 @@ def test_read(text: str, expected: str) -> None:
     ],
 )
 def test_unreadable(text: str) -> None:
-    assert read_date(text) is None
+    assert parse_date(text) is None
 
 
 def test_a_year_of_four_digits_is_that_year() -> None:
-    when = read_date("Fri, 01 Jan 0100 00:00:01 +0000")
+    when = parse_date("Fri, 01 Jan 0100 00:00:01 +0000")
     assert when is not None
     assert datetime.fromtimestamp(when.time, UTC).year == 100
 
 
 def test_fractions_of_seconds_are_kept() -> None:
-    when = read_date("2024-01-01T10:00:00.250Z")
+    when = parse_date("2024-01-01T10:00:00.250Z")
     assert when is not None
     assert when.time == 1704103200.25

@@ -7,11 +7,11 @@ import pytest
 from tidings.document import Enclosure
 from tidings.parse import ParseError, parse
 
-from .feeds import URL, atom, atom_entry, only_entry, read, rss, rss_item
+from .feeds import URL, atom, atom_entry, only_entry, parse_document, rss, rss_item
 
 
 def test_rss_2() -> None:
-    document = read(
+    document = parse_document(
         rss(
             "<title>News &amp;amp; more</title><link>https://example.org/</link><description>All of it</description>",
             "<language>en_GB</language><managingEditor>ed@example.org (Ed)</managingEditor>",
@@ -26,7 +26,11 @@ def test_rss_2() -> None:
     )
     assert document.format == "rss 2.0"
     assert (document.title, document.description) == ("News & more", "All of it")
-    assert (document.language, document.author, document.icon_url) == ("en-GB", "Ed", "https://example.org/logo.png")
+    assert (document.language, document.author, document.icon_url) == (
+        "en-GB",
+        "Ed",
+        "https://example.org/logo.png",
+    )
     assert document.links.site == "https://example.org/"
     assert not document.repaired
     (entry,) = document.entries
@@ -38,7 +42,7 @@ def test_rss_2() -> None:
 
 
 def test_atom_1() -> None:
-    document = read(
+    document = parse_document(
         atom(
             '<title type="html">A &amp;lt;b&amp;gt; title</title><subtitle>about</subtitle><icon>/i.ico</icon>',
             '<link href="https://example.org/"/><link rel="self" href="/atom"/><author><name>Ann</name></author>',
@@ -49,7 +53,11 @@ def test_atom_1() -> None:
             "<summary>1 &lt; 2</summary></entry>",
         )
     )
-    assert (document.format, document.title, document.description) == ("atom 1.0", "A <b> title", "about")
+    assert (document.format, document.title, document.description) == (
+        "atom 1.0",
+        "A <b> title",
+        "about",
+    )
     assert (document.author, document.icon_url) == ("Ann", "https://example.org/i.ico")
     (entry,) = document.entries
     assert entry.title == "<b> is a tag", "type=text is text, whatever it looks like"
@@ -71,20 +79,29 @@ def test_atom_03() -> None:
 
 
 def test_channels_of_1997() -> None:
-    document = read(
+    document = parse_document(
         '<CHANNEL HREF="http://example.org/"><TITLE>C</TITLE><ITEM HREF="/1" LASTMOD="2004-01-02"><TITLE>T</TITLE>'
         "<ABSTRACT>words</ABSTRACT></ITEM></CHANNEL>"
     )
     (entry,) = document.entries
     assert (document.title, document.links.site) == ("C", "http://example.org/")
-    assert (entry.title, entry.url, entry.summary, entry.updated) == ("T", "https://example.org/1", "words", 1073001600.0)
+    assert (entry.title, entry.url, entry.summary, entry.updated) == (
+        "T",
+        "https://example.org/1",
+        "words",
+        1073001600.0,
+    )
 
 
 @pytest.mark.parametrize(
-    ("namespace", "expected"), [("http://purl.org/rss/1.0/", "rdf 1.0"), ("http://my.netscape.com/rdf/simple/0.9/", "rdf 0.90")]
+    ("namespace", "expected"),
+    [
+        ("http://purl.org/rss/1.0/", "rdf 1.0"),
+        ("http://my.netscape.com/rdf/simple/0.9/", "rdf 0.90"),
+    ],
 )
 def test_rdf_has_its_items_beside_the_channel(namespace: str, expected: str) -> None:
-    document = read(
+    document = parse_document(
         f'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="{namespace}" '
         'xmlns:dc="http://purl.org/dc/elements/1.1/"><channel><title>R</title></channel>'
         '<item rdf:about="urn:1"><title>T</title><link>https://example.org/1</link><dc:date>2024-01-01T00:00:00Z</dc:date></item></rdf:RDF>'
@@ -109,19 +126,26 @@ def test_json_feed() -> None:
             "not an item",
         ],
     }  # fmt: skip
-    document = read(json.dumps(feed))
+    document = parse_document(json.dumps(feed))
     assert (document.format, document.author) == ("json feed 1.1", "Ann, Bob")
-    assert (document.links.hubs, document.links.next_page) == (("https://hub.example.org/",), "https://example.org/page2.json")
+    assert (document.links.hubs, document.links.next_page) == (
+        ("https://hub.example.org/",),
+        "https://example.org/page2.json",
+    )
     first, second = document.entries
-    assert (first.identity, first.url, first.content) == ("17", "https://example.org/17", "1 &lt; 2<br>\n<br>\n3")
+    assert (first.identity, first.url, first.content) == (
+        "17",
+        "https://example.org/17",
+        "1 &lt; 2<br>\n<br>\n3",
+    )
     assert first.published == second.published == 1704067200.0
     assert (second.author, second.tags) == ("Eve", ("t",))
     assert second.enclosures == (Enclosure("https://example.org/a.mp3", "audio/mpeg", 12),)
 
 
 def test_a_feed_without_entries_is_a_feed() -> None:
-    assert read(rss("<title>Quiet</title>")).entries == ()
-    assert read(atom()).entries == ()
+    assert parse_document(rss("<title>Quiet</title>")).entries == ()
+    assert parse_document(atom()).entries == ()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +169,7 @@ def test_what_is_not_a_feed_is_named(body: bytes, says: str) -> None:
 
 
 def test_names_in_capitals_and_prefixes_that_nobody_declared() -> None:
-    document = read(
+    document = parse_document(
         "<RSS><CHANNEL><TITLE>Loud</TITLE><item><media:content url='https://e.org/a.jpg'/><dc:creator>Ann</dc:creator></item></CHANNEL></RSS>"
     )
     assert document.title == "Loud"
@@ -204,18 +228,30 @@ def test_authors(written: str, name: str) -> None:
 
 def test_who_an_entry_of_atom_does_not_name_is_its_sources_author_or_the_feeds() -> None:
     ann, bob, eve = (f"<author><name>{name}</name></author>" for name in ("Ann", "Bob", "Eve"))
-    entries = read(atom(ann, f"<entry><source>{bob}</source></entry>", "<entry/>", f"<entry>{eve}</entry>")).entries
+    entries = parse_document(
+        atom(ann, f"<entry><source>{bob}</source></entry>", "<entry/>", f"<entry>{eve}</entry>")
+    ).entries
     assert [entry.author for entry in entries] == ["Bob", "Ann", "Eve"]
 
 
 def test_tags_that_somebody_made_up() -> None:
-    assert rss_item("<tags>one, two</tags><category>three</category>").tags == ("three", "one", "two")
+    assert rss_item("<tags>one, two</tags><category>three</category>").tags == (
+        "three",
+        "one",
+        "two",
+    )
 
 
 def test_where_the_text_of_an_item_may_be() -> None:
     assert rss_item("<xhtml:body><p>b</p></xhtml:body>").content == "<p>b</p>"
-    assert rss_item("<description><p>naked &amp; bold</p></description>").summary == "<p>naked &amp; bold</p>"
-    assert rss_item("<media:group><media:description>film</media:description></media:group>").summary == "film"
+    assert (
+        rss_item("<description><p>naked &amp; bold</p></description>").summary
+        == "<p>naked &amp; bold</p>"
+    )
+    assert (
+        rss_item("<media:group><media:description>film</media:description></media:group>").summary
+        == "film"
+    )
     within = "<media:description>use #include &lt;stdio.h&gt;\n\nhere</media:description>"
     assert rss_item(f"<media:content url='/f'>{within}</media:content>").summary == (
         "use #include &lt;stdio.h&gt;<br>\n<br>\nhere"
@@ -223,11 +259,22 @@ def test_where_the_text_of_an_item_may_be() -> None:
     assert rss_item("<itunes:subtitle>a talk</itunes:subtitle>").summary == "a talk"
     assert rss_item("<description>teaser</description><summary>text</summary>").content == "text"
     assert atom_entry('<content type="text/plain">a &lt;b></content>').content == "a &lt;b&gt;"
-    assert atom_entry('<content type="application/octet-stream">PGI+eDwvYj4=</content>').content == "<b>x</b>"
-    assert atom_entry('<content type="text/html" mode="base64">PGI+\n  eDwvYj4=</content>').content == "<b>x</b>"
+    assert (
+        atom_entry('<content type="application/octet-stream">PGI+eDwvYj4=</content>').content
+        == "<b>x</b>"
+    )
+    assert (
+        atom_entry('<content type="text/html" mode="base64">PGI+\n  eDwvYj4=</content>').content
+        == "<b>x</b>"
+    )
     assert atom_entry('<content type="image/png">iVBORw0KGgo=</content>').content == ""
-    assert atom_entry('<title type="application/x-own">word</title>').title == "word", "base64 by chance"
-    assert rss_item("<content:encoded>&lt;![CDATA[&lt;p>b&lt;/p>]]&gt;</content:encoded>").content == "<p>b</p>"
+    assert atom_entry('<title type="application/x-own">word</title>').title == "word", (
+        "base64 by chance"
+    )
+    assert (
+        rss_item("<content:encoded>&lt;![CDATA[&lt;p>b&lt;/p>]]&gt;</content:encoded>").content
+        == "<p>b</p>"
+    )
 
 
 def test_xml_base_is_followed_down_to_the_text() -> None:
@@ -241,24 +288,36 @@ def test_xml_base_is_followed_down_to_the_text() -> None:
 
 
 def test_without_a_base_the_text_is_relative_to_its_page() -> None:
-    assert rss_item("<link>/posts/1</link><description>x</description>").base_url == "https://example.org/posts/1"
+    assert (
+        rss_item("<link>/posts/1</link><description>x</description>").base_url
+        == "https://example.org/posts/1"
+    )
     assert rss_item("<description>x</description>").base_url == URL
 
 
 def test_which_link_is_the_page() -> None:
-    assert atom_entry('<link rel="edit" href="/edit"/><link href="/page"/>').url == "https://example.org/page"
     assert (
-        atom_entry('<link type="application/json" href="/j"/><link type="text/html" href="/h"/>').url == "https://example.org/h"
+        atom_entry('<link rel="edit" href="/edit"/><link href="/page"/>').url
+        == "https://example.org/page"
+    )
+    assert (
+        atom_entry(
+            '<link type="application/json" href="/j"/><link type="text/html" href="/h"/>'
+        ).url
+        == "https://example.org/h"
     )
     assert rss_item("<guid>https://example.org/p</guid>").url == "https://example.org/p"
     assert rss_item('<guid isPermaLink="false">https://example.org/p</guid>').url == ""
     assert rss_item("<guid>tag:1</guid>").url == ""
     assert atom_entry("<id>https://example.org/p</id>").url == "https://example.org/p"
-    assert atom_entry('<id>https://example.org/p</id><link href="/page"/>').url == "https://example.org/page"
-    assert atom_entry("<id>urn:uuid:1</id>").url == ""
-    assert only_entry('{"version": "https://jsonfeed.org/version/1", "items": [{"id": "https://example.org/p"}]}').url == (
-        "https://example.org/p"
+    assert (
+        atom_entry('<id>https://example.org/p</id><link href="/page"/>').url
+        == "https://example.org/page"
     )
+    assert atom_entry("<id>urn:uuid:1</id>").url == ""
+    assert only_entry(
+        '{"version": "https://jsonfeed.org/version/1", "items": [{"id": "https://example.org/p"}]}'
+    ).url == ("https://example.org/p")
 
 
 def test_content_that_is_elsewhere_is_a_file_or_the_page() -> None:
@@ -267,19 +326,27 @@ def test_content_that_is_elsewhere_is_a_file_or_the_page() -> None:
         "https://example.org/page",
         (Enclosure("https://example.org/film.mp4", "video/mp4"),),
     )
-    text = atom_entry('<content type="text/html" src="text" xml:base="https://other.example.org/a/"/>')
+    text = atom_entry(
+        '<content type="text/html" src="text" xml:base="https://other.example.org/a/"/>'
+    )
     assert (text.url, text.enclosures) == ("https://other.example.org/a/text", ())
-    assert atom_entry('<content src="/somewhere"/><summary>x</summary>').url == "https://example.org/somewhere"
+    assert (
+        atom_entry('<content src="/somewhere"/><summary>x</summary>').url
+        == "https://example.org/somewhere"
+    )
 
 
 def test_an_empty_address_is_the_base_that_is_told() -> None:
     link = '<link rel="self" href=""/>'
-    assert read(atom(link, attributes='xml:base="https://example.org/atom"')).links.self_url == "https://example.org/atom"
-    assert read(atom(link)).links.self_url == ""
+    assert (
+        parse_document(atom(link, attributes='xml:base="https://example.org/atom"')).links.self_url
+        == "https://example.org/atom"
+    )
+    assert parse_document(atom(link)).links.self_url == ""
 
 
 def test_links_of_the_feed() -> None:
-    document = read(
+    document = parse_document(
         rss(
             "<link>https://example.org/</link>",
             '<atom:link rel="self" href="feed.xml"/><atom:link rel="hub" href="https://a.hub/"/><atom:link rel="hub" href="https://b.hub/"/>',
@@ -293,7 +360,7 @@ def test_links_of_the_feed() -> None:
     assert document.links.prev_archive == "https://example.org/2023.xml"
     assert document.archive
     assert not document.complete
-    assert read(atom("<fh:complete/>")).complete
+    assert parse_document(atom("<fh:complete/>")).complete
 
 
 @pytest.mark.parametrize(
@@ -312,4 +379,9 @@ def test_wordpress_has_more_under_another_number(url: str, page: str) -> None:
     ):
         body = f"<rss version='2.0'><channel><title>a</title>{generator}</channel></rss>"
         assert parse(body.encode(), url=url).links.likely_page == page
-    assert parse(b"<rss version='2.0'><channel><generator>Hugo</generator></channel></rss>", url=url).links.likely_page == ""
+    assert (
+        parse(
+            b"<rss version='2.0'><channel><generator>Hugo</generator></channel></rss>", url=url
+        ).links.likely_page
+        == ""
+    )

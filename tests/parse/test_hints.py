@@ -4,16 +4,24 @@ import pytest
 
 from tidings.document import Hints
 
-from .feeds import read, rss
+from .feeds import parse_document, rss
 
 
 def hints(*parts: str) -> Hints:
-    return read(rss(*parts)).hints
+    return parse_document(rss(*parts)).hints
 
 
 @pytest.mark.parametrize(
     ("ttl", "seconds"),
-    [("60", 3600.0), (" 1.5 ", 90.0), ("0", None), ("-5", None), ("999999999", None), ("soon", None), ("nan", None)],
+    [
+        ("60", 3600.0),
+        (" 1.5 ", 90.0),
+        ("0", None),
+        ("-5", None),
+        ("999999999", None),
+        ("soon", None),
+        ("nan", None),
+    ],
 )
 def test_ttl_is_minutes(ttl: str, seconds: float | None) -> None:
     assert hints(f"<ttl>{ttl}</ttl>").ttl_s == seconds
@@ -32,7 +40,9 @@ def test_ttl_is_minutes(ttl: str, seconds: float | None) -> None:
 )
 def test_syndication_module(period: str, frequency: str, seconds: float | None) -> None:
     assert (
-        hints(f"<sy:updatePeriod>{period}</sy:updatePeriod><sy:updateFrequency>{frequency}</sy:updateFrequency>").period_s
+        hints(
+            f"<sy:updatePeriod>{period}</sy:updatePeriod><sy:updateFrequency>{frequency}</sy:updateFrequency>"
+        ).period_s
         == seconds
     )
 
@@ -47,4 +57,6 @@ def test_skipped_hours_and_days() -> None:
 
 
 def test_who_forbids_every_hour_forbids_nothing() -> None:
-    assert not hints("<skipHours>" + "".join(f"<hour>{hour}</hour>" for hour in range(24)) + "</skipHours>").any
+    assert not hints(
+        "<skipHours>" + "".join(f"<hour>{hour}</hour>" for hour in range(24)) + "</skipHours>"
+    ).any

@@ -3,7 +3,7 @@
 import pytest
 
 from tidings.parse import ParseError
-from tidings.parse.opml import Outline, Problem, read_list, read_opml, write_opml
+from tidings.parse.opml import Outline, RowError, parse_opml, parse_url_list, write_opml
 
 
 def opml(*lines: str) -> bytes:
@@ -11,7 +11,7 @@ def opml(*lines: str) -> bytes:
 
 
 def test_folders_titles_and_sites() -> None:
-    outlines, problems = read_opml(
+    outlines, problems = parse_opml(
         opml(
             "<outline text='News'><outline title='Local / City'>",
             "<outline text='A' title='other' type='rss' xmlUrl='https://a.org/feed' htmlUrl='https://a.org/'/>",
@@ -31,7 +31,7 @@ def test_folders_titles_and_sites() -> None:
 
 
 def test_bad_rows_are_told_by_line_and_the_others_count() -> None:
-    outlines, problems = read_opml(
+    outlines, problems = parse_opml(
         opml(
             "<outline text='A' xmlUrl='https://a.org/feed'/>",
             "<outline text='again' xmlUrl='https://a.org/feed'/>",
@@ -43,35 +43,42 @@ def test_bad_rows_are_told_by_line_and_the_others_count() -> None:
     )
     assert [outline.title for outline in outlines] == ["A", "B"]
     assert [problem.line for problem in problems] == [3, 4, 5, 6]
-    assert problems[0] == Problem(3, "https://a.org/feed is listed already on line 2")
+    assert problems[0] == RowError(3, "https://a.org/feed is listed already on line 2")
     assert "no xmlUrl" in problems[1].text
     assert "not a web address" in problems[2].text
     assert "another list" in problems[3].text
 
 
 def test_ampersands_that_nobody_escaped() -> None:
-    outlines, problems = read_opml(opml("<outline text='Q & A&nbsp;!' xmlUrl='https://a.org/?a=1&b=2'/>", "<outline/>"))
+    outlines, problems = parse_opml(
+        opml("<outline text='Q & A&nbsp;!' xmlUrl='https://a.org/?a=1&b=2'/>", "<outline/>")
+    )
     assert outlines == [Outline("https://a.org/?a=1&b=2", "Q & A !", line=2)]
     assert [problem.line for problem in problems] == [3]
 
 
 def test_an_empty_list_and_a_namespace() -> None:
-    assert read_opml(b"<opml/>") == ([], [])
-    outlines, _ = read_opml(b"<opml xmlns='http://opml.org/spec2'><body><outline xmlUrl='https://a.org/'/></body></opml>")
+    assert parse_opml(b"<opml/>") == ([], [])
+    outlines, _ = parse_opml(
+        b"<opml xmlns='http://opml.org/spec2'><body><outline xmlUrl='https://a.org/'/></body></opml>"
+    )
     assert len(outlines) == 1
 
 
 @pytest.mark.parametrize("body", [b"", b"<rss/>", b"https://a.org/feed"])
 def test_what_is_no_opml(body: bytes) -> None:
     with pytest.raises(ParseError, match="not an OPML"):
-        read_opml(body)
+        parse_opml(body)
 
 
 def test_plain_list() -> None:
-    outlines, problems = read_list(
+    outlines, problems = parse_url_list(
         b"# my feeds\nhttps://a.org/feed\n\n  https://b.org/feed  The B\nnonsense\nhttps://a.org/feed\n"
     )
-    assert outlines == [Outline("https://a.org/feed", line=2), Outline("https://b.org/feed", "The B", line=4)]
+    assert outlines == [
+        Outline("https://a.org/feed", line=2),
+        Outline("https://b.org/feed", "The B", line=4),
+    ]
     assert [problem.line for problem in problems] == [5, 6]
 
 
@@ -82,11 +89,13 @@ def test_what_is_written_is_read_again() -> None:
         Outline("https://c.org/feed", "C"),
     ]
     body = write_opml(feeds, "my <feeds>")
-    outlines, problems = read_opml(body)
+    outlines, problems = parse_opml(body)
     assert problems == []
     assert [(o.url, o.title, o.site_url, o.folder) for o in outlines] == [
         ("https://a.org/feed?x=1&y=2", 'A & "B" <C>', "https://a.org/", "news/local"),
         ("https://b.org/feed", "bell", "", "news"),
         ("https://c.org/feed", "C", "", ""),
     ]
-    assert b'<outline text="news">' in body, "a validator wants a type on an outline that has more than text"
+    assert b'<outline text="news">' in body, (
+        "a validator wants a type on an outline that has more than text"
+    )

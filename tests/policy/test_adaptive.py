@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.worlds import MONDAY, document
+from tests.trace_helpers import MONDAY, document
 from tidings.errors import UsageError
 from tidings.model import DAY_S, HOUR_S, MINUTE_S
 from tidings.policy import Feeds, make_policy
@@ -12,7 +12,7 @@ from tidings.policy.adaptive import time_to_expect
 ROW = np.array([0])
 
 
-def started(spec, *history, now=1000.0, window=5, since=0.0):
+def started_policy(spec, *history, now=1000.0, window=5, since=0.0):
     policy = make_policy(spec)
     policy.start(Feeds.of([window]), document(*history), since, now, 1.0)
     return policy
@@ -22,7 +22,7 @@ def interval(policy, now):
     return float(policy.decide(ROW, np.array([now])).times[0] - now)
 
 
-def look(policy, now, *entries, new):
+def poll_interval(policy, now, *entries, new):
     policy.observe(ROW, np.array([now]), document(*entries, new=new))
     return interval(policy, now)
 
@@ -31,54 +31,68 @@ HOURS = [h * HOUR_S for h in (0, 2, 3, 5, 8)]
 
 
 def test_fixed_keeps_its_interval():
-    assert interval(started("fixed:interval_h=24"), 5.0) == DAY_S
+    assert interval(started_policy("fixed:interval_h=24"), 5.0) == DAY_S
 
 
 def test_fixed_learned_is_the_mean_gap_of_the_first_document():
-    policy = started("fixed-learned", *HOURS)
+    policy = started_policy("fixed-learned", *HOURS)
     assert interval(policy, 9 * HOUR_S) == 2 * HOUR_S  # Eq. 1: (8 - 0) / (5 - 1) hours
-    assert interval(started("fixed-learned", 7.0), 10.0) == HOUR_S  # not computable: one hour
+    assert (
+        interval(started_policy("fixed-learned", 7.0), 10.0) == HOUR_S
+    )  # not computable: one hour
 
 
 def test_moving_average_with_news_is_equation_1():
-    policy = started("moving-average", *HOURS)
+    policy = started_policy("moving-average", *HOURS)
     shifted = [h * HOUR_S for h in (2, 3, 5, 8, 9)]
-    assert look(policy, 9.5 * HOUR_S, *shifted, new=1) == pytest.approx(7 / 4 * HOUR_S)
+    assert poll_interval(policy, 9.5 * HOUR_S, *shifted, new=1) == pytest.approx(7 / 4 * HOUR_S)
 
 
 def test_moving_average_without_news_is_equation_2():
-    policy = started("moving-average", *HOURS)
+    policy = started_policy("moving-average", *HOURS)
     # u - (i_1 - i_0) / (w - 1) + (p - i_{w-1}) / (w - 1) with u = 2 h, p = 12 h.
-    assert look(policy, 12 * HOUR_S, *HOURS, new=0) == pytest.approx((2 - 2 / 4 + (12 - 8) / 4) * HOUR_S)
+    assert poll_interval(policy, 12 * HOUR_S, *HOURS, new=0) == pytest.approx(
+        (2 - 2 / 4 + (12 - 8) / 4) * HOUR_S
+    )
 
 
 def test_repeated_silence_keeps_stretching_the_real_window():
-    policy = started("moving-average", *HOURS)
-    first = look(policy, 20 * HOUR_S, *HOURS, new=0)
-    later = look(policy, 100 * HOUR_S, *HOURS, new=0)
+    policy = started_policy("moving-average", *HOURS)
+    first = poll_interval(policy, 20 * HOUR_S, *HOURS, new=0)
+    later = poll_interval(policy, 100 * HOUR_S, *HOURS, new=0)
     assert first == pytest.approx((20 - 2) / 4 * HOUR_S)
     assert later == pytest.approx((100 - 2) / 4 * HOUR_S)
 
 
 @pytest.mark.parametrize(
-    ("entries", "expected"), [((), 31 * DAY_S), ((5.0,), HOUR_S / 2), ((5.0, 5.0, 5.0), 31 * DAY_S), ((5.0, 6.0), 2 * MINUTE_S)]
+    ("entries", "expected"),
+    [
+        ((), 31 * DAY_S),
+        ((5.0,), HOUR_S / 2),
+        ((5.0, 5.0, 5.0), 31 * DAY_S),
+        ((5.0, 6.0), 2 * MINUTE_S),
+    ],
 )
 def test_moving_average_edges(entries, expected):
-    policy = started("moving-average", *HOURS)
-    assert look(policy, 10.0, *entries, new=len(entries)) == expected
+    policy = started_policy("moving-average", *HOURS)
+    assert poll_interval(policy, 10.0, *entries, new=len(entries)) == expected
 
 
 def test_post_rate_waits_for_one_expected_post():
     nine_every_day = [MONDAY + d * DAY_S + 9 * HOUR_S for d in range(10)]
-    policy = started("post-rate", *nine_every_day, since=MONDAY, now=MONDAY + 10 * DAY_S, window=10)
-    assert interval(policy, MONDAY + 10 * DAY_S) == pytest.approx(10 * HOUR_S)  # the ninth hour's post is out at ten
+    policy = started_policy(
+        "post-rate", *nine_every_day, since=MONDAY, now=MONDAY + 10 * DAY_S, window=10
+    )
+    assert interval(policy, MONDAY + 10 * DAY_S) == pytest.approx(
+        10 * HOUR_S
+    )  # the ninth hour's post is out at ten
 
 
 def test_post_rate_fades_when_a_feed_falls_silent():
     daily = [MONDAY + d * DAY_S + 9 * HOUR_S for d in range(10)]
-    policy = started("post-rate", *daily, since=MONDAY, now=MONDAY + 10 * DAY_S, window=10)
+    policy = started_policy("post-rate", *daily, since=MONDAY, now=MONDAY + 10 * DAY_S, window=10)
     before = interval(policy, MONDAY + 10 * DAY_S)
-    after = look(policy, MONDAY + 40 * DAY_S, *daily, new=0)
+    after = poll_interval(policy, MONDAY + 40 * DAY_S, *daily, new=0)
     assert after > 3 * before
 
 
@@ -95,37 +109,49 @@ def test_time_to_expect_equals_minute_by_minute_summing():
 
 
 def test_freshness_rate_corrected_waits_longer_when_little_is_new():
-    policy = started("freshness-rate:target=0.5", *HOURS)
-    assert look(policy, 1.0, *HOURS, new=0) == 2 * HOUR_S
-    assert look(policy, 2.0, *HOURS, new=5) == HOUR_S
+    policy = started_policy("freshness-rate:target=0.5", *HOURS)
+    assert poll_interval(policy, 1.0, *HOURS, new=0) == 2 * HOUR_S
+    assert poll_interval(policy, 2.0, *HOURS, new=5) == HOUR_S
 
 
 def test_freshness_rate_as_printed_runs_to_its_bounds():
-    policy = started("freshness-rate:target=0.5:literal=true", *HOURS)
-    intervals = [look(policy, float(n), *HOURS, new=0) for n in range(4)]
-    assert intervals == [HOUR_S / 2, HOUR_S / 4, HOUR_S / 4, HOUR_S / 4]  # a silent feed asked as often as can be
-    assert look(policy, 9.0, *HOURS, new=5) == HOUR_S / 2
+    policy = started_policy("freshness-rate:target=0.5:literal=true", *HOURS)
+    intervals = [poll_interval(policy, float(n), *HOURS, new=0) for n in range(4)]
+    assert intervals == [
+        HOUR_S / 2,
+        HOUR_S / 4,
+        HOUR_S / 4,
+        HOUR_S / 4,
+    ]  # a silent feed asked as often as can be
+    assert poll_interval(policy, 9.0, *HOURS, new=5) == HOUR_S / 2
 
 
 def test_adaptive_ttl_is_a_share_of_the_age_of_the_newest():
-    assert look(started("adaptive-ttl", *HOURS), 18 * HOUR_S, *HOURS, new=0) == pytest.approx(0.2 * 10 * HOUR_S)
+    assert poll_interval(
+        started_policy("adaptive-ttl", *HOURS), 18 * HOUR_S, *HOURS, new=0
+    ) == pytest.approx(0.2 * 10 * HOUR_S)
 
 
 def test_lru_2_is_the_newest_gap():
-    assert look(started("lru-2", *HOURS), 9 * HOUR_S, *HOURS, new=0) == 3 * HOUR_S
+    assert poll_interval(started_policy("lru-2", *HOURS), 9 * HOUR_S, *HOURS, new=0) == 3 * HOUR_S
 
 
 def test_individual_history_does_not_learn_further():
     daily = [MONDAY + d * DAY_S + 9 * HOUR_S for d in range(10)]
-    policy = started("individual-history", *daily, since=MONDAY, now=MONDAY + 10 * DAY_S, window=10)
-    assert look(policy, MONDAY + 40 * DAY_S, *daily, new=0) == pytest.approx(10 * HOUR_S)
+    policy = started_policy(
+        "individual-history", *daily, since=MONDAY, now=MONDAY + 10 * DAY_S, window=10
+    )
+    assert poll_interval(policy, MONDAY + 40 * DAY_S, *daily, new=0) == pytest.approx(10 * HOUR_S)
 
 
 def test_scale_multiplies_every_interval():
-    assert interval(started("fixed-learned:scale=3", *HOURS), 0.0) == 6 * HOUR_S
+    assert interval(started_policy("fixed-learned:scale=3", *HOURS), 0.0) == 6 * HOUR_S
 
 
-@pytest.mark.parametrize("spec", ["fixed:interval_h=0", "post-rate:target=-1", "freshness-rate:target=2", "uniform:scale=0"])
+@pytest.mark.parametrize(
+    "spec",
+    ["fixed:interval_h=0", "post-rate:target=-1", "freshness-rate:target=2", "uniform:scale=0"],
+)
 def test_senseless_parameters_are_refused(spec):
     with pytest.raises(UsageError):
         make_policy(spec)

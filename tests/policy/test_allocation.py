@@ -14,7 +14,9 @@ WINDOWS = np.array([15, 10, 10, 5])
 
 def test_han_example_2_table_1():
     fractional = allocate("min-delay", RATES, 8)
-    assert fractional == pytest.approx([2.535898385, 2.535898385, 1.464101615, 1.464101615], abs=5e-10)
+    assert fractional == pytest.approx(
+        [2.535898385, 2.535898385, 1.464101615, 1.464101615], abs=5e-10
+    )
     assert (fractional[0] / np.sqrt(30)) == pytest.approx(0.4629896, abs=5e-8)
     assert integer_polls(fractional, 8).tolist() == [3, 3, 1, 1]
     assert allocate("min-delay", RATES, 8, integer=True).tolist() == [3, 3, 1, 1]
@@ -35,7 +37,16 @@ def test_han_example_3_table_2(policy, polls, lost):
 
 
 def test_han_table_3_row_by_row():
-    rows = [[1, 0, 0, 0], [2, 0, 0, 0], [2, 1, 0, 0], [2, 2, 0, 0], [2, 3, 0, 0], [2, 3, 1, 0], [2, 3, 1, 1], [2, 3, 1, 2]]
+    rows = [
+        [1, 0, 0, 0],
+        [2, 0, 0, 0],
+        [2, 1, 0, 0],
+        [2, 2, 0, 0],
+        [2, 3, 0, 0],
+        [2, 3, 1, 0],
+        [2, 3, 1, 1],
+        [2, 3, 1, 2],
+    ]
     for budget, row in enumerate(rows, start=1):
         assert allocate("min-missing", RATES, budget, windows=WINDOWS).tolist() == row
 
@@ -149,7 +160,9 @@ def test_many_feeds_are_priced_like_few():
     few = rng.lognormal(0, 2, 1_000)
     many = np.tile(few, 30)
     for policy in ("cgm-age", "cgm-freshness"):
-        assert allocate(policy, many, 30_000.0)[:1_000] == pytest.approx(allocate(policy, few, 1_000.0), rel=2e-3, abs=1e-6)
+        assert allocate(policy, many, 30_000.0)[:1_000] == pytest.approx(
+            allocate(policy, few, 1_000.0), rel=2e-3, abs=1e-6
+        )
 
 
 @pytest.mark.parametrize(

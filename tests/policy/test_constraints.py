@@ -3,27 +3,27 @@
 import numpy as np
 import pytest
 
-from tests.worlds import MONDAY
+from tests.trace_helpers import MONDAY
 from tidings.document import NO_HINTS, Hints
 from tidings.model import DAY_S, HOUR_S, MINUTE_S
 from tidings.policy import Feeds
 from tidings.policy.constraints import (
+    ASSUMED_CONDITIONAL_SHARE,
     CONDITIONAL_SHARE,
-    FULL,
+    FULL_DOCUMENT,
+    MIN_INTERVAL,
     NOT_MODIFIED_BYTES,
-    NOTHING,
     OVERFLOW,
     OVERRIDE,
-    PROMISED_SHARE,
-    SHORTEST,
-    STRETCH,
+    PHASE_JITTER_SHARE,
     TTL,
+    UNCONSTRAINED,
     Limits,
-    added_bytes,
-    apply,
+    apply_constraints,
     constrain,
     is_skipped,
     learn_transfer,
+    marginal_bytes,
     no_facts,
     reason_of,
     skip_hours,
@@ -49,31 +49,41 @@ def interval_of(found, limits=Limits(), phase=NO_PHASE):  # noqa: B008  # it is 
     return float(constraints.earliest[0] - MONDAY), int(constraints.code[0])
 
 
-def stating(**said):
+def stated_facts(**said):
     zero = np.zeros(1)
     said_by = {name: np.array([value]) for name, value in said.items()}
-    stated, by = stated_interval(*(said_by.get(name, zero) for name in ("ttl_s", "period_s", "fresh_s")))
+    stated, by = stated_interval(
+        *(said_by.get(name, zero) for name in ("ttl_s", "period_s", "fresh_s"))
+    )
     return {"stated_s": stated, "stated_by": by}
 
 
 def test_a_publisher_that_says_nothing_and_answers_304_is_polled_every_quarter_of_an_hour_at_most():
-    assert interval_of(facts()) == (MIN_S, SHORTEST)
+    assert interval_of(facts()) == (MIN_S, MIN_INTERVAL)
 
 
 def test_a_full_document_every_time_means_an_hour_and_longer_for_large_ones():
-    assert interval_of(facts(not_modified=0.0)) == (HOUR_S, FULL)
-    assert interval_of(facts(not_modified=0.0, document_bytes=2 * 262_144)) == (2 * HOUR_S, FULL)
-    assert interval_of(facts(not_modified=0.0, document_bytes=1e9)) == (4 * HOUR_S, FULL)
-    assert interval_of(facts(document_bytes=1e9)) == (MIN_S, SHORTEST)  # a 304 has no size
+    assert interval_of(facts(not_modified=0.0)) == (HOUR_S, FULL_DOCUMENT)
+    assert interval_of(facts(not_modified=0.0, document_bytes=2 * 262_144)) == (
+        2 * HOUR_S,
+        FULL_DOCUMENT,
+    )
+    assert interval_of(facts(not_modified=0.0, document_bytes=1e9)) == (4 * HOUR_S, FULL_DOCUMENT)
+    assert interval_of(facts(document_bytes=1e9)) == (MIN_S, MIN_INTERVAL)  # a 304 has no size
 
 
 @pytest.mark.parametrize(
     ("said", "holds"),
-    [(5 * MINUTE_S, 5 * MINUTE_S), (60.0, 5 * MINUTE_S), (2 * HOUR_S, 2 * HOUR_S), (9 * DAY_S, DAY_S)],
+    [
+        (5 * MINUTE_S, 5 * MINUTE_S),
+        (60.0, 5 * MINUTE_S),
+        (2 * HOUR_S, 2 * HOUR_S),
+        (9 * DAY_S, DAY_S),
+    ],
 )
 def test_a_statement_is_obeyed_in_both_directions_within_bounds(said, holds):
-    assert interval_of(facts(**stating(ttl_s=said))) == (holds, TTL)
-    assert interval_of(facts(**stating(ttl_s=said), not_modified=0.0)) == (holds, TTL)
+    assert interval_of(facts(**stated_facts(ttl_s=said))) == (holds, TTL)
+    assert interval_of(facts(**stated_facts(ttl_s=said), not_modified=0.0)) == (holds, TTL)
 
 
 def test_the_longest_statement_holds_and_absurd_ones_are_ignored():
@@ -84,16 +94,16 @@ def test_the_longest_statement_holds_and_absurd_ones_are_ignored():
 
 def test_the_operators_minimum_moves_all_others():
     limits = Limits(min_interval_s=HOUR_S)
-    assert interval_of(facts(), limits) == (HOUR_S, SHORTEST)
-    assert interval_of(facts(not_modified=0.0), limits) == (4 * HOUR_S, FULL)
-    assert interval_of(facts(**stating(fresh_s=60.0)), limits)[0] == 20 * MINUTE_S
+    assert interval_of(facts(), limits) == (HOUR_S, MIN_INTERVAL)
+    assert interval_of(facts(not_modified=0.0), limits) == (4 * HOUR_S, FULL_DOCUMENT)
+    assert interval_of(facts(**stated_facts(fresh_s=60.0)), limits)[0] == 20 * MINUTE_S
 
 
 def test_subscribers_may_set_an_interval_but_never_below_a_statement():
     assert interval_of(facts(not_modified=0.0, override_s=MIN_S)) == (MIN_S, OVERRIDE)
     assert interval_of(facts(override_s=6 * HOUR_S)) == (6 * HOUR_S, OVERRIDE)
     assert interval_of(facts(override_s=MIN_S), Limits(min_interval_s=HOUR_S)) == (HOUR_S, OVERRIDE)
-    stated = stating(ttl_s=2 * HOUR_S)
+    stated = stated_facts(ttl_s=2 * HOUR_S)
     assert interval_of(facts(override_s=MIN_S, **stated)) == (2 * HOUR_S, TTL)
     assert interval_of(facts(override_s=3 * HOUR_S, **stated)) == (3 * HOUR_S, OVERRIDE)
 
@@ -103,15 +113,20 @@ def test_a_document_that_would_be_replaced_is_polled_sooner_unless_the_publisher
     assert interval_of(facts(**full)) == (5 * MINUTE_S, OVERFLOW)
     assert interval_of(facts(**full, not_modified=0.0)) == (5 * MINUTE_S, OVERFLOW)
     assert interval_of(facts(**{**full, "mean_gap_s": 0.1})) == (MINUTE_S, OVERFLOW)
-    assert interval_of(facts(**{**full, "entries": 9})) == (MIN_S, SHORTEST)
-    assert interval_of(facts(**{**full, "window": 0})) == (MIN_S, SHORTEST)  # it drops entries by age
-    assert interval_of(facts(**full, **stating(ttl_s=HOUR_S))) == (HOUR_S, TTL)
+    assert interval_of(facts(**{**full, "entries": 9})) == (MIN_S, MIN_INTERVAL)
+    assert interval_of(facts(**{**full, "window": 0})) == (
+        MIN_S,
+        MIN_INTERVAL,
+    )  # it drops entries by age
+    assert interval_of(facts(**full, **stated_facts(ttl_s=HOUR_S))) == (HOUR_S, TTL)
 
 
 def test_intervals_of_our_own_are_stretched_by_phase_and_statements_are_not():
     phase = np.array([0.5])
-    assert interval_of(facts(), phase=phase)[0] == pytest.approx(MIN_S * (1 + STRETCH / 2))
-    assert interval_of(facts(**stating(ttl_s=HOUR_S)), phase=phase)[0] == HOUR_S
+    assert interval_of(facts(), phase=phase)[0] == pytest.approx(
+        MIN_S * (1 + PHASE_JITTER_SHARE / 2)
+    )
+    assert interval_of(facts(**stated_facts(ttl_s=HOUR_S)), phase=phase)[0] == HOUR_S
 
 
 def test_retry_after_and_backoff_always_hold():
@@ -119,12 +134,15 @@ def test_retry_after_and_backoff_always_hold():
     constraints = constrain(found, NO_PHASE, Limits())
     assert constraints.earliest[0] == MONDAY + DAY_S
     assert reason_of(constraints, found, 0) == reason("retry_after", wait_s=DAY_S)
-    assert interval_of(facts(retry_at=MONDAY + HOUR_S, backoff_until=MONDAY + 2 * HOUR_S))[0] == 2 * HOUR_S
+    assert (
+        interval_of(facts(retry_at=MONDAY + HOUR_S, backoff_until=MONDAY + 2 * HOUR_S))[0]
+        == 2 * HOUR_S
+    )
 
 
 def test_a_feed_that_was_never_polled_may_be_polled_at_any_time():
     constraints = constrain(no_facts(1), NO_PHASE, Limits())
-    assert (constraints.earliest[0], constraints.code[0]) == (-np.inf, NOTHING)
+    assert (constraints.earliest[0], constraints.code[0]) == (-np.inf, UNCONSTRAINED)
     assert not reason_of(constraints, no_facts(1), 0)
 
 
@@ -135,26 +153,30 @@ def test_without_limits_nothing_is_held_back():
 # --- what is learned ------------------------------------------------------------------------------
 
 
-def polled(found, bytes_, *, unchanged=True, not_modified=False):
-    return learn_transfer(found, np.array([float(bytes_)]), np.array([unchanged]), np.array([not_modified]))
+def after_poll(found, bytes_, *, unchanged=True, not_modified=False):
+    return learn_transfer(
+        found, np.array([float(bytes_)]), np.array([unchanged]), np.array([not_modified])
+    )
 
 
 def test_polls_teach_whether_conditional_requests_work():
-    found = polled(facts(not_modified=PROMISED_SHARE), 20_000, unchanged=False)
-    assert found["not_modified"][0] == pytest.approx(PROMISED_SHARE)  # a changed document says nothing
+    found = after_poll(facts(not_modified=ASSUMED_CONDITIONAL_SHARE), 20_000, unchanged=False)
+    assert found["not_modified"][0] == pytest.approx(
+        ASSUMED_CONDITIONAL_SHARE
+    )  # a changed document says nothing
     for _ in range(2):
-        found = polled(found, 20_000)
+        found = after_poll(found, 20_000)
     assert found["not_modified"][0] < CONDITIONAL_SHARE
     for _ in range(3):
-        found = polled(found, 0, not_modified=True)
+        found = after_poll(found, 0, not_modified=True)
     assert found["not_modified"][0] >= CONDITIONAL_SHARE
 
 
 def test_the_cost_of_a_poll_is_what_it_adds_to_the_transfer_over_that_of_a_304():
-    found = polled(facts(not_modified=0.0), NOT_MODIFIED_BYTES, unchanged=False)
+    found = after_poll(facts(not_modified=0.0), NOT_MODIFIED_BYTES, unchanged=False)
     assert constrain(found, NO_PHASE, Limits()).cost[0] == pytest.approx(2.0)
     for _ in range(60):
-        found = polled(found, 0, not_modified=True)
+        found = after_poll(found, 0, not_modified=True)
     assert constrain(found, NO_PHASE, Limits()).cost[0] == pytest.approx(1.0, abs=0.01)
     assert found["document_bytes"][0] == NOT_MODIFIED_BYTES
 
@@ -168,7 +190,7 @@ def test_a_poll_adds_the_derivative_of_the_daily_transfer():
 
     step = 1e-4
     slope = (per_day(1 / gap_days + step) - per_day(1 / gap_days - step)) / (2 * step)
-    assert added_bytes(found)[0] == pytest.approx(slope, rel=1e-3)
+    assert marginal_bytes(found)[0] == pytest.approx(slope, rel=1e-3)
 
 
 # --- hours ----------------------------------------------------------------------------------------
@@ -193,25 +215,32 @@ def test_skipping_nothing_or_the_whole_week_skips_nothing():
 def table(found, phase=None):
     feeds = Feeds.of(np.full(len(found), 10))
     feeds.phase[:] = 0.0 if phase is None else phase
-    apply(feeds, slice(None), constrain(found, feeds.phase, Limits()))
+    apply_constraints(feeds, slice(None), constrain(found, feeds.phase, Limits()))
     return feeds
 
 
 def test_constraints_are_written_into_the_policys_table():
-    found = np.concatenate([facts(), facts(not_modified=0.0, document_bytes=NOT_MODIFIED_BYTES, poll_bytes=NOT_MODIFIED_BYTES)])
+    found = np.concatenate(
+        [
+            facts(),
+            facts(
+                not_modified=0.0, document_bytes=NOT_MODIFIED_BYTES, poll_bytes=NOT_MODIFIED_BYTES
+            ),
+        ]
+    )
     found["skip"][1] = np.frombuffer(skip_hours(Hints(skip_hours=frozenset({3}))), dtype=np.uint8)
     feeds = table(found)
     assert feeds.min_interval_s.tolist() == [MIN_S, HOUR_S]
     assert feeds.earliest.tolist() == [MONDAY + MIN_S, MONDAY + HOUR_S]
     assert feeds.cost.tolist() == pytest.approx([1.0, 2.0])
-    assert feeds.forbidden.sum(axis=1).tolist() == [0, 7]
+    assert feeds.skip.sum(axis=1).tolist() == [0, 7]
     found["skip"] = 0
-    apply(feeds, np.array([1]), constrain(found[1:], feeds.phase[1:], Limits()))
-    assert not feeds.forbidden.any()
+    apply_constraints(feeds, np.array([1]), constrain(found[1:], feeds.phase[1:], Limits()))
+    assert not feeds.skip.any()
 
 
 def test_the_usable_part_of_a_budget_and_how_many_feeds_hold_it_back():
-    found = np.concatenate([facts(), facts(not_modified=0.0), facts(**stating(ttl_s=DAY_S))])
+    found = np.concatenate([facts(), facts(not_modified=0.0), facts(**stated_facts(ttl_s=DAY_S))])
     feeds = table(found)
     assert usable_budget(feeds, 3 * 200.0) == (96 + 24 + 1, 3)
     assert usable_budget(feeds, 3 * 12.0) == (pytest.approx(36, rel=0.01), 1)

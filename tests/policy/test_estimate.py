@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 
-from tests.worlds import MONDAY, document
+from tests.trace_helpers import MONDAY, document
 from tidings.model import DAY_S, HOUR_S
-from tidings.policy.estimate import RecentCounts, cluster_patterns, entry_lifetimes_s, fit_zipf, missed_posts, window_size
+from tidings.policy.estimate import (
+    RecentCounts,
+    cluster_patterns,
+    entry_lifetimes_s,
+    fit_zipf,
+    missed_posts,
+    window_size,
+)
 
 
 def counts(n=1, days=14):
@@ -24,7 +31,9 @@ def test_days_may_begin_at_any_time_of_day():
     begins = 7.5 * HOUR_S
     recent = RecentCounts(np.zeros((1, 2, 24), dtype=np.uint16), begins)
     now = MONDAY + 10 * DAY_S + begins
-    recent.add(np.zeros(3, dtype=np.intp), now - np.array([1.0, 2 * DAY_S - 1, 2 * DAY_S + 1]), now - 1e-6)
+    recent.add(
+        np.zeros(3, dtype=np.intp), now - np.array([1.0, 2 * DAY_S - 1, 2 * DAY_S + 1]), now - 1e-6
+    )
     assert recent.rate_per_day() == pytest.approx([1.0])  # the two of the last 48 hours
     assert recent.hourly()[0, 7] == 2
 
@@ -36,7 +45,11 @@ def test_a_silent_feed_counts_as_half_a_post():
 def test_pattern_overlays_the_days():
     recent = counts()
     now = MONDAY + 14 * DAY_S - 1
-    recent.add(np.zeros(3, dtype=np.intp), MONDAY + np.array([DAY_S + 8 * HOUR_S, 2 * DAY_S + 8.5 * HOUR_S, 17 * HOUR_S]), now)
+    recent.add(
+        np.zeros(3, dtype=np.intp),
+        MONDAY + np.array([DAY_S + 8 * HOUR_S, 2 * DAY_S + 8.5 * HOUR_S, 17 * HOUR_S]),
+        now,
+    )
     hourly = recent.hourly()[0]
     assert (hourly[8], hourly[17], hourly.sum()) == (2, 1, 3)
 
@@ -44,9 +57,9 @@ def test_pattern_overlays_the_days():
 def test_a_new_day_takes_the_place_of_the_oldest():
     recent = counts(days=2)
     recent.add(np.array([0]), np.array([MONDAY + 60]), MONDAY + 60)
-    recent.forget(MONDAY + DAY_S)
+    recent.clear_day(MONDAY + DAY_S)
     assert recent.hourly().sum() == 1
-    recent.forget(MONDAY + 2 * DAY_S)
+    recent.clear_day(MONDAY + 2 * DAY_S)
     assert recent.hourly().sum() == 0
 
 
@@ -58,16 +71,18 @@ def test_clusters_find_the_shapes_that_made_the_data():
     hourly = np.array([rng.multinomial(60, (morning, night)[t]) for t in truth], dtype=float)
     hourly[0] = 0
     clusters = cluster_patterns(hourly, k=2, seed=1)
-    agree = np.mean(clusters.member[1:] == truth[1:])
+    agree = np.mean(clusters.cluster_index[1:] == truth[1:])
     assert agree in (0.0, 1.0)
     assert clusters.centroids.sum(axis=1) == pytest.approx(np.ones(3))
-    assert clusters.centroids[clusters.member[0]] == pytest.approx(hourly.sum(axis=0) / hourly.sum())  # the common one
+    assert clusters.centroids[clusters.cluster_index[0]] == pytest.approx(
+        hourly.sum(axis=0) / hourly.sum()
+    )  # the common one
 
 
 def test_fewer_feeds_than_clusters_keep_their_own_patterns():
     hourly = np.eye(24)[:3] * 5
     clusters = cluster_patterns(hourly, k=12)
-    assert clusters.centroids[clusters.member] == pytest.approx(np.eye(24)[:3])
+    assert clusters.centroids[clusters.cluster_index] == pytest.approx(np.eye(24)[:3])
 
 
 def test_no_post_at_all_gives_a_flat_pattern():
@@ -80,11 +95,15 @@ def test_window_is_the_most_entries_seen_at_once():
 
 
 def test_an_overlap_means_that_nothing_was_missed():
-    assert missed_posts(document(10, 20, 30, new=2), np.array([0.0]), np.array([40.0])).tolist() == [0]
+    assert missed_posts(
+        document(10, 20, 30, new=2), np.array([0.0]), np.array([40.0])
+    ).tolist() == [0]
 
 
 def test_without_an_overlap_the_visible_part_tells_how_many_were_lost():
-    seen = document(*np.arange(100, 200, 10), gap=True)  # ten entries, one every 10 s; the look before was at 0
+    seen = document(
+        *np.arange(100, 200, 10), gap=True
+    )  # ten entries, one every 10 s; the look before was at 0
     assert missed_posts(seen, np.array([0.0]), np.array([190.0])) == pytest.approx([100 * 9 / 90])
 
 
@@ -95,7 +114,9 @@ def test_missed_posts_is_unbiased_for_poisson():
         posts = np.cumsum(rng.exponential(1.0, 400))
         posts = posts[posts < 200]
         lost += len(posts) - 15
-        estimated += missed_posts(document(*posts[-15:], gap=True), np.array([0.0]), np.array([200.0]))[0]
+        estimated += missed_posts(
+            document(*posts[-15:], gap=True), np.array([0.0]), np.array([200.0])
+        )[0]
     assert estimated == pytest.approx(lost, rel=0.05)
 
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from tests.worlds import MONDAY, poisson_trace
+from tests.trace_helpers import MONDAY, poisson_trace
 from tidings.errors import UsageError
 from tidings.lab.simulate import budget_polls, simulate
 from tidings.model import DAY_S, HOUR_S
 from tidings.policy import POLICIES, Feeds, make_policy
-from tidings.policy.base import clamp, hour_of_week, spread
+from tidings.policy.base import clamp, golden_ratio_phases, hour_of_week
 from tidings.reasons import render
 
 RATES = np.array([0.0, 0.05, 0.5, 2.0, 8.0, 30.0] * 10)
@@ -19,16 +19,18 @@ def trace():
     return poisson_trace(RATES, 42, seed=5)
 
 
-def begun(spec, trace):
+def started_policy(spec, trace):
     policy = make_policy(spec)
-    start = trace.cut(14)
-    policy.start(Feeds.of(trace.window), trace.history(start), trace.start, start, 2.0 * trace.n_feeds)
+    start = trace.training_end(14)
+    policy.start(
+        Feeds.of(trace.window), trace.history(start), trace.start, start, 2.0 * trace.n_feeds
+    )
     return policy, start
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_decisions_lie_ahead_and_explain_themselves(name, trace):
-    policy, start = begun(name, trace)
+    policy, start = started_policy(name, trace)
     rows = np.arange(trace.n_feeds)
     now = np.full(trace.n_feeds, start)
     for first in (True, False):
@@ -42,7 +44,7 @@ def test_decisions_lie_ahead_and_explain_themselves(name, trace):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_same_seed_same_polls(name, trace):
-    start = trace.cut(35)
+    start = trace.training_end(35)
     one, two = (simulate(trace, make_policy(name, seed=3), 2.0, start, seed=3) for _ in range(2))
     assert np.array_equal(one.times, two.times)
     assert np.array_equal(one.offsets, two.offsets)
@@ -50,8 +52,8 @@ def test_same_seed_same_polls(name, trace):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_row_saved_and_loaded_decides_the_same(name, trace):
-    policy, start = begun(name, trace)
-    other, _ = begun(name, trace)
+    policy, start = started_policy(name, trace)
+    other, _ = started_policy(name, trace)
     other.state[:] = np.zeros(1, dtype=other.row_dtype)
     for row in range(trace.n_feeds):
         other.load_row(row, policy.save_row(row))
@@ -62,7 +64,7 @@ def test_a_row_saved_and_loaded_decides_the_same(name, trace):
 @pytest.mark.parametrize("name", [name for name, policy in POLICIES.items() if policy.budgeted])
 @pytest.mark.parametrize("budget", [0.3, 1.0, 5.5])
 def test_a_budgeted_policy_spends_its_budget(name, budget, trace):
-    start = trace.cut(14)
+    start = trace.training_end(14)
     polls = simulate(trace, make_policy(name), budget, start)
     # One that steers by what was spent may be off by a fraction of a poll per feed, in so short a time.
     slack = 0.3 * trace.n_feeds if POLICIES[name].holds_budget else 0.0
@@ -74,8 +76,11 @@ def test_refitting_follows_a_feed_that_changes(name):
     """Ten feeds, one of which turns from silent to busy at the cut: a refitted plan gives it more than a static one."""
     rates = np.full(10, 3.0)
     rates[0] = 0.0
-    before, after = poisson_trace(rates, 14, seed=1), poisson_trace(np.where(rates == 0, 40.0, 3.0), 28, seed=2)
-    from tests.worlds import trace_of
+    before, after = (
+        poisson_trace(rates, 14, seed=1),
+        poisson_trace(np.where(rates == 0, 40.0, 3.0), 28, seed=2),
+    )
+    from tests.trace_helpers import trace_of
 
     feeds = [
         np.concatenate(
@@ -96,16 +101,16 @@ def test_refitting_follows_a_feed_that_changes(name):
 
 def test_optimal_times_are_used(trace):
     """A feed that posts at nine o'clock only is polled right after, every day."""
-    from tests.worlds import trace_of
+    from tests.trace_helpers import trace_of
 
     posts = [d * DAY_S + 9 * HOUR_S + m * 60 for d in range(28) for m in range(0, 60, 5)]
     clock = trace_of(posts, window=20, start=MONDAY)
-    polls = simulate(clock, make_policy("scheduling"), 1.0, clock.cut(14))
+    polls = simulate(clock, make_policy("scheduling"), 1.0, clock.training_end(14))
     assert set(((polls.times % DAY_S) / HOUR_S).tolist()) == {10.0}
 
 
 def test_phases_fill_the_circle_evenly():
-    phases = np.sort(spread(1000, seed=4))
+    phases = np.sort(golden_ratio_phases(1000, seed=4))
     assert np.diff(phases).max() < 0.004
     assert len(np.unique(np.round(phases, 6))) == 1000
 
@@ -115,13 +120,15 @@ def test_constraints_move_polls_into_what_is_allowed():
     now = np.full(4, MONDAY)
     feeds.earliest[1] = MONDAY + 5 * HOUR_S
     feeds.max_interval_s[2] = HOUR_S
-    feeds.forbidden = np.zeros((4, 168), dtype=bool)
-    feeds.forbidden[3, 2:9] = True
+    feeds.skip = np.zeros((4, 168), dtype=bool)
+    feeds.skip[3, 2:9] = True
     times = clamp(feeds, np.arange(4), now, np.full(4, MONDAY + 2.5 * HOUR_S))
     assert ((times - MONDAY) / HOUR_S).tolist() == [2.5, 5.0, 1.0, 9.0]
 
 
-@pytest.mark.parametrize("name", ["uniform", "scheduling", "min-delay", "combined", "min-missing", "cgm-age"])
+@pytest.mark.parametrize(
+    "name", ["uniform", "scheduling", "min-delay", "combined", "min-missing", "cgm-age"]
+)
 def test_planned_policies_learn_again_every_day_in_the_service(name):
     assert make_policy(name).refit_days == 0
     assert make_policy(name, live=True).refit_days == 1
@@ -129,7 +136,11 @@ def test_planned_policies_learn_again_every_day_in_the_service(name):
 
 
 def test_weeks_begin_on_monday():
-    assert hour_of_week(np.array([MONDAY, MONDAY + 25 * HOUR_S, MONDAY - 1])).tolist() == [0, 25, 167]
+    assert hour_of_week(np.array([MONDAY, MONDAY + 25 * HOUR_S, MONDAY - 1])).tolist() == [
+        0,
+        25,
+        167,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,30 +5,30 @@ import math
 import numpy as np
 import pytest
 
-from tests.worlds import MONDAY, document, poisson_trace, trace_of
+from tests.trace_helpers import MONDAY, document, poisson_trace, trace_of
 from tidings.errors import UsageError
 from tidings.lab.compare import compare
 from tidings.lab.simulate import budget_polls, simulate
 from tidings.model import DAY_S, HOUR_S, Documents
 from tidings.policy import Feeds, make_policy
-from tidings.policy.price.control import PER_DAY, SLOT_S, SLOTS, Controller
-from tidings.policy.price.level import Level
-from tidings.policy.price.lookahead import steady
-from tidings.policy.price.loss import expected_loss, gamma_cdf
-from tidings.policy.price.shape import (
-    OFFERED,
-    Evidence,
-    Shapes,
-    fit_preferred,
-    fit_shapes,
+from tidings.policy.price.controller import SLOT_S, SLOTS_PER_DAY, SLOTS_PER_WEEK, PriceController
+from tidings.policy.price.lookahead import optimal_steady_gap
+from tidings.policy.price.overflow_loss import expected_loss, gamma_cdf
+from tidings.policy.price.rate_model import RateModel
+from tidings.policy.price.value_function import value_decrease
+from tidings.policy.price.weekly_profile import (
+    STRENGTH_CANDIDATES,
+    SharedProfiles,
+    TemperedCounts,
+    fit_profiles,
+    fit_strength_prior,
     hours_between,
+    leave_one_out_strengths,
     mass_between,
     minute_factor,
-    own_strengths,
     responsibilities,
-    weekly_shape,
+    weekly_profile,
 )
-from tidings.policy.price.value import fall_of_value
 from tidings.reasons import render
 
 
@@ -59,34 +59,38 @@ def test_gamma_distribution_function():
 
 def test_steady_cost_without_losses_is_the_root_rule():
     level, scale = np.array([0.2, 3.0, 50.0]), np.array([4.0, 2.0, 1.0])
-    cost, gap = steady(level, np.full(3, np.inf), np.ones(3), np.ones(3), scale, 1.0)
+    cost, gap = optimal_steady_gap(level, np.full(3, np.inf), np.ones(3), np.ones(3), scale, 1.0)
     assert gap == pytest.approx(np.sqrt(2 / (scale * level)))
     assert cost == pytest.approx(np.sqrt(2 * scale * level))
 
 
 def test_a_small_window_shortens_the_steady_gap_and_a_hopeless_one_gives_up():
     level, scale = np.array([20.0, 20.0, 20.0]), np.array([0.3, 0.3, 0.05])
-    _, gap = steady(level, np.array([np.inf, 8.0, 1.0]), np.ones(3), np.ones(3), scale, 1.0)
+    _, gap = optimal_steady_gap(
+        level, np.array([np.inf, 8.0, 1.0]), np.ones(3), np.ones(3), scale, 1.0
+    )
     assert gap[1] < gap[0]
     assert gap[2] == np.inf  # one post a look is not worth the price: let it go
 
 
 def test_what_a_batch_larger_than_the_window_loses_is_no_reason_to_look_more_often():
     level, window, fano, scale = np.full(2, 20.0), np.full(2, 12.0), np.ones(2), np.full(2, 1.0)
-    _, gap = steady(level, window, fano, np.array([1.0, 20.0]), scale, 1.0)
+    _, gap = optimal_steady_gap(level, window, fano, np.array([1.0, 20.0]), scale, 1.0)
     assert gap[1] > gap[0]
 
 
 def test_value_falls_evenly_for_an_even_week():
     for gap in (8.0, 2.0, 0.5, 0.2, 0.05):
-        fall = fall_of_value(np.ones((1, 168)), np.array([2 / gap**2]))
+        fall = value_decrease(np.ones((1, 168)), np.array([2 / gap**2]))
         assert fall[0] == pytest.approx(np.full(168, np.sqrt(2) / 24), rel=0.06)
 
 
 def test_value_follows_the_pattern():
     shape = np.tile(np.repeat([0.1, 1.9], 12), 7)[None, :]
-    day = fall_of_value(shape, np.array([2 / 0.15**2]))[0].reshape(7, 24).mean(axis=0)
-    assert day[14:22].mean() > 2 * day[2:10].mean()  # busy hours cost the future more than quiet ones
+    day = value_decrease(shape, np.array([2 / 0.15**2]))[0].reshape(7, 24).mean(axis=0)
+    assert (
+        day[14:22].mean() > 2 * day[2:10].mean()
+    )  # busy hours cost the future more than quiet ones
 
 
 def test_value_of_a_feed_that_posts_at_one_hour_is_the_daily_poll_after_it():
@@ -94,26 +98,26 @@ def test_value_of_a_feed_that_posts_at_one_hour_is_the_daily_poll_after_it():
     shape = np.zeros((1, 168))
     shape[0, 9::24] = 24.0
     rho = 4.0
-    fall = fall_of_value(shape, np.array([rho]))[0] * np.sqrt(rho)
+    fall = value_decrease(shape, np.array([rho]))[0] * np.sqrt(rho)
     assert fall.sum() / 7 == pytest.approx(1 + rho / 48, rel=0.01)
     assert fall.reshape(7, 24)[:, 9].sum() > 0.99 * fall.sum()
 
 
-def shape_of(hours, shared):
+def profile_of(hours, shared):
     """The weekly shape of feeds whose posts all came one by one, on different days."""
     total = hours.sum(axis=1)
-    evidence = Evidence.of(hours, total, total)
+    evidence = TemperedCounts.of(hours, total, total)
     z = responsibilities(evidence.hours, shared)
-    return weekly_shape(evidence, z, own_strengths(evidence, z, shared)[0], shared)
+    return weekly_profile(evidence, z, leave_one_out_strengths(evidence, z, shared)[0], shared)
 
 
 def test_shape_of_a_feed_with_much_evidence_is_its_own_and_without_any_the_clusters():
-    centre = np.full((1, 168), 1 / 168)
-    centre[0, :24] *= 2
-    centre /= centre.sum()
+    center = np.full((1, 168), 1 / 168)
+    center[0, :24] *= 2
+    center /= center.sum()
     own = np.zeros((2, 168))
     own[0, 9::24] = 10_000
-    shape = shape_of(own, Shapes(centre, np.ones(1)))
+    shape = profile_of(own, SharedProfiles(center, np.ones(1)))
     assert shape[0].reshape(7, 24)[:, 9].sum() / shape[0].sum() > 0.99
     of_day = shape[1].reshape(7, 24).sum(axis=0)
     assert of_day == pytest.approx(np.full(24, of_day.mean()))
@@ -126,7 +130,7 @@ def test_a_feed_that_keeps_the_clock_is_known_by_it_among_feeds_that_do_not():
     hours = rng.multinomial(60, np.full(168, 1 / 168), size=40).astype(float)
     hours[0] = 0
     hours[0, 18::24] = [8, 9, 8, 9, 9, 8, 9]
-    shape = shape_of(hours, fit_shapes(hours))
+    shape = profile_of(hours, fit_profiles(hours))
     of_day = shape.reshape(40, 7, 24).mean(axis=1)
     assert of_day[0, 18] / 24 > 0.95
     assert np.abs(of_day[1:] - 1).mean() < 0.25
@@ -136,11 +140,18 @@ def test_alike_feeds_are_held_strongly_and_different_ones_hardly():
     rng = np.random.default_rng(0)
     profile = rng.dirichlet(np.full(168, 5.0))
     alike = rng.multinomial(200, profile, size=300).astype(float)
-    apart = np.array([rng.multinomial(200, rng.dirichlet(np.full(168, 0.05))) for _ in range(300)], dtype=float)
+    apart = np.array(
+        [rng.multinomial(200, rng.dirichlet(np.full(168, 0.05))) for _ in range(300)], dtype=float
+    )
 
     def mean_strength(hours):
         everybody = np.arange(len(hours))
-        return (fit_preferred(Evidence(hours, hours).take, everybody, fit_shapes(hours)).preferred[1] * OFFERED[1]).sum()
+        return (
+            fit_strength_prior(
+                TemperedCounts(hours, hours).take, everybody, fit_profiles(hours)
+            ).strength_prior[1]
+            * STRENGTH_CANDIDATES[1]
+        ).sum()
 
     assert mean_strength(alike) > 5 * mean_strength(apart)
 
@@ -149,12 +160,16 @@ def test_posts_of_one_day_are_one_piece_of_evidence_about_the_days():
     """Twenty posts on one Tuesday, of a feed that once a week has a day like that, do not make it a Tuesday feed."""
     hours = np.zeros((1, 168))
     hours[0, 24:48] = 20 / 24
-    even = Shapes(np.full((1, 168), 1 / 168), np.ones(1))
-    once = Evidence.of(hours, np.array([20.0]), np.array([1.0]))
-    shape = weekly_shape(once, np.ones((1, 1)), own_strengths(once, np.ones((1, 1)), even)[0], even)
+    even = SharedProfiles(np.full((1, 168), 1 / 168), np.ones(1))
+    once = TemperedCounts.of(hours, np.array([20.0]), np.array([1.0]))
+    shape = weekly_profile(
+        once, np.ones((1, 1)), leave_one_out_strengths(once, np.ones((1, 1)), even)[0], even
+    )
     assert shape[0, 24:48].mean() < 2.5
-    often = Evidence.of(hours, np.array([20.0]), np.array([20.0]))
-    shape = weekly_shape(often, np.ones((1, 1)), own_strengths(often, np.ones((1, 1)), even)[0], even)
+    often = TemperedCounts.of(hours, np.array([20.0]), np.array([20.0]))
+    shape = weekly_profile(
+        often, np.ones((1, 1)), leave_one_out_strengths(often, np.ones((1, 1)), even)[0], even
+    )
     assert shape[0, 24:48].mean() > 4
 
 
@@ -176,7 +191,10 @@ def test_mass_between_counts_whole_weeks_and_parts():
 
 
 def test_hours_between_adds_up_to_the_time_between():
-    begin, end = np.array([MONDAY, MONDAY + 30.5 * HOUR_S]), np.array([MONDAY + 9 * DAY_S, MONDAY + 31.25 * HOUR_S])
+    begin, end = (
+        np.array([MONDAY, MONDAY + 30.5 * HOUR_S]),
+        np.array([MONDAY + 9 * DAY_S, MONDAY + 31.25 * HOUR_S]),
+    )
     hours = hours_between(begin, end)
     assert hours.sum(axis=1) == pytest.approx([216.0, 0.75])
     assert hours[0, :48] == pytest.approx(np.full(48, 2.0))
@@ -188,8 +206,10 @@ def test_level_shrinks_to_its_population_only_where_feeds_are_alike():
     rng = np.random.default_rng(1)
     for policy, rates in ((alike, np.full(200, 2.0)), (apart, rng.lognormal(0, 2.0, 200))):
         trace = poisson_trace(rates, 28, seed=3)
-        policy.start(Feeds.of(trace.window), trace.history(trace.end), trace.start, trace.end, 200.0)
-    assert alike.level.prior[0][1] > 3 * apart.level.prior[0][1]
+        policy.start(
+            Feeds.of(trace.window), trace.history(trace.end), trace.start, trace.end, 200.0
+        )
+    assert alike.rate_model.prior[0][1] > 3 * apart.rate_model.prior[0][1]
 
 
 def test_level_recovers_a_steady_rate():
@@ -197,92 +217,109 @@ def test_level_recovers_a_steady_rate():
     trace = poisson_trace(rates, 60, seed=2)
     policy = make_policy("price")
     policy.start(Feeds.of(trace.window), trace.history(trace.end), trace.start, trace.end, 100.0)
-    found = policy.level.rate_per_day(policy.state).reshape(4, 40).mean(axis=1)
+    found = policy.rate_model.rate_per_day(policy.state).reshape(4, 40).mean(axis=1)
     assert found == pytest.approx([0.2, 1.0, 5.0, 20.0], rel=0.25)
-    assert isinstance(policy.level, Level)
+    assert isinstance(policy.rate_model, RateModel)
 
 
 def test_the_controller_meets_the_budget_when_its_curve_is_wrong():
     """True demand is 1.7 times what the curve says, and swings by day."""
     prices = np.geomspace(0.01, 100, 40)
-    control = Controller(240.0, 0.5, 0.0, prices, 100 / np.sqrt(prices), 0.2, np.full(SLOTS, 240.0))
+    controller = PriceController(
+        240.0, 0.5, 0.0, prices, 100 / np.sqrt(prices), 0.2, np.full(SLOTS_PER_WEEK, 240.0)
+    )
     spent, week = 0, []
-    for slot in range(1, 60 * PER_DAY + 1):
-        swing = 1 + 0.8 * np.sin(2 * np.pi * slot / PER_DAY)
-        polls = round(1.7 * 100 / np.sqrt(control.price) / PER_DAY * swing)
+    for slot in range(1, 60 * SLOTS_PER_DAY + 1):
+        swing = 1 + 0.8 * np.sin(2 * np.pi * slot / SLOTS_PER_DAY)
+        polls = round(1.7 * 100 / np.sqrt(controller.price) / SLOTS_PER_DAY * swing)
         spent += polls
         week.append(polls)
-        control.tick(slot * SLOT_S, spent)
+        controller.tick(slot * SLOT_S, spent)
     assert spent == pytest.approx(240 * 60, rel=0.005)
-    weekly = np.convolve(week[14 * PER_DAY :], np.ones(7 * PER_DAY), "valid") / (7 * 240)
+    weekly = np.convolve(week[14 * SLOTS_PER_DAY :], np.ones(7 * SLOTS_PER_DAY), "valid") / (
+        7 * 240
+    )
     assert np.abs(weekly - 1).max() < 0.01
 
 
 def test_who_is_one_of_twenty_finds_their_price_in_three_days_and_holds_the_budget():
     """All look together as often as the price says, and a twentieth of that is ours: the price is four hundred times lower."""
     prices = np.geomspace(1e-6, 1e3, 100)
-    control = Controller(30.0, 1.0, 0.0, prices, 30 / np.sqrt(prices), 1.0, np.full(SLOTS, 30.0))
+    controller = PriceController(
+        30.0, 1.0, 0.0, prices, 30 / np.sqrt(prices), 1.0, np.full(SLOTS_PER_WEEK, 30.0)
+    )
     rng, spent, days = np.random.default_rng(1), 0, []
-    for slot in range(1, 20 * PER_DAY + 1):
-        looks = rng.poisson(30 / np.sqrt(control.price) / PER_DAY)
-        own = rng.binomial(looks, 1 / 20)
+    for slot in range(1, 20 * SLOTS_PER_DAY + 1):
+        polls_with_peers = rng.poisson(30 / np.sqrt(controller.price) / SLOTS_PER_DAY)
+        own = rng.binomial(polls_with_peers, 1 / 20)
         spent += own
-        control.tick(slot * SLOT_S, spent, looks - own)
-        days.append(looks * PER_DAY)
-    assert np.mean(days[3 * PER_DAY : 6 * PER_DAY]) == pytest.approx(600, rel=0.25)
-    assert spent - sum(days[: 3 * PER_DAY]) / PER_DAY / 20 == pytest.approx(17 * 30, rel=0.1)
-    assert control.turns == pytest.approx(3 / 20, rel=0.5)
-    for slot in range(20 * PER_DAY + 1, 24 * PER_DAY + 1):  # the others are gone
-        own = rng.poisson(30 / np.sqrt(control.price) / PER_DAY)
+        controller.tick(slot * SLOT_S, spent, polls_with_peers - own)
+        days.append(polls_with_peers * SLOTS_PER_DAY)
+    assert np.mean(days[3 * SLOTS_PER_DAY : 6 * SLOTS_PER_DAY]) == pytest.approx(600, rel=0.25)
+    assert spent - sum(days[: 3 * SLOTS_PER_DAY]) / SLOTS_PER_DAY / 20 == pytest.approx(
+        17 * 30, rel=0.1
+    )
+    assert controller.participation == pytest.approx(3 / 20, rel=0.5)
+    for slot in range(20 * SLOTS_PER_DAY + 1, 24 * SLOTS_PER_DAY + 1):  # the others are gone
+        own = rng.poisson(30 / np.sqrt(controller.price) / SLOTS_PER_DAY)
         spent += own
-        control.tick(slot * SLOT_S, spent)
-    assert control.turns == 1.0
-    assert own * PER_DAY < 90
+        controller.tick(slot * SLOT_S, spent)
+    assert controller.participation == 1.0
+    assert own * SLOTS_PER_DAY < 90
 
 
 def test_friends_keep_one_price_and_take_turns_until_each_has_spent_its_part():
     """Who has the lowest price, or stands in line more often, looks more: a price of one's own would be a look too many."""
     prices = np.geomspace(1e-6, 1e3, 100)
-    friends = [Controller(30.0, 1.0, 0.0, prices, 30 / np.sqrt(prices), 1.0, np.full(SLOTS, 30.0)) for _ in range(20)]
+    peers = [
+        PriceController(
+            30.0, 1.0, 0.0, prices, 30 / np.sqrt(prices), 1.0, np.full(SLOTS_PER_WEEK, 30.0)
+        )
+        for _ in range(20)
+    ]
     rng, spent, apart = np.random.default_rng(1), np.zeros(20, dtype=np.int64), []
-    for slot in range(1, 12 * PER_DAY + 1):
-        price = np.array([control.price for control in friends])
-        looks = rng.poisson(30 / np.sqrt(np.exp(np.log(price).mean())) / PER_DAY)
-        chance = np.array([control.turns for control in friends]) / price
-        own = rng.multinomial(looks, chance / chance.sum())
+    for slot in range(1, 12 * SLOTS_PER_DAY + 1):
+        price = np.array([controller.price for controller in peers])
+        polls_with_peers = rng.poisson(30 / np.sqrt(np.exp(np.log(price).mean())) / SLOTS_PER_DAY)
+        chance = np.array([controller.participation for controller in peers]) / price
+        own = rng.multinomial(polls_with_peers, chance / chance.sum())
         spent += own
-        for control, polls, so_far in zip(friends, own.tolist(), spent.tolist(), strict=True):
-            control.tick(slot * SLOT_S, so_far, looks - polls)
+        for controller, polls, so_far in zip(peers, own.tolist(), spent.tolist(), strict=True):
+            controller.tick(slot * SLOT_S, so_far, polls_with_peers - polls)
         apart.append(np.log(price).std())
-    assert np.mean(apart[6 * PER_DAY :]) < 0.12
+    assert np.mean(apart[6 * SLOTS_PER_DAY :]) < 0.12
     assert spent / (12 * 30) == pytest.approx(np.ones(20), abs=0.2)
 
 
 def test_it_holds_the_budget_online_over_any_seven_days():
     trace = poisson_trace(np.random.default_rng(2).lognormal(0, 1.0, 200), 63, seed=9)
-    start = trace.cut(28)
+    start = trace.training_end(28)
     polls = simulate(trace, make_policy("price"), 2.0, start)
     assert len(polls) == pytest.approx(budget_polls(trace, 2.0, start), rel=0.005)
     times = np.sort(polls.times)
     begin = np.arange(start, trace.end - 7 * DAY_S, 3 * HOUR_S)
-    weekly = (np.searchsorted(times, begin + 7 * DAY_S) - np.searchsorted(times, begin)) / (7 * 2 * 200)
+    weekly = (np.searchsorted(times, begin + 7 * DAY_S) - np.searchsorted(times, begin)) / (
+        7 * 2 * 200
+    )
     assert np.abs(weekly - 1).max() < 0.04
     assert np.abs(weekly - 1).mean() < 0.015
 
 
 def test_time_in_which_nobody_was_there_is_not_made_up_for():
     prices = np.geomspace(0.01, 100, 40)
-    control = Controller(240.0, 0.5, 0.0, prices, 100 / np.sqrt(prices), 0.2, np.full(SLOTS, 240.0))
-    control.tick(SLOT_S, 40)
-    owed = control.owed(SLOT_S, 40)
-    control.tick(20 * DAY_S, 80)
-    assert control.owed(20 * DAY_S, 80) == pytest.approx(owed, abs=1.0)
+    controller = PriceController(
+        240.0, 0.5, 0.0, prices, 100 / np.sqrt(prices), 0.2, np.full(SLOTS_PER_WEEK, 240.0)
+    )
+    controller.tick(SLOT_S, 40)
+    poll_deficit = controller.poll_deficit(SLOT_S, 40)
+    controller.tick(20 * DAY_S, 80)
+    assert controller.poll_deficit(20 * DAY_S, 80) == pytest.approx(poll_deficit, abs=1.0)
 
 
 def test_a_feed_that_posts_by_the_clock_is_looked_at_every_day_soon_after():
     posts = [d * DAY_S + 9 * HOUR_S + m for d in range(56) for m in (0, 20, 40)]
     trace = trace_of(*[np.array(posts) + 600 * f for f in range(12)], window=20, start=MONDAY)
-    polls = simulate(trace, make_policy("price"), 1.0, trace.cut(28))
+    polls = simulate(trace, make_policy("price"), 1.0, trace.training_end(28))
     after = (polls.times - 600 * polls.feed - 9 * HOUR_S) % DAY_S
     assert np.median(after) < 0.5 * HOUR_S
 
@@ -293,7 +330,9 @@ def test_feeds_that_are_all_alike_are_not_asked_at_one_moment():
     policy = make_policy("price")
     policy.start(Feeds.of(trace.window), trace.history(trace.end), trace.start, trace.end, 60.0)
     times = policy.decide(np.arange(60), np.full(60, trace.end)).times
-    assert np.unique(times // 60, return_counts=True)[1].max() <= 15  # of sixty, in one minute: there are five of them
+    assert (
+        np.unique(times // 60, return_counts=True)[1].max() <= 15
+    )  # of sixty, in one minute: there are five of them
     assert len(np.unique(np.ceil(times))) > 50
 
 
@@ -308,10 +347,12 @@ def test_it_polls_before_a_window_overflows():
 
 
 def test_a_feed_that_comes_back_is_noticed():
-    quiet_then_busy = np.concatenate([np.arange(5) * HOUR_S, 40 * DAY_S + np.arange(800) * HOUR_S / 2])
+    quiet_then_busy = np.concatenate(
+        [np.arange(5) * HOUR_S, 40 * DAY_S + np.arange(800) * HOUR_S / 2]
+    )
     others = [np.sort(np.random.default_rng(f).integers(0, 56 * 86400, 60)) for f in range(40)]
     trace = trace_of(quiet_then_busy, *others, window=15, start=MONDAY)
-    start = trace.cut(28)
+    start = trace.training_end(28)
     polls = simulate(trace, make_policy("price"), 1.0, start)
     mine = polls.times[polls.offsets[0] : polls.offsets[1]]
     before = ((mine > MONDAY + 30 * DAY_S) & (mine < MONDAY + 40 * DAY_S)).sum() / 10
@@ -319,7 +360,7 @@ def test_a_feed_that_comes_back_is_noticed():
     assert after > 4 * max(before, 0.1)
 
 
-def begun(n=12, budget=1.0):
+def started_policy(n=12, budget=1.0):
     trace = poisson_trace(np.full(n, 3.0), 28, seed=6)
     policy = make_policy("price")
     feeds = Feeds.of(trace.window)
@@ -328,13 +369,13 @@ def begun(n=12, budget=1.0):
 
 
 def test_outside_constraints_are_part_of_the_choice():
-    policy, feeds, rows, now = begun()
+    policy, feeds, rows, now = started_policy()
     free = policy.decide(rows, now).times
     feeds.earliest[0] = free[0] + 5 * HOUR_S
     feeds.max_interval_s[1] = HOUR_S
-    feeds.forbidden = np.zeros((12, 168), dtype=bool)
-    feeds.forbidden[2] = True
-    feeds.forbidden[2, 30] = False
+    feeds.skip = np.zeros((12, 168), dtype=bool)
+    feeds.skip[2] = True
+    feeds.skip[2, 30] = False
     times = policy.decide(rows, now).times
     assert times[0] >= feeds.earliest[0]
     assert times[1] <= now[1] + HOUR_S
@@ -343,7 +384,7 @@ def test_outside_constraints_are_part_of_the_choice():
 
 
 def test_weight_brings_a_feed_forward_and_cost_holds_it_back():
-    policy, feeds, rows, now = begun()
+    policy, feeds, rows, now = started_policy()
     free = policy.decide(rows, now).times
     feeds.weight[0], feeds.cost[1] = 16.0, 16.0
     times = policy.decide(rows, now).times
@@ -353,7 +394,7 @@ def test_weight_brings_a_feed_forward_and_cost_holds_it_back():
 
 def test_time_has_another_value_as_soon_as_a_feed_keeps_the_clock():
     """A value from when its posts came at any hour would have it asked at hours in which it never posts."""
-    policy, _, _, now = begun()
+    policy, _, _, now = started_policy()
     one, changes = np.array([0]), 0
     for day in range(40):
         at, held = now[0] + (day + 1) * DAY_S, policy.state["strengths"][0].copy()
@@ -361,15 +402,15 @@ def test_time_has_another_value_as_soon_as_a_feed_keeps_the_clock():
         if (policy.state["strengths"][0] != held).any():
             changes += 1
             told = policy.state["value"][0].copy()
-            policy._value(one, policy.control.price)
+            policy._solve_values(one, policy.controller.price)
             assert np.array_equal(policy.state["value"][0], told)
     assert changes
 
 
 def test_what_is_pushed_need_not_be_polled():
-    policy, feeds, rows, now = begun()
+    policy, feeds, rows, now = started_policy()
     free = policy.decide(rows, now).times
-    feeds.pushed[0] = 0.95
+    feeds.pushed_share[0] = 0.95
     assert policy.decide(rows, now).times[0] - now[0] > 2 * (free[0] - now[0])
 
 
@@ -377,26 +418,30 @@ def test_a_feed_that_overflows_is_not_forgotten():
     """Busy by day, and only the last posts are ever seen: the level must not fall to what is seen."""
     rng = np.random.default_rng(8)
     day = np.arange(84)[:, None] * DAY_S
-    busy = [np.sort((day + rng.uniform(8 * HOUR_S, 18 * HOUR_S, (84, 200))).ravel()) for _ in range(4)]
+    busy = [
+        np.sort((day + rng.uniform(8 * HOUR_S, 18 * HOUR_S, (84, 200))).ravel()) for _ in range(4)
+    ]
     slow = [np.sort(rng.uniform(0, 84 * DAY_S, 80)) for _ in range(40)]
     trace = trace_of(*[np.floor(f) for f in busy + slow], window=12, start=MONDAY)
     policy = make_policy("price")
-    simulate(trace, policy, 0.5, trace.cut(28))
-    assert (policy.level.rate_per_day(policy.state)[:4] > 100).all()
+    simulate(trace, policy, 0.5, trace.training_end(28))
+    assert (policy.rate_model.rate_per_day(policy.state)[:4] > 100).all()
 
 
 def test_feeds_can_be_added_and_everything_put_away():
-    policy, feeds, _, now = begun()
+    policy, feeds, _, now = started_policy()
     more = poisson_trace(np.full(2, 5.0), 10, seed=3)
     since = np.full(2, now[0] - 10 * DAY_S)
     rows = policy.extend(Feeds.of(more.window), more.history(more.end + 1), since, float(now[0]))
     assert rows.tolist() == [12, 13]
-    kept = [policy.save_row(row) for row in range(14)], policy.save_shared()
+    kept = [policy.save_row(row) for row in range(14)], policy.save_shared_state()
     again = make_policy("price")
     again.restore(feeds, *kept, policy.budget_per_day, float(now[0]))
     for spent in (3, 9):
         later = np.full(14, now[0] + spent * SLOT_S)
-        assert np.array_equal(policy.decide(np.arange(14), later).times, again.decide(np.arange(14), later).times)
+        assert np.array_equal(
+            policy.decide(np.arange(14), later).times, again.decide(np.arange(14), later).times
+        )
         policy.tick(later[0], spent)
         again.tick(later[0], spent)
     with pytest.raises(UsageError, match="version"):
@@ -408,7 +453,9 @@ def test_feeds_can_be_added_and_everything_put_away():
 def test_it_begins_without_feeds():
     policy = make_policy("price")
     nobody, none = np.zeros(0, dtype=int), np.zeros(0)
-    policy.start(Feeds.of(nobody), Documents(none, nobody, nobody, nobody, nobody > 0), 0.0, MONDAY, 100.0)
+    policy.start(
+        Feeds.of(nobody), Documents(none, nobody, nobody, nobody, nobody > 0), 0.0, MONDAY, 100.0
+    )
     first = document(MONDAY - 9 * DAY_S, MONDAY - 5 * DAY_S, MONDAY - DAY_S)
     rows = policy.extend(Feeds.of([15]), first, np.array([MONDAY - 9 * DAY_S]), MONDAY)
     assert MONDAY < policy.decide(rows, np.full(1, MONDAY)).times[0] < MONDAY + DAY_S
@@ -418,7 +465,9 @@ def test_it_explains_itself():
     posts = [d * DAY_S + (8 + h) * HOUR_S for d in range(28) if d % 7 < 5 for h in (0, 1, 2)]
     trace = trace_of(*[posts] * 10, window=20, start=MONDAY)
     policy = make_policy("price")
-    policy.start(Feeds.of(trace.window), trace.history(trace.end + 1), trace.start, trace.end + 1, 10.0)
+    policy.start(
+        Feeds.of(trace.window), trace.history(trace.end + 1), trace.start, trace.end + 1, 10.0
+    )
     decided = policy.decide(np.array([0]), np.array([trace.end + 1]))
     why = policy.reason(int(decided.code[0]), decided.numbers[0])
     assert why.code == "price"

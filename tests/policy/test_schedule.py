@@ -16,7 +16,7 @@ from tidings.policy.schedule import (
     expected_delay_h,
     iterative_times,
     optimal_times_up_to,
-    polish,
+    refine_times_newton,
     theorem3_residual,
 )
 
@@ -67,7 +67,7 @@ EXAMPLE_2 = {
 def test_sia_cho_example_2(polls):
     hourly = np.diff(mass(np.arange(25) / 24))
     start = dp_times(DailyPattern(hourly), polls) / 24
-    tau = polish(rate, mass, start, 1.0)
+    tau = refine_times_newton(rate, mass, start, 1.0)
     times, expected = EXAMPLE_2[polls]
     assert tau == pytest.approx(times, abs=5e-5)
     assert delay(tau) == pytest.approx(expected, abs=5e-5)
@@ -86,14 +86,18 @@ def test_theorem_3_is_only_met_at_the_optimum():
 
 def random_pattern(rng):
     """Spiky or smooth, with or without silent hours."""
-    return DailyPattern(rng.exponential(size=24) ** rng.choice([1, 2]) * (rng.random(24) < rng.choice([1.0, 0.6])))
+    return DailyPattern(
+        rng.exponential(size=24) ** rng.choice([1, 2]) * (rng.random(24) < rng.choice([1.0, 0.6]))
+    )
 
 
 @pytest.mark.parametrize("polls", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(5))
 def test_dynamic_program_equals_brute_force(polls, seed):
     pattern = random_pattern(np.random.default_rng(seed))
-    brute = min(expected_delay_h(pattern, np.array(c) / 2) for c in itertools.combinations(range(48), polls))
+    brute = min(
+        expected_delay_h(pattern, np.array(c) / 2) for c in itertools.combinations(range(48), polls)
+    )
     assert expected_delay_h(pattern, dp_times(pattern, polls)) == pytest.approx(brute, rel=1e-9)
 
 
@@ -104,7 +108,10 @@ def test_dynamic_program_equals_brute_force_for_four_polls():
     i, j = np.meshgrid(np.arange(97), np.arange(97), indexing="ij")
     gap = np.where(j > i, pattern.delay(slots[i], slots[np.maximum(i, j)]), np.inf)
     plans = np.array(list(itertools.combinations(range(48), 4)))
-    costs = sum(gap[plans[:, k], plans[:, k + 1]] for k in range(3)) + gap[plans[:, 3], plans[:, 0] + 48]
+    costs = (
+        sum(gap[plans[:, k], plans[:, k + 1]] for k in range(3))
+        + gap[plans[:, 3], plans[:, 0] + 48]
+    )
     assert expected_delay_h(pattern, dp_times(pattern, 4)) == pytest.approx(costs.min(), rel=1e-9)
 
 
@@ -113,8 +120,12 @@ def test_the_three_methods_agree(seed):
     pattern = random_pattern(np.random.default_rng(100 + seed))
     for polls in (1, 2, 3, 4, 5):
         best = expected_delay_h(pattern, dp_times(pattern, polls))
-        assert expected_delay_h(pattern, exhaustive_times(pattern, polls)) == pytest.approx(best, rel=1e-9)
-        assert expected_delay_h(pattern, iterative_times(pattern, polls)) == pytest.approx(best, rel=1e-9)
+        assert expected_delay_h(pattern, exhaustive_times(pattern, polls)) == pytest.approx(
+            best, rel=1e-9
+        )
+        assert expected_delay_h(pattern, iterative_times(pattern, polls)) == pytest.approx(
+            best, rel=1e-9
+        )
 
 
 def test_delay_agrees_with_a_numerical_integral():

@@ -13,14 +13,14 @@ import pytest
 from msgspec.structs import replace
 
 from tests import postgres
-from tests.worlds import MONDAY
-from tidings.parse.sanitise import search_text
+from tests.trace_helpers import MONDAY
+from tidings.parse.sanitize import search_text
 from tidings.store import Store
-from tidings.store.rows import EntryText, PollOutcome, Wanted
+from tidings.store.feed_models import EntryText, NewSubscription, PollOutcome
 
 LEASE_S = 300.0
 #: What either database says to a row that it cannot hold.
-BROKEN = (sqlite3.IntegrityError, asyncpg.IntegrityConstraintViolationError)
+INTEGRITY_ERRORS = (sqlite3.IntegrityError, asyncpg.IntegrityConstraintViolationError)
 
 
 class Clock:
@@ -36,18 +36,25 @@ class Clock:
 
 def entry(number, *, text="", **fields):
     """Entry number so and so, an hour after the one before it."""
-    fields = {"published_at": MONDAY + number * 3600, "title": f"Post {number}", "digest": b"1", **fields}
+    fields = {
+        "published_at": MONDAY + number * 3600,
+        "title": f"Post {number}",
+        "digest": b"1",
+        **fields,
+    }
     content, url = f"<p>{text}</p>", f"https://a.example/{number}"
-    return EntryText(identity=f"id:{number}", text=search_text(content), content=content, url=url, **fields)
+    return EntryText(
+        identity=f"id:{number}", text=search_text(content), content=content, url=url, **fields
+    )
 
 
-class Story:
+class SyncStore:
     """A store whose calls are plain: ``story.polled(feed, new=[entry(1)])``. Other names are the store's own."""
 
-    def __init__(self, place, clock, **options):
-        self.place, self.clock = place, clock
+    def __init__(self, location, clock, **options):
+        self.location, self.clock = location, clock
         self._loop = asyncio.new_event_loop()
-        self.store = Store.open(place, clock=clock, **options)
+        self.store = Store.open(location, clock=clock, **options)
 
     def __getattr__(self, name):
         method = getattr(self.store, name)
@@ -62,15 +69,19 @@ class Story:
 
     def subscribe(self, url="https://a.example/feed", **fields):
         """Add a feed that is due at once; returns its id."""
-        return self.add([Wanted(url, fields.pop("first_poll_at", self.clock()), **fields)])[0].feed_id
+        return self.add(
+            [NewSubscription(url, fields.pop("first_poll_at", self.clock()), **fields)]
+        )[0].feed_id
 
     def outcome(self, feed_id, *, new=(), next_in_s=3600.0, state=None, **fields):
         """What a poll of now brings; the feed is due again later."""
-        state = replace(self.feed(feed_id).state, next_poll_at=self.clock() + next_in_s, **(state or {}))
+        state = replace(
+            self.feed(feed_id).state, next_poll_at=self.clock() + next_in_s, **(state or {})
+        )
         fields = {"status": 200, "document": tuple(e.identity for e in new) or None, **fields}
         return PollOutcome(feed_id=feed_id, at=self.clock(), new=tuple(new), state=state, **fields)
 
-    def polled(self, feed_id, **fields):
+    def record_poll(self, feed_id, **fields):
         """Record one poll, and let a second pass: no feed is asked twice at once."""
         (recorded,) = self.record([self.outcome(feed_id, **fields)])
         self.clock.forward(1)
@@ -86,7 +97,7 @@ def clock():
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request, tmp_path):
+def location(request, tmp_path):
     """Where the test's store is."""
     if request.param == "sqlite":
         yield tmp_path / "store.db"
@@ -96,21 +107,21 @@ def place(request, tmp_path):
 
 
 @pytest.fixture
-def opened(place, clock):
+def open_store(location, clock):
     """``with opened(...) as story``: a story on the test's store, as often as it is wanted."""
 
     @contextmanager
-    def open_story(at=place, **options):
-        story = Story(at, clock, **options)
+    def open_sync_store(at=location, **options):
+        sync_store = SyncStore(at, clock, **options)
         try:
-            yield story
+            yield sync_store
         finally:
-            story.close()
+            sync_store.close()
 
-    return open_story
+    return open_sync_store
 
 
 @pytest.fixture
-def store(opened):
-    with opened() as story:
-        yield story
+def store(open_store):
+    with open_store() as sync_store:
+        yield sync_store

@@ -2,37 +2,42 @@
 
 import pytest
 
-from tests.store.conftest import BROKEN, LEASE_S, entry
+from tests.store.conftest import INTEGRITY_ERRORS, LEASE_S, entry
 from tidings.document import Hints
-from tidings.store.rows import Estimate, Pause, Push, Schedule, Wanted
+from tidings.store.feed_models import Estimate, NewSubscription, Pause, PushSubscription, Schedule
 
 
 def test_an_import_says_what_was_new(store):
     store.subscribe("https://a.example/feed")
     first, second, third = store.add(
         [
-            Wanted("https://a.example/feed", store.clock()),
-            Wanted("https://b.example/feed", store.clock(), title="My B", folder="News/Science"),
-            Wanted("https://b.example/feed", store.clock()),
+            NewSubscription("https://a.example/feed", store.clock()),
+            NewSubscription(
+                "https://b.example/feed", store.clock(), title="My B", folder="News/Science"
+            ),
+            NewSubscription("https://b.example/feed", store.clock()),
         ]
     )
     assert (first.feed_new, first.subscription_new) == (False, False)
     assert (second.feed_new, second.subscription_new) == (True, True)
     assert third.feed_id == second.feed_id
     assert not third.feed_new
-    assert [(f.title, f.folder) for f in store.feeds()] == [("https://a.example/feed", ""), ("My B", "News/Science")]
+    assert [(f.title, f.folder) for f in store.feeds()] == [
+        ("https://a.example/feed", ""),
+        ("My B", "News/Science"),
+    ]
 
 
 def test_an_import_that_fails_leaves_nothing(store):
-    broken = Wanted("https://b.example/feed", store.clock(), title=None)
-    with pytest.raises(BROKEN):
-        store.add([Wanted("https://a.example/feed", store.clock()), broken])
+    broken = NewSubscription("https://b.example/feed", store.clock(), title=None)
+    with pytest.raises(INTEGRITY_ERRORS):
+        store.add([NewSubscription("https://a.example/feed", store.clock()), broken])
     assert store.feeds() == []
 
 
 def test_the_listing_counts_entries_and_comes_in_pages(store):
     a, b = store.subscribe("https://a.example/feed"), store.subscribe("https://b.example/feed")
-    store.polled(a, new=[entry(1), entry(2)], state={"title": "A's own"})
+    store.record_poll(a, new=[entry(1), entry(2)], state={"title": "A's own"})
     assert [(f.feed.id, f.title, f.entries, f.newest_at) for f in store.feeds(limit=1)] == [
         (a, "A's own", 2, entry(2).published_at)
     ]
@@ -50,7 +55,7 @@ def test_a_state_comes_back_as_it_was_given(store):
         "hubs": ("https://hub.example/",),
         "errors": 2,
     }
-    store.polled(feed, state=taught)
+    store.record_poll(feed, state=taught)
     state = store.feed(feed).state
     assert {name: getattr(state, name) for name in taught} == taught
     assert store.forbidden_hours() == {feed: bytes(21)}
@@ -60,63 +65,67 @@ def test_due_feeds_are_handed_out_once_longest_due_first(store):
     late = store.subscribe("https://late.example/", first_poll_at=store.clock() - 50)
     later = store.subscribe("https://later.example/", first_poll_at=store.clock() - 10)
     store.subscribe("https://future.example/", first_poll_at=store.clock() + 10)
-    assert [f.id for f in store.claim(1, lease_s=LEASE_S)] == [late]
-    assert [f.id for f in store.claim(9, lease_s=LEASE_S)] == [later]
-    assert store.claim(9, lease_s=LEASE_S) == []
+    assert [f.id for f in store.lease_feeds(1, lease_s=LEASE_S)] == [late]
+    assert [f.id for f in store.lease_feeds(9, lease_s=LEASE_S)] == [later]
+    assert store.lease_feeds(9, lease_s=LEASE_S) == []
 
 
 def test_a_lease_that_nobody_honours_runs_out(store):
     feed = store.subscribe()
-    store.claim(1, lease_s=LEASE_S)
+    store.lease_feeds(1, lease_s=LEASE_S)
     assert store.next_due() == store.clock() + LEASE_S
     store.clock.forward(LEASE_S)
-    assert [f.id for f in store.claim(1, lease_s=LEASE_S)] == [feed]
-    store.polled(feed, next_in_s=9000)
+    assert [f.id for f in store.lease_feeds(1, lease_s=LEASE_S)] == [feed]
+    store.record_poll(feed, next_in_s=9000)
     store.clock.forward(LEASE_S)
-    assert store.claim(1, lease_s=LEASE_S) == []
+    assert store.lease_feeds(1, lease_s=LEASE_S) == []
 
 
 def test_named_feeds_are_handed_out_whether_due_or_not(store):
     a = store.subscribe("https://a.example/", first_poll_at=store.clock() + 1000)
     b = store.subscribe("https://b.example/")
     store.retire(b, "the operator says so")
-    assert [f.id for f in store.claim(9, lease_s=LEASE_S, feed_ids=[a, b])] == [a]
+    assert [f.id for f in store.lease_feeds(9, lease_s=LEASE_S, feed_ids=[a, b])] == [a]
 
 
 def test_a_claim_is_handed_back(store):
     feed = store.subscribe()
-    (claimed,) = store.claim(1, lease_s=LEASE_S)
+    (claimed,) = store.lease_feeds(1, lease_s=LEASE_S)
     store.reschedule([Schedule(feed, claimed.state.next_poll_at, claimed.state.reason)])
-    assert store.claim(1, lease_s=LEASE_S) == [claimed]
+    assert store.lease_feeds(1, lease_s=LEASE_S) == [claimed]
 
 
 def test_a_retired_feed_is_not_asked_until_it_is_wanted_again(store):
     feed = store.subscribe("https://a.example/feed")
-    store.polled(feed, retire="the server says 410 Gone", status=410)
+    store.record_poll(feed, retire="the server says 410 Gone", status=410)
     store.reschedule([Schedule(feed, store.clock(), "a late decision")])
     store.clock.forward(days=400)
-    assert store.claim(9, lease_s=LEASE_S) == []
-    assert store.feed(feed).retired_why == "the server says 410 Gone"
+    assert store.lease_feeds(9, lease_s=LEASE_S) == []
+    assert store.feed(feed).retired_reason == "the server says 410 Gone"
     assert len(store.timings()) == 0
 
     assert store.subscribe("https://a.example/feed") == feed
-    assert [f.id for f in store.claim(9, lease_s=LEASE_S)] == [feed]
+    assert [f.id for f in store.lease_feeds(9, lease_s=LEASE_S)] == [feed]
 
 
 def test_a_feed_that_moved_is_found_by_both_addresses(store):
     feed = store.subscribe("http://a.example/feed")
-    store.polled(feed, adopt_url="https://a.example/feed")
-    assert store.feed("http://a.example/feed") == store.feed("https://a.example/feed") == store.feed(feed)
+    store.record_poll(feed, new_url="https://a.example/feed")
+    assert (
+        store.feed("http://a.example/feed")
+        == store.feed("https://a.example/feed")
+        == store.feed(feed)
+    )
     assert store.feed(feed).url == "https://a.example/feed"
 
-    store.polled(feed, adopt_url="http://a.example/feed")
+    store.record_poll(feed, new_url="http://a.example/feed")
     assert store.feed("https://a.example/feed").url == "http://a.example/feed"
 
 
 def test_a_feed_that_moved_onto_another_leaves_it_its_subscribers(store):
     old = store.subscribe("http://a.example/feed", folder="News")
     new = store.subscribe("https://a.example/feed")
-    store.polled(old, adopt_url="https://a.example/feed")
+    store.record_poll(old, new_url="https://a.example/feed")
     assert [f.feed.id for f in store.feeds()] == [new]
     assert store.feed(old).retired_at is not None
     assert store.feed("http://a.example/feed").id == new
@@ -125,7 +134,7 @@ def test_a_feed_that_moved_onto_another_leaves_it_its_subscribers(store):
 
 def test_timings_are_arrays_by_feed(store):
     a, b = store.subscribe("https://a.example/"), store.subscribe("https://b.example/")
-    store.polled(b, next_in_s=500, state={"window": 12, "earliest_at": store.clock() + 60})
+    store.record_poll(b, next_in_s=500, state={"window": 12, "earliest_at": store.clock() + 60})
     timings = store.timings()
     assert timings["feed_id"].tolist() == [a, b]
     assert timings["window"].tolist() == [0, 12]
@@ -135,36 +144,57 @@ def test_timings_are_arrays_by_feed(store):
 
 def test_estimates_and_shared_values_are_kept_by_name(store):
     feed = store.subscribe()
-    store.polled(feed, estimate=Estimate("price", b"first"))
+    store.record_poll(feed, estimate=Estimate("price", b"first"))
     store.save_estimates({feed: Estimate("price", b"second")})
-    store.share({"price": b"0.5"})
-    store.share({"price": b"0.7", "clusters": b"..."})
+    store.save_values({"price": b"0.5"})
+    store.save_values({"price": b"0.7", "clusters": b"..."})
     assert store.estimates("price") == {feed: b"second"}
     assert store.estimates("uniform") == {}
-    assert store.shared() == {"price": b"0.7", "clusters": b"..."}
+    assert store.load_values() == {"price": b"0.7", "clusters": b"..."}
 
 
 def test_a_host_is_paused_until_the_time_it_named(store):
     feed = store.subscribe()
     pause = Pause("a.example", store.clock() + 600, "429, Retry-After: 600")
-    store.polled(feed, host="a.example", pause=pause, status=429)
-    store.polled(feed, host="a.example")
-    assert store.paused() == (pause,)
-    assert store.hosts_asked(store.clock() - 1) == {"a.example": store.clock() - 1}
-    assert store.hosts_asked(store.clock()) == {}
+    store.record_poll(feed, host="a.example", pause=pause, status=429)
+    store.record_poll(feed, host="a.example")
+    assert store.paused_hosts() == (pause,)
+    assert store.last_request_times(store.clock() - 1) == {"a.example": store.clock() - 1}
+    assert store.last_request_times(store.clock()) == {}
     store.clock.forward(600)
-    assert store.paused() == ()
+    assert store.paused_hosts() == ()
 
 
 def test_pushes_are_found_by_token_and_by_the_end_of_their_lease(store):
     a, b = store.subscribe("https://a.example/"), store.subscribe("https://b.example/")
-    ours = Push(a, "https://hub.example/", "https://a.example/", "token-a", "secret", "asked")
-    store.save_push(ours)
-    store.save_push(Push(b, "https://hub.example/", "https://b.example/", "token-b", "secret", "active", lease_until=500.0))
-    assert store.push_by_token("token-a") == store.push(a) == ours
-    assert store.push_by_token("guess") is None
-    assert [p.feed_id for p in store.pushes_ending(501.0)] == [b]
-    store.save_push(
-        Push(b, "https://hub.example/", "https://b.example/", "token-b", "secret", "active", lease_until=900.0, pushed=3)
+    ours = PushSubscription(
+        a, "https://hub.example/", "https://a.example/", "token-a", "secret", "asked"
     )
-    assert store.pushes_ending(501.0) == []
+    store.save_push_subscription(ours)
+    store.save_push_subscription(
+        PushSubscription(
+            b,
+            "https://hub.example/",
+            "https://b.example/",
+            "token-b",
+            "secret",
+            "active",
+            lease_until=500.0,
+        )
+    )
+    assert store.find_push_subscription_by_token("token-a") == store.push(a) == ours
+    assert store.find_push_subscription_by_token("guess") is None
+    assert [p.feed_id for p in store.expiring_push_subscriptions(501.0)] == [b]
+    store.save_push_subscription(
+        PushSubscription(
+            b,
+            "https://hub.example/",
+            "https://b.example/",
+            "token-b",
+            "secret",
+            "active",
+            lease_until=900.0,
+            pushed_count=3,
+        )
+    )
+    assert store.expiring_push_subscriptions(501.0) == []

@@ -8,41 +8,50 @@ import time
 import pytest
 
 from tests.store.conftest import LEASE_S
-from tests.store.recorder import SHOWN, STEP
+from tests.store.endless_writer import SHOWN, STEP
 
 FEEDS = 12
 
 
-def killed_while_recording(place, now, rng):
-    command = [sys.executable, "-m", "tests.store.recorder", str(place), str(now)]
+def killed_while_recording(location, now, rng):
+    command = [sys.executable, "-m", "tests.store.endless_writer", str(location), str(now)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         process.stdout.read(rng.randint(1, 12))
-        time.sleep(rng.random() * 0.004)  # waits for nothing: it is the dice's way to hit any moment of a transaction
+        time.sleep(
+            rng.random() * 0.004
+        )  # waits for nothing: it is the dice's way to hit any moment of a transaction
         process.kill()
         process.stdout.read()
     assert process.returncode == -9
 
 
 @pytest.mark.parametrize("rounds", [8, pytest.param(40, marks=pytest.mark.slow)])
-def test_kill_9_at_any_moment(opened, place, clock, rounds):
+def test_kill_9_at_any_moment(open_store, location, clock, rounds):
     rng = random.Random(20)
-    with opened() as store:
+    with open_store() as store:
         feeds = [store.subscribe(f"https://{n}.example/feed") for n in range(FEEDS)]
     total = 0
     for _ in range(rounds):
-        killed_while_recording(place, clock(), rng)
-        clock.forward(LEASE_S + 10_000)  # beyond every lease and every time that the process may have given
-        with opened(serving=True) as store:
+        killed_while_recording(location, clock(), rng)
+        clock.forward(
+            LEASE_S + 10_000
+        )  # beyond every lease and every time that the process may have given
+        with open_store(serving=True) as store:
             assert store.check() == []
             for feed in feeds:
                 state = store.feed(feed).state
                 polls = store.polls(feed, limit=100_000)
                 assert state.window == len(polls)
-                expected = {f"id:{n}" for n in range(STEP * (len(polls) - 1) + SHOWN)} if polls else set()
+                expected = (
+                    {f"id:{n}" for n in range(STEP * (len(polls) - 1) + SHOWN)} if polls else set()
+                )
                 entries = store.entries(feed_id=feed, limit=100_000)
                 assert {e.identity for e in entries} == expected
                 assert len(entries) == len(expected) == sum(p.new for p in polls)
                 assert state.next_poll_at <= clock()
-            assert all(store.feed(feed).state.window == int(saved) for feed, saved in store.estimates("price").items())
+            assert all(
+                store.feed(feed).state.window == int(saved)
+                for feed, saved in store.estimates("price").items()
+            )
             total = store.status().entries
     assert total > rounds * SHOWN

@@ -14,22 +14,22 @@ from tidings.store.schema import MIGRATIONS
 
 
 @pytest.fixture
-def place(tmp_path):
+def location(tmp_path):
     """SQLite alone."""
     return tmp_path / "store.db"
 
 
-def test_a_store_is_still_there_when_it_is_opened_again(opened):
-    with opened() as store:
-        store.polled(store.subscribe(), new=[entry(1)])
-    with opened() as store:
+def test_a_store_is_still_there_when_it_is_opened_again(open_store):
+    with open_store() as store:
+        store.record_poll(store.subscribe(), new=[entry(1)])
+    with open_store() as store:
         assert store.titles() == ["Post 1"]
 
 
-def test_only_its_owner_may_read_it(opened, tmp_path):
+def test_only_its_owner_may_read_it(open_store, tmp_path):
     before = os.umask(0)
     try:
-        with opened(serving=True) as store:
+        with open_store(serving=True) as store:
             store.subscribe()
             modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
     finally:
@@ -38,51 +38,58 @@ def test_only_its_owner_may_read_it(opened, tmp_path):
     assert set(modes.values()) == {0o600}
 
 
-def test_a_second_service_is_refused_until_the_first_has_ended(opened):
-    with opened(serving=True), pytest.raises(StoreError, match="another `tidings serve`"), opened(serving=True):
+def test_a_second_service_is_refused_until_the_first_has_ended(open_store):
+    with (
+        open_store(serving=True),
+        pytest.raises(StoreError, match="another `tidings serve`"),
+        open_store(serving=True),
+    ):
         pass
-    with opened(serving=True) as store:
+    with open_store(serving=True) as store:
         assert store.feeds() == []
 
 
-def test_commands_read_and_write_beside_a_service(opened):
-    with opened(serving=True) as service, opened() as command:
+def test_commands_read_and_write_beside_a_service(open_store):
+    with open_store(serving=True) as service, open_store() as command:
         feed = command.subscribe()
-        assert [f.id for f in service.claim(9, lease_s=LEASE_S)] == [feed]
-        service.polled(feed, new=[entry(1)])
+        assert [f.id for f in service.lease_feeds(9, lease_s=LEASE_S)] == [feed]
+        service.record_poll(feed, new=[entry(1)])
         assert command.titles() == ["Post 1"]
 
 
 @pytest.mark.parametrize("threads", [True, False])
-def test_a_command_that_does_nothing_else_has_no_threads(opened, threads):
-    with opened(threads=threads) as store:
+def test_a_command_that_does_nothing_else_has_no_threads(open_store, threads):
+    with open_store(threads=threads) as store:
         feed = store.subscribe()
-        store.polled(feed, new=[entry(1)])
+        store.record_poll(feed, new=[entry(1)])
         assert store.titles() == ["Post 1"]
-        at_work = {store.write(lambda db: threading.get_ident()), store.read(lambda db: threading.get_ident())}
+        at_work = {
+            store.write(lambda db: threading.get_ident()),
+            store.read(lambda db: threading.get_ident()),
+        }
         assert (at_work == {threading.get_ident()}) is not threads
         with pytest.raises(ZeroDivisionError):
             store.write(lambda db: db.execute("DELETE FROM feeds") and 1 / 0)
         assert [f.feed.id for f in store.feeds()] == [feed]
 
 
-def test_many_readers_see_whole_transactions_while_one_writes(opened):
+def test_many_readers_see_whole_transactions_while_one_writes(open_store):
     """Every transaction adds a pair; no reader may ever see half of one."""
-    with opened() as story:
-        feed = story.subscribe()
+    with open_store() as sync_store:
+        feed = sync_store.subscribe()
         outcomes = []
         for pair in range(40):
-            outcomes.append(story.outcome(feed, new=[entry(2 * pair), entry(2 * pair + 1)]))
-            story.clock.forward(1)
+            outcomes.append(sync_store.outcome(feed, new=[entry(2 * pair), entry(2 * pair + 1)]))
+            sync_store.clock.forward(1)
 
         async def write():
             for outcome in outcomes:
-                await story.store.record([outcome])
+                await sync_store.store.record([outcome])
 
         async def read(writing):
             counts = []
             while not writing.done():
-                counts.append(len(await story.store.entries(limit=1000)))
+                counts.append(len(await sync_store.store.entries(limit=1000)))
             return counts
 
         async def both():
@@ -91,33 +98,33 @@ def test_many_readers_see_whole_transactions_while_one_writes(opened):
             await writing
             return [count for counts in seen for count in counts]
 
-        seen = story.wait(both())
+        seen = sync_store.wait(both())
         assert len(seen) > 4
         assert all(count % 2 == 0 for count in seen)
-        assert len(story.entries(limit=1000)) == 80
+        assert len(sync_store.entries(limit=1000)) == 80
 
 
-def test_a_newer_schema_is_refused(opened, tmp_path):
-    with opened():
+def test_a_newer_schema_is_refused(open_store, tmp_path):
+    with open_store():
         pass
     db = sqlite3.connect(tmp_path / "store.db")
     db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     db.close()
-    with pytest.raises(StoreError, match="install the newer tidings"), opened():
+    with pytest.raises(StoreError, match="install the newer tidings"), open_store():
         pass
 
 
-def test_a_database_of_another_program_is_left_alone(opened, tmp_path):
+def test_a_database_of_another_program_is_left_alone(open_store, tmp_path):
     db = sqlite3.connect(tmp_path / "store.db")
     db.execute("CREATE TABLE bookmarks (url)")
     db.close()
-    with pytest.raises(StoreError, match="another program"), opened():
+    with pytest.raises(StoreError, match="another program"), open_store():
         pass
 
 
-def test_a_file_that_is_no_database_is_refused(opened, tmp_path):
+def test_a_file_that_is_no_database_is_refused(open_store, tmp_path):
     (tmp_path / "store.db").write_text("Dear diary, " * 100)
-    with pytest.raises(StoreError, match="not a database; name the store's own file"), opened():
+    with pytest.raises(StoreError, match="not a database; name the store's own file"), open_store():
         pass
 
 
@@ -126,24 +133,30 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path, clock):
         Store.open(tmp_path / "missing" / "store.db", clock=clock)
 
 
-def test_a_migration_that_fails_leaves_the_file_as_it_was(opened, tmp_path, monkeypatch):
-    with opened() as store:
+def test_a_migration_that_fails_leaves_the_file_as_it_was(open_store, tmp_path, monkeypatch):
+    with open_store() as store:
         store.subscribe()
-    broken = (*MIGRATIONS, "ALTER TABLE feeds ADD COLUMN colour TEXT;\nALTER TABLE nowhere ADD COLUMN x TEXT;\n")
+    broken = (
+        *MIGRATIONS,
+        "ALTER TABLE feeds ADD COLUMN colour TEXT;\nALTER TABLE nowhere ADD COLUMN x TEXT;\n",
+    )
     with monkeypatch.context() as patch:
-        patch.setattr("tidings.store.file.MIGRATIONS", broken)
-        with pytest.raises(StoreError, match="nowhere"), opened():
+        patch.setattr("tidings.store.sqlite_file.MIGRATIONS", broken)
+        with pytest.raises(StoreError, match="nowhere"), open_store():
             pass
-    with opened() as store:
+    with open_store() as store:
         assert len(store.feeds()) == 1
 
 
-def test_a_migration_is_made_once(opened, monkeypatch):
-    with opened() as store:
+def test_a_migration_is_made_once(open_store, monkeypatch):
+    with open_store() as store:
         store.subscribe()
-    monkeypatch.setattr("tidings.store.file.MIGRATIONS", (*MIGRATIONS, "ALTER TABLE feeds ADD COLUMN colour TEXT;\n"))
+    monkeypatch.setattr(
+        "tidings.store.sqlite_file.MIGRATIONS",
+        (*MIGRATIONS, "ALTER TABLE feeds ADD COLUMN colour TEXT;\n"),
+    )
     for _ in range(2):
-        with opened() as store:
+        with open_store() as store:
             assert len(store.feeds()) == 1
 
 
@@ -155,4 +168,6 @@ def test_due_feeds_are_found_by_index(store):
             ).fetchall()
         )
     )
-    assert [row[3] for row in plan] == ["SEARCH feeds USING COVERING INDEX feeds_due (next_poll_at<?)"]
+    assert [row[3] for row in plan] == [
+        "SEARCH feeds USING COVERING INDEX feeds_due (next_poll_at<?)"
+    ]

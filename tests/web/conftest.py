@@ -9,18 +9,18 @@ from concurrent.futures import Future
 import pytest
 from argon2 import PasswordHasher
 
-from tests import PATIENCE_S
+from tests import TEST_TIMEOUT_S
 from tests.cli.blogs import Blogs
-from tests.web.people import Person
+from tests.web.client import UserClient
 from tidings import service
 from tidings.config import read
-from tidings.people import passwords
+from tidings.users import passwords
 
 #: As passwords are hashed, but a hundred times cheaper: these tests log in all the time.
 passwords._hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
 
 
-class Serving:
+class ReaderServer:
     """``serving.get("/")`` gives the response and its text."""
 
     def __init__(self, folder, **flags):
@@ -30,7 +30,7 @@ class Serving:
         flags = {name: value.replace("{port}", str(self.port)) for name, value in flags.items()}
         self.settings = read(folder, {}, {"fetch.allow_private": "true", **flags})
         self.address = service.address(self._listening)
-        self._began, self._failed = Future(), Future()
+        self._started, self._error = Future(), Future()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 
     async def _serve(self):
@@ -38,34 +38,36 @@ class Serving:
         loop = asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(stop.set)
         try:
-            await service.attend(self.settings, self.store_path, self._listening, stop, self._say)
+            await service.run_service(
+                self.settings, self.store_path, self._listening, stop, self._on_output
+            )
         except Exception as error:  # raised again in the test's own thread
-            self._failed.set_result(error)
-            if not self._began.done():
-                self._began.set_exception(error)
+            self._error.set_result(error)
+            if not self._started.done():
+                self._started.set_exception(error)
 
-    def _say(self, line):
-        if not self._began.done():
-            self._began.set_result(line)
+    def _on_output(self, line):
+        if not self._started.done():
+            self._started.set_result(line)
 
-    def ended(self):
+    def wait_for_error(self):
         """The error that ends the service by itself."""
-        return self._failed.result(timeout=PATIENCE_S)
+        return self._error.result(timeout=TEST_TIMEOUT_S)
 
     def __enter__(self):
         self._thread.start()
-        self._began.result(timeout=PATIENCE_S)
+        self._started.result(timeout=TEST_TIMEOUT_S)
         return self
 
     def __exit__(self, *_):
-        if not self._failed.done():
+        if not self._error.done():
             self._stop()
-        self._thread.join(timeout=PATIENCE_S)
+        self._thread.join(timeout=TEST_TIMEOUT_S)
         assert not self._thread.is_alive()
         self._listening.close()
 
     def get(self, target, method="GET", body=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TEST_TIMEOUT_S)
         connection.request(method, target, body, headers or {})
         response = connection.getresponse()
         text = response.read().decode()
@@ -77,15 +79,15 @@ class Serving:
         assert response.headers["Content-Type"] == "application/json"
         return json.loads(text)
 
-    def person(self, name=""):
-        return Person(self.port, name)
+    def client(self, name=""):
+        return UserClient(self.port, name)
 
 
 @pytest.fixture(scope="module")
-def serving(tmp_path_factory):
+def server(tmp_path_factory):
     """A service that nobody has set up yet."""
-    with Serving(tmp_path_factory.mktemp("data")) as serving:
-        yield serving
+    with ReaderServer(tmp_path_factory.mktemp("data")) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -95,19 +97,19 @@ def blogs():
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory):
+def reader_server(tmp_path_factory):
     """A service with an administrator, ada, and a reader, bob."""
-    with Serving(tmp_path_factory.mktemp("house")) as serving:
-        serving.ada = serving.person("ada").begin()
-        serving.bob = serving.ada.invite("bob")
-        yield serving
+    with ReaderServer(tmp_path_factory.mktemp("house")) as server:
+        server.ada = server.client("ada").create_admin()
+        server.bob = server.ada.add_user("bob")
+        yield server
 
 
 @pytest.fixture
-def ada(house):
-    return house.ada
+def ada(reader_server):
+    return reader_server.ada
 
 
 @pytest.fixture
-def bob(house):
-    return house.bob
+def bob(reader_server):
+    return reader_server.bob

@@ -12,26 +12,40 @@ DAY_S = 86400.0
 WEEK = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 MANY = np.random.default_rng(1).lognormal(7, 2, 500)
 PICTURES = {
-    "delays": lambda: charts.late_chart(MANY, 1000.0, 9000.0),
-    "one delay of nothing": lambda: charts.late_chart(np.zeros(1), 0.0, 0.0),
-    "delays of years": lambda: charts.late_chart(np.full(3, 1e9), 1e9, 1e9),
-    "days": lambda: charts.days_chart([(day, 600.0 * (i + 1), 5000.0) for i, day in enumerate(WEEK)]),
-    "days without posts": lambda: charts.days_chart([(day, None, None) for day in WEEK]),
-    "days at once": lambda: charts.days_chart([(day, 0.0, 0.0) for day in WEEK]),
-    "days with gaps": lambda: charts.days_chart([(day, None if i % 3 else 60.0, None) for i, day in enumerate(WEEK)]),
-    "spent": lambda: charts.spent_chart([(day, (5, 90, i)) for i, day in enumerate(WEEK)], 100.0),
-    "spent on some days": lambda: charts.spent_chart([(day, (5, 9, 0) if i > 4 else None) for i, day in enumerate(WEEK)], 9.0),
-    "spent too much": lambda: charts.spent_chart([(day, (5000, 0, 0)) for day in WEEK], 1.0),
+    "delays": lambda: charts.delay_histogram(MANY, 1000.0, 9000.0),
+    "one delay of nothing": lambda: charts.delay_histogram(np.zeros(1), 0.0, 0.0),
+    "delays of years": lambda: charts.delay_histogram(np.full(3, 1e9), 1e9, 1e9),
+    "days": lambda: charts.daily_delay_chart(
+        [(day, 600.0 * (i + 1), 5000.0) for i, day in enumerate(WEEK)]
+    ),
+    "days without posts": lambda: charts.daily_delay_chart([(day, None, None) for day in WEEK]),
+    "days at once": lambda: charts.daily_delay_chart([(day, 0.0, 0.0) for day in WEEK]),
+    "days with gaps": lambda: charts.daily_delay_chart(
+        [(day, None if i % 3 else 60.0, None) for i, day in enumerate(WEEK)]
+    ),
+    "spent": lambda: charts.daily_requests_chart(
+        [(day, (5, 90, i)) for i, day in enumerate(WEEK)], 100.0
+    ),
+    "spent on some days": lambda: charts.daily_requests_chart(
+        [(day, (5, 9, 0) if i > 4 else None) for i, day in enumerate(WEEK)], 9.0
+    ),
+    "spent too much": lambda: charts.daily_requests_chart(
+        [(day, (5000, 0, 0)) for day in WEEK], 1.0
+    ),
     "budgets": lambda: charts.budget_chart(
-        [(75.0, 9e3, 5e3, 0.02), (150.0, 4e3, 2e3, 0.0), (300.0, 2e3, 1e3, 0.0)], 150.0, (290.0, 1.8e3)
+        [(75.0, 9e3, 5e3, 0.02), (150.0, 4e3, 2e3, 0.0), (300.0, 2e3, 1e3, 0.0)],
+        150.0,
+        (290.0, 1.8e3),
     ),
     "one budget": lambda: charts.budget_chart([(75.0, 9e3, 5e3, 0.0)], 5000.0, (75.0, 1e9)),
-    "policies": lambda: charts.delay_chart([1.0, 2.0], {"price": [60.0, 30.0], "<b>": [float("nan"), 5e6]}, 2.0, "A & B"),
-    "habits": lambda: charts.heat_map(np.arange(0, 30 * DAY_S, 7000.0)),
-    "no habits": lambda: charts.heat_map(np.empty(0)),
-    "looks": lambda: charts.time_line(
+    "policies": lambda: charts.delay_chart(
+        [1.0, 2.0], {"price": [60.0, 30.0], "<b>": [float("nan"), 5e6]}, 2.0, "A & B"
+    ),
+    "habits": lambda: charts.heatmap(np.arange(0, 30 * DAY_S, 7000.0)),
+    "no habits": lambda: charts.heatmap(np.empty(0)),
+    "looks": lambda: charts.timeline(
         [(50.0, "<published>")],
-        [(60.0 + i, kind, "x & y") for i, kind in enumerate(charts.LOOKS)],
+        [(60.0 + i, kind, "x & y") for i, kind in enumerate(charts.POLL_KINDS)],
         [(0.0, ""), (100.0, "")],
         90.0,
         (95.0, ""),
@@ -48,7 +62,14 @@ def test_a_picture_is_whole(name):
     assert len(root.get("aria-label")) > 15
     assert not re.search(r"\b(nan|inf)\b", re.sub('aria-label="[^"]*"', "", text))
     for part in root.iter():
-        for key, most in (("x", width), ("cx", width), ("x1", width), ("y", height), ("cy", height), ("y2", height)):
+        for key, most in (
+            ("x", width),
+            ("cx", width),
+            ("x1", width),
+            ("y", height),
+            ("cy", height),
+            ("y2", height),
+        ):
             if part.get(key) is not None:
                 assert -2 <= float(part.get(key)) <= most + 2, ElementTree.tostring(part)
         if part.tag == "rect":
@@ -57,17 +78,26 @@ def test_a_picture_is_whole(name):
 
 
 def test_a_day_without_data_is_a_gap_and_no_zero():
-    delays = str(charts.days_chart([(day, None if day == "Wed" else 600.0, None) for day in WEEK]))
-    assert [len(points.split()) for points in re.findall(r'<polyline class="line c2" points="([^"]*)"', delays)] == [2, 4]
+    delays = str(
+        charts.daily_delay_chart([(day, None if day == "Wed" else 600.0, None) for day in WEEK])
+    )
+    assert [
+        len(points.split())
+        for points in re.findall(r'<polyline class="line c2" points="([^"]*)"', delays)
+    ] == [2, 4]
     assert delays.count("–</text>") == 1
-    requests = str(charts.spent_chart([(day, None if day == "Wed" else (1, 2, 3)) for day in WEEK], 10.0))
+    requests = str(
+        charts.daily_requests_chart(
+            [(day, None if day == "Wed" else (1, 2, 3)) for day in WEEK], 10.0
+        )
+    )
     assert requests.count("<rect") == 6 * 3
     assert "Wed: no data" in requests
 
 
 def test_the_hours_of_a_week_are_where_they_belong():
     monday_nine = 4 * DAY_S + 9 * 3600  # the epoch began on a Thursday
-    picture = str(charts.heat_map(np.array([monday_nine + 60 * i for i in range(5)])))
+    picture = str(charts.heatmap(np.array([monday_nine + 60 * i for i in range(5)])))
     assert "<title>Mon 09 h: 5</title>" in picture
     assert picture.count("h5") == 1
     assert "most on Mon at 9 h" in picture
@@ -76,6 +106,8 @@ def test_the_hours_of_a_week_are_where_they_belong():
 def test_names_do_not_cover_each_other():
     lines = {f"policy {i}": [100.0, 100.0 + i] for i in range(5)}
     picture = str(charts.delay_chart([1.0, 2.0], lines, 1.0, "Five alike"))
-    places = sorted(float(y) for y in re.findall(r'class="name[^"]*" x="[^"]*" y="([^"]*)"', picture))
+    places = sorted(
+        float(y) for y in re.findall(r'class="name[^"]*" x="[^"]*" y="([^"]*)"', picture)
+    )
     assert len(places) == 5
     assert min(np.diff(places)) >= charts.LABEL_GAP - 0.2

@@ -8,22 +8,22 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from tests import PATIENCE_S
-from tests.sites import Site
-from tests.web.conftest import Serving
-from tests.web.test_output import addresses, news
+from tests import TEST_TIMEOUT_S
+from tests.local_server import LocalServer
+from tests.web.conftest import ReaderServer
+from tests.web.test_output_feeds import addresses, publish_and_poll
 from tidings.web import hub
 
 FORM = "application/x-www-form-urlencoded"
 
 
-class Follower(Site):
+class SubscriberServer(LocalServer):
     """A subscriber: ``questions`` has those whether it meant it, ``got`` what it was sent."""
 
     def __init__(self):
         super().__init__()
-        self.questions, self.got = Queue(), Queue()
-        self.honest, self.status = True, 200
+        self.verifications, self.got = Queue(), Queue()
+        self.confirms_intent, self.status = True, 200
         self.address += "/callback"
 
     def answer(self, request):
@@ -31,59 +31,70 @@ class Follower(Site):
             self.got.put(request)
             return self.status, "text/plain", b""
         query = {name: values[0] for name, values in parse_qs(urlsplit(request.path).query).items()}
-        said = query["hub.challenge"] if self.honest else "something else"
-        self.questions.put((request.path, query))
+        said = query["hub.challenge"] if self.confirms_intent else "something else"
+        self.verifications.put((request.path, query))
         return 200, "text/plain", said.encode()
 
     def next_push(self):
-        return self.got.get(timeout=PATIENCE_S)[1:]  # path, headers, body
+        return self.got.get(timeout=TEST_TIMEOUT_S)[1:]  # path, headers, body
 
-    def next_question(self):
-        return self.questions.get(timeout=PATIENCE_S)[1]
+    def next_verification(self):
+        return self.verifications.get(timeout=TEST_TIMEOUT_S)[1]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def haste():
+def no_batch_delay():
     """Followers are told at once, not after a second."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hub, "GATHER_S", 0.02)
+        patch.setattr(hub, "BATCH_DELAY_S", 0.02)
         yield
 
 
 @pytest.fixture(scope="module")
-def publisher(house, blogs):
+def publisher(reader_server, blogs):
     """Ada, whose output feeds have a hub; ``publisher.news()`` makes something appear in all of them."""
-    house.feed = house.ada.follow(blogs.url(1))
-    house.news = lambda: news(house.ada, blogs, house.feed, 1)
-    house.topic = lambda kind="atom", title="All entries": f"http://127.0.0.1:{house.port}{addresses(house.ada, kind)[title]}"
-    return house
+    reader_server.feed = reader_server.ada.subscribe(blogs.url(1))
+    reader_server.publish_and_poll = lambda: publish_and_poll(
+        reader_server.ada, blogs, reader_server.feed, 1
+    )
+    reader_server.topic = lambda kind="atom", title="All entries": (
+        f"http://127.0.0.1:{reader_server.port}{addresses(reader_server.ada, kind)[title]}"
+    )
+    return reader_server
 
 
 @pytest.fixture
-def follower():
-    with Follower() as follower:
-        yield follower
+def subscriber():
+    with SubscriberServer() as subscriber:
+        yield subscriber
 
 
-def ask(publisher, **fields):
+def request(publisher, **fields):
     """What a subscriber sends to the hub; the status and the text of its answer."""
-    form = urlencode({f"hub.{name}" if name != "unknown" else name: value for name, value in fields.items()})
-    answer = publisher.person().ask("POST", "/hub", form, Content_Type=FORM)
+    form = urlencode(
+        {f"hub.{name}" if name != "unknown" else name: value for name, value in fields.items()}
+    )
+    answer = publisher.client().request("POST", "/hub", form, Content_Type=FORM)
     return answer.status, answer.text
 
 
-def subscribe(publisher, follower, **more):
-    fields = {"mode": "subscribe", "topic": publisher.topic(), "callback": follower.address, **more}
-    status, text = ask(publisher, **fields)
+def subscribe(publisher, subscriber, **more):
+    fields = {
+        "mode": "subscribe",
+        "topic": publisher.topic(),
+        "callback": subscriber.address,
+        **more,
+    }
+    status, text = request(publisher, **fields)
     assert status == 202, text
-    return follower.next_question()
+    return subscriber.next_verification()
 
 
-def settled(publisher, number):
+def wait_for_subscriptions(publisher, number):
     """The hub has that many followers; it keeps them in the store, where we look."""
     import sqlite3
 
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TEST_TIMEOUT_S
     while time.monotonic() < deadline:
         with sqlite3.connect(f"file:{publisher.store_path}?mode=ro", uri=True) as db:
             row = db.execute("SELECT value FROM shared WHERE key = 'hub'").fetchone()
@@ -94,97 +105,108 @@ def settled(publisher, number):
 
 
 @pytest.fixture(autouse=True)
-def alone(publisher, follower):
+def unsubscribe_after_test(publisher, subscriber):
     """Whoever follows when a test ends says goodbye, so that the next begins alone."""
     yield
-    follower.honest, follower.status = True, 410
-    publisher.news()
-    assert settled(publisher, 0)
+    subscriber.confirms_intent, subscriber.status = True, 410
+    publisher.publish_and_poll()
+    assert wait_for_subscriptions(publisher, 0)
 
 
-def test_100_a_typical_subscription(publisher, follower):
-    question = subscribe(publisher, follower)
-    assert question["hub.mode"] == "subscribe"
-    assert question["hub.topic"] == publisher.topic()
-    assert len(question["hub.challenge"]) >= 20
-    assert int(question["hub.lease_seconds"]) == hub.LEASE_S
-    assert settled(publisher, 1)
-    publisher.news()
-    _path, headers, body = follower.next_push()
+def test_100_a_typical_subscription(publisher, subscriber):
+    verification = subscribe(publisher, subscriber)
+    assert verification["hub.mode"] == "subscribe"
+    assert verification["hub.topic"] == publisher.topic()
+    assert len(verification["hub.challenge"]) >= 20
+    assert int(verification["hub.lease_seconds"]) == hub.DEFAULT_LEASE_S
+    assert wait_for_subscriptions(publisher, 1)
+    publisher.publish_and_poll()
+    _path, headers, body = subscriber.next_push()
     document = publisher.ada.get(urlsplit(publisher.topic()).path)
     assert headers["Content-Type"] == document.headers["Content-Type"].partition(";")[0]
     assert body == document.body  # the whole of it
-    assert headers["Link"] == f'<http://127.0.0.1:{publisher.port}/hub>; rel="hub", <{publisher.topic()}>; rel="self"'
+    assert (
+        headers["Link"]
+        == f'<http://127.0.0.1:{publisher.port}/hub>; rel="hub", <{publisher.topic()}>; rel="self"'
+    )
     assert headers["X-Hub-Signature"] is None
 
 
-def test_101_with_a_secret_it_is_signed(publisher, follower):
-    subscribe(publisher, follower, secret="between us")
-    assert settled(publisher, 1)
-    publisher.news()
-    _path, headers, body = follower.next_push()
-    assert headers["X-Hub-Signature"] == f"sha256={hmac.digest(b'between us', body, 'sha256').hex()}"
+def test_101_with_a_secret_it_is_signed(publisher, subscriber):
+    subscribe(publisher, subscriber, secret="between us")
+    assert wait_for_subscriptions(publisher, 1)
+    publisher.publish_and_poll()
+    _path, headers, body = subscriber.next_push()
+    assert (
+        headers["X-Hub-Signature"] == f"sha256={hmac.digest(b'between us', body, 'sha256').hex()}"
+    )
 
 
-def test_102_what_it_does_not_know_it_ignores(publisher, follower):
-    assert subscribe(publisher, follower, foo="bar", unknown="1")["hub.mode"] == "subscribe"
-    assert settled(publisher, 1)
+def test_102_what_it_does_not_know_it_ignores(publisher, subscriber):
+    assert subscribe(publisher, subscriber, foo="bar", unknown="1")["hub.mode"] == "subscribe"
+    assert wait_for_subscriptions(publisher, 1)
 
 
-def test_103_a_subscription_is_renewed_before_it_ends(publisher, follower):
-    first = subscribe(publisher, follower, lease_seconds=1000)
-    second = subscribe(publisher, follower, lease_seconds=2000)
+def test_103_a_subscription_is_renewed_before_it_ends(publisher, subscriber):
+    first = subscribe(publisher, subscriber, lease_seconds=1000)
+    second = subscribe(publisher, subscriber, lease_seconds=2000)
     assert first["hub.challenge"] != second["hub.challenge"]
     assert (first["hub.lease_seconds"], second["hub.lease_seconds"]) == ("1000", "2000")
-    assert settled(publisher, 1)
-    publisher.news()
-    follower.next_push()
+    assert wait_for_subscriptions(publisher, 1)
+    publisher.publish_and_poll()
+    subscriber.next_push()
     with pytest.raises(Empty):
-        follower.got.get(timeout=0.2)  # once, not twice
+        subscriber.got.get(timeout=0.2)  # once, not twice
 
 
-def test_104_unsubscribing(publisher, follower):
-    subscribe(publisher, follower)
-    assert settled(publisher, 1)
-    question = subscribe(publisher, follower, mode="unsubscribe")
-    assert question["hub.mode"] == "unsubscribe"
-    assert "hub.lease_seconds" not in question
-    assert settled(publisher, 0)
+def test_104_unsubscribing(publisher, subscriber):
+    subscribe(publisher, subscriber)
+    assert wait_for_subscriptions(publisher, 1)
+    verification = subscribe(publisher, subscriber, mode="unsubscribe")
+    assert verification["hub.mode"] == "unsubscribe"
+    assert "hub.lease_seconds" not in verification
+    assert wait_for_subscriptions(publisher, 0)
 
 
 @pytest.mark.parametrize("kind", ["rss", "json"])
-def test_106_content_of_another_kind(publisher, follower, kind):
-    subscribe(publisher, follower, topic=publisher.topic(kind))
-    assert settled(publisher, 1)
-    publisher.news()
-    _path, headers, body = follower.next_push()
-    assert headers["Content-Type"] == {"rss": "application/rss+xml", "json": "application/feed+json"}[kind]
-    assert (json.loads(body)["version"] if kind == "json" else body[:5]) in ("https://jsonfeed.org/version/1.1", b"<?xml")
+def test_106_content_of_another_kind(publisher, subscriber, kind):
+    subscribe(publisher, subscriber, topic=publisher.topic(kind))
+    assert wait_for_subscriptions(publisher, 1)
+    publisher.publish_and_poll()
+    _path, headers, body = subscriber.next_push()
+    assert (
+        headers["Content-Type"]
+        == {"rss": "application/rss+xml", "json": "application/feed+json"}[kind]
+    )
+    assert (json.loads(body)["version"] if kind == "json" else body[:5]) in (
+        "https://jsonfeed.org/version/1.1",
+        b"<?xml",
+    )
 
 
-def test_who_did_not_mean_it_gets_nothing(publisher, follower):
-    follower.honest = False
-    subscribe(publisher, follower)
-    publisher.news()
+def test_who_did_not_mean_it_gets_nothing(publisher, subscriber):
+    subscriber.confirms_intent = False
+    subscribe(publisher, subscriber)
+    publisher.publish_and_poll()
     with pytest.raises(Empty):
-        follower.got.get(timeout=0.5)
-    assert settled(publisher, 0)
+        subscriber.got.get(timeout=0.5)
+    assert wait_for_subscriptions(publisher, 0)
 
 
-def test_nobody_can_unsubscribe_another(publisher, follower):
-    subscribe(publisher, follower)
-    assert settled(publisher, 1)
-    follower.honest = False  # it did not ask for that
-    subscribe(publisher, follower, mode="unsubscribe")
-    publisher.news()
-    follower.next_push()
+def test_nobody_can_unsubscribe_another(publisher, subscriber):
+    subscribe(publisher, subscriber)
+    assert wait_for_subscriptions(publisher, 1)
+    subscriber.confirms_intent = False  # it did not ask for that
+    subscribe(publisher, subscriber, mode="unsubscribe")
+    publisher.publish_and_poll()
+    subscriber.next_push()
 
 
-def test_a_callback_keeps_its_own_query(publisher, follower):
-    subscribe(publisher, follower, callback=f"{follower.address}?id=7")
-    assert settled(publisher, 1)
-    publisher.news()
-    assert follower.next_push()[0] == "/callback?id=7"
+def test_a_callback_keeps_its_own_query(publisher, subscriber):
+    subscribe(publisher, subscriber, callback=f"{subscriber.address}?id=7")
+    assert wait_for_subscriptions(publisher, 1)
+    publisher.publish_and_poll()
+    assert subscriber.next_push()[0] == "/callback?id=7"
 
 
 @pytest.mark.parametrize(
@@ -199,61 +221,73 @@ def test_a_callback_keeps_its_own_query(publisher, follower):
         ({"topic": ""}, 404, "not a feed of this hub"),
     ],
 )
-def test_a_request_that_cannot_be_meant_says_why(publisher, follower, fields, status, said):
-    told = {"mode": "subscribe", "topic": publisher.topic(), "callback": follower.address, **fields}
-    answered, text = ask(publisher, **told)
+def test_a_request_that_cannot_be_meant_says_why(publisher, subscriber, fields, status, said):
+    request_fields = {
+        "mode": "subscribe",
+        "topic": publisher.topic(),
+        "callback": subscriber.address,
+        **fields,
+    }
+    answered, text = request(publisher, **request_fields)
     assert (answered, said in text) == (status, True)
 
 
-@pytest.mark.parametrize(("asked", "granted"), [("1", hub.SHORTEST_S), ("99999999", hub.LONGEST_S), ("soon", hub.LEASE_S)])
-def test_leases_are_finite(publisher, follower, asked, granted):
-    assert subscribe(publisher, follower, lease_seconds=asked)["hub.lease_seconds"] == str(granted)
-    assert settled(publisher, 1)
+@pytest.mark.parametrize(
+    ("asked", "granted"),
+    [("1", hub.MIN_LEASE_S), ("99999999", hub.MAX_LEASE_S), ("soon", hub.DEFAULT_LEASE_S)],
+)
+def test_leases_are_finite(publisher, subscriber, asked, granted):
+    assert subscribe(publisher, subscriber, lease_seconds=asked)["hub.lease_seconds"] == str(
+        granted
+    )
+    assert wait_for_subscriptions(publisher, 1)
 
 
-def test_a_failed_delivery_is_tried_again(publisher, follower, monkeypatch):
-    monkeypatch.setattr(hub, "AGAIN_S", 0.1)
-    subscribe(publisher, follower)
-    assert settled(publisher, 1)
-    follower.status = 500
-    publisher.news()
-    follower.next_push()
-    follower.next_push()
-    follower.status = 204
-    follower.next_push()
-    assert settled(publisher, 1)
+def test_a_failed_delivery_is_tried_again(publisher, subscriber, monkeypatch):
+    monkeypatch.setattr(hub, "RETRY_DELAY_S", 0.1)
+    subscribe(publisher, subscriber)
+    assert wait_for_subscriptions(publisher, 1)
+    subscriber.status = 500
+    publisher.publish_and_poll()
+    subscriber.next_push()
+    subscriber.next_push()
+    subscriber.status = 204
+    subscriber.next_push()
+    assert wait_for_subscriptions(publisher, 1)
 
 
-def test_an_address_that_is_made_new_ends_what_followed_the_old_one(publisher, follower):
-    subscribe(publisher, follower)
-    assert settled(publisher, 1)
+def test_an_address_that_is_made_new_ends_what_followed_the_old_one(publisher, subscriber):
+    subscribe(publisher, subscriber)
+    assert wait_for_subscriptions(publisher, 1)
     publisher.ada.post("/settings/outputs")
-    publisher.news()
-    assert settled(publisher, 0)
+    publisher.publish_and_poll()
+    assert wait_for_subscriptions(publisher, 0)
 
 
-def test_subscriptions_outlive_the_service_and_what_came_meanwhile_is_sent(tmp_path, blogs, follower):
-    with Serving(tmp_path) as first:
-        ada = first.person("ada").begin()
-        feed = ada.follow(blogs.url(2))
+def test_subscriptions_outlive_the_service_and_what_came_meanwhile_is_sent(
+    tmp_path, blogs, subscriber
+):
+    with ReaderServer(tmp_path) as first:
+        ada = first.client("ada").create_admin()
+        feed = ada.subscribe(blogs.url(2))
         topic = f"http://127.0.0.1:{first.port}{addresses(ada, 'atom')['All entries']}"
         first.topic = lambda: topic
-        subscribe(first, follower)
-        assert settled(first, 1)
-    with Serving(tmp_path, **{"serve.public_url": f"http://127.0.0.1:{first.port}"}) as second:
-        ada = second.person("ada")
+        subscribe(first, subscriber)
+        assert wait_for_subscriptions(first, 1)
+    with ReaderServer(tmp_path, **{"serve.public_url": f"http://127.0.0.1:{first.port}"}) as second:
+        ada = second.client("ada")
         ada.log_in()
-        assert news(ada, blogs, feed, 2)
-        assert follower.next_push()
+        assert publish_and_poll(ada, blogs, feed, 2)
+        assert subscriber.next_push()
 
 
-def test_callbacks_in_our_own_network_are_not_asked(tmp_path, blogs, follower):
-    with Serving(tmp_path) as open_house:
-        ada = open_house.person("ada").begin()
-        ada.follow(blogs.url(2))
+def test_callbacks_in_our_own_network_are_not_asked(tmp_path, blogs, subscriber):
+    with ReaderServer(tmp_path) as first_server:
+        ada = first_server.client("ada").create_admin()
+        ada.subscribe(blogs.url(2))
         path = addresses(ada, "atom")["All entries"]
-    with Serving(tmp_path, **{"fetch.allow_private": "false"}) as guarded:
+    with ReaderServer(tmp_path, **{"fetch.allow_private": "false"}) as guarded:
         guarded.topic = lambda: f"http://127.0.0.1:{guarded.port}{path}"
-        ask(guarded, mode="subscribe", topic=guarded.topic(), callback=follower.address)
+        request(guarded, mode="subscribe", topic=guarded.topic(), callback=subscriber.address)
         with pytest.raises(Empty):
-            follower.questions.get(timeout=1)
+            subscriber.verifications.get(timeout=1)

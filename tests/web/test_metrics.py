@@ -1,7 +1,7 @@
 """Figures for Prometheus: the format, and what is counted."""
 
-from tidings.store.rows import EntryText, PollOutcome, Recorded, Suspicion
-from tidings.web.metrics import Counts, Family, Sample, exposition
+from tidings.store.feed_models import EntryText, PollOutcome, RecordResult, SuspectedGap
+from tidings.web.metrics import Family, PollCounters, Sample, exposition
 
 
 def text_of(counts):
@@ -14,7 +14,12 @@ def entry(delay_s):
 
 def test_the_format_is_help_type_and_samples_with_labels_escaped():
     families = [
-        Family("a_total", "counter", "Things.", [Sample(3), Sample(0.25, {"kind": 'a "b"\\c\nd', "x": "y"})]),
+        Family(
+            "a_total",
+            "counter",
+            "Things.",
+            [Sample(3), Sample(0.25, {"kind": 'a "b"\\c\nd', "x": "y"})],
+        ),
         Family("empty", "gauge", "Nothing.", []),
     ]
     assert exposition(families).splitlines() == [
@@ -28,24 +33,30 @@ def test_the_format_is_help_type_and_samples_with_labels_escaped():
 
 
 def test_every_recorded_poll_is_counted_by_what_came_of_it():
-    counts = Counts()
-    good = PollOutcome(feed_id=1, at=0.0, status=200, bytes=1000, gap=Suspicion(0, 1, 5.0))
-    counts.note([good, good], [Recorded((1, 2), 1), Recorded((), 0)])
-    counts.note([PollOutcome(feed_id=2, at=0.0, error_kind="timeout")], [Recorded((), 0)])
-    counts.note([PollOutcome(feed_id=2, at=0.0, source="push")], [Recorded((3,), 0)])
+    counts = PollCounters()
+    good = PollOutcome(feed_id=1, at=0.0, status=200, bytes=1000, gap=SuspectedGap(0, 1, 5.0))
+    counts.count_polls([good, good], [RecordResult((1, 2), 1), RecordResult((), 0)])
+    counts.count_polls(
+        [PollOutcome(feed_id=2, at=0.0, error_kind="timeout")], [RecordResult((), 0)]
+    )
+    counts.count_polls([PollOutcome(feed_id=2, at=0.0, source="push")], [RecordResult((3,), 0)])
     lines = text_of(counts)
     assert 'tidings_polls_total{source="poll",status="200"} 2' in lines
     assert 'tidings_polls_total{source="poll",status="none"} 1' in lines
     assert 'tidings_polls_total{source="push",status="none"} 1' in lines
     assert 'tidings_poll_errors_total{kind="timeout"} 1' in lines
-    assert {"tidings_poll_bytes_total 2000", "tidings_entries_new_total 3", "tidings_entries_changed_total 1"} <= set(lines)
+    assert {
+        "tidings_poll_bytes_total 2000",
+        "tidings_entries_new_total 3",
+        "tidings_entries_changed_total 1",
+    } <= set(lines)
     assert "tidings_gaps_total 2" in lines
 
 
 def test_delays_are_a_histogram_whose_buckets_hold_all_that_is_shorter():
-    counts = Counts()
+    counts = PollCounters()
     outcome = PollOutcome(feed_id=1, at=0.0, new=tuple(entry(s) for s in (60.0, 61.0, 1e9, None)))
-    counts.note([outcome], [Recorded((1, 2, 3, 4), 0)])
+    counts.count_polls([outcome], [RecordResult((1, 2, 3, 4), 0)])
     lines = text_of(counts)
     assert 'tidings_delay_seconds_bucket{le="60"} 1' in lines
     assert 'tidings_delay_seconds_bucket{le="300"} 2' in lines

@@ -11,27 +11,27 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from tests import PATIENCE_S
+from tests import TEST_TIMEOUT_S
 from tests.cli.blogs import Blogs
-from tests.web.conftest import Serving
-from tests.web.people import basic
+from tests.web.client import basic
+from tests.web.conftest import ReaderServer
 from tidings.errors import UsageError
 from tidings.lab.traces import read_trace
 from tidings.model import DAY_S, HOUR_S
 from tidings.policy import POLICIES, policy_class
 from tidings.reasons import reason
 from tidings.store import Store
-from tidings.store.rows import EntryText, FeedState, PollOutcome, Wanted
-from tidings.web.comparison import STEPS
-from tidings.web.forecast import MOST_PER_FEED, ladder
-from tidings.web.processes import KEPT_S, Replays
+from tidings.store.feed_models import EntryText, FeedState, NewSubscription, PollOutcome
+from tidings.web.comparison import CURVE_BUDGET_FACTORS
+from tidings.web.forecast import MAX_REQUESTS_PER_FEED, budgets_to_simulate
+from tidings.web.subprocess_runner import CACHE_TTL_S, SimulationCache
 
 FEEDS, EACH, DAYS = 12, 60, 20.0
 #: First documents reach back so many days before the first poll.
 BEFORE = 10.0
 
 
-async def _live_for_days(path, now, days=DAYS, each=EACH):
+async def _write_history(path, now, days=DAYS, each=EACH):
     """Feeds that post three times a day, each post found an hour later; then a poll without news and a refusal.
 
     Before ``days`` there is only what the first document of each feed held.
@@ -39,7 +39,9 @@ async def _live_for_days(path, now, days=DAYS, each=EACH):
     rng = np.random.default_rng(1)
     began = now - days * DAY_S
     async with Store.open(path, clock=lambda: began) as store:
-        added = await store.add([Wanted(f"http://127.0.0.1:9/{i}", now + DAY_S) for i in range(FEEDS)])
+        added = await store.add(
+            [NewSubscription(f"http://127.0.0.1:9/{i}", now + DAY_S) for i in range(FEEDS)]
+        )
         for feed in added:
             state = FeedState(
                 title=f"Blog {feed.feed_id}",
@@ -52,22 +54,61 @@ async def _live_for_days(path, now, days=DAYS, each=EACH):
                 document_bytes=900,
             )
             first = [
-                EntryText(identity=f"old {number}", digest=b"", published_at=float(at), title=f"Old {number}")
+                EntryText(
+                    identity=f"old {number}",
+                    digest=b"",
+                    published_at=float(at),
+                    title=f"Old {number}",
+                )
                 for number, at in enumerate(np.sort(began - rng.uniform(0, BEFORE, 10) * DAY_S))
             ]
-            outcomes = [PollOutcome(feed_id=feed.feed_id, at=began, status=200, entries=10, new=tuple(first), state=state)]
+            outcomes = [
+                PollOutcome(
+                    feed_id=feed.feed_id,
+                    at=began,
+                    status=200,
+                    entries=10,
+                    new=tuple(first),
+                    state=state,
+                )
+            ]
             times = np.sort(now - rng.uniform(0.1, days - 0.1, each) * DAY_S)
             for number, at in enumerate(times.tolist()):
-                new = EntryText(identity=str(number), digest=b"", published_at=at, title=f"Post {number}", delay_s=HOUR_S)
+                new = EntryText(
+                    identity=str(number),
+                    digest=b"",
+                    published_at=at,
+                    title=f"Post {number}",
+                    delay_s=HOUR_S,
+                )
                 outcomes.append(
                     PollOutcome(
-                        feed_id=feed.feed_id, at=at + HOUR_S, status=200, entries=10, new=(new,), bytes=900, state=state
+                        feed_id=feed.feed_id,
+                        at=at + HOUR_S,
+                        status=200,
+                        entries=10,
+                        new=(new,),
+                        bytes=900,
+                        state=state,
                     )
                 )
             last = times[-1] + HOUR_S
-            outcomes.append(PollOutcome(feed_id=feed.feed_id, at=last + 60, status=304, reason=reason("text", text="in vain")))
             outcomes.append(
-                PollOutcome(feed_id=feed.feed_id, at=last + 120, status=429, error_kind="http 429", error="too many")
+                PollOutcome(
+                    feed_id=feed.feed_id,
+                    at=last + 60,
+                    status=304,
+                    reason=reason("text", text="in vain"),
+                )
+            )
+            outcomes.append(
+                PollOutcome(
+                    feed_id=feed.feed_id,
+                    at=last + 120,
+                    status=429,
+                    error_kind="http 429",
+                    error="too many",
+                )
             )
             for outcome in outcomes:
                 await store.record([outcome])
@@ -75,139 +116,162 @@ async def _live_for_days(path, now, days=DAYS, each=EACH):
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory):
+def server_with_history(tmp_path_factory):
     """A service that has some days behind it, and nothing to poll before an hour has passed."""
     folder, now = tmp_path_factory.mktemp("watched"), time.time()
-    feed = asyncio.run(_live_for_days(folder / "tidings.db", now))
-    with Serving(folder, **{"policy.budget": "6/feed"}) as serving:
-        serving.ada, serving.feed = serving.person("ada").begin(), feed
-        yield serving
+    feed = asyncio.run(_write_history(folder / "tidings.db", now))
+    with ReaderServer(folder, **{"policy.budget": "6/feed"}) as server:
+        server.ada, server.feed = server.client("ada").create_admin(), feed
+        yield server
 
 
 def test_the_page_is_for_administrators_and_says_what_to_do_first(ada, bob):
     page = ada.get("/timing")
     assert (page.status, "There are no feeds yet" in page.text) == (200, True)
-    for path in ("/timing", "/timing.json", "/timing/curve", "/timing/curve.json", "/timing/lab", "/timing/trace.zip"):
+    for path in (
+        "/timing",
+        "/timing.json",
+        "/timing/curve",
+        "/timing/curve.json",
+        "/timing/lab",
+        "/timing/trace.zip",
+    ):
         assert bob.get(path).status == 403
     assert bob.post("/timing/budget", per_day="100").status == 403
     assert "/timing" not in bob.get("/unread").text
 
 
-def test_a_week_is_told_in_figures_and_pictures(watched):
-    page = watched.ada.get("/timing")
+def test_a_week_is_told_in_figures_and_pictures(server_with_history):
+    page = server_with_history.ada.get("/timing")
     assert (page.status, page.text.count("<svg viewBox")) == (200, 3)
     assert "Median 60 min, 90 % within 60 min." in page.text
     assert "available after" not in page.text
-    told = watched.ada.get("/timing.json").json
-    assert sum(day["asked"] for day in told["days"]) == sum(
-        day["came"] + day["unchanged"] + day["failed"] for day in told["days"]
+    payload = server_with_history.ada.get("/timing.json").json
+    assert sum(day["asked"] for day in payload["days"]) == sum(
+        day["came"] + day["unchanged"] + day["failed"] for day in payload["days"]
     )
-    assert {day["p50_s"] for day in told["days"] if day["came"]} == {HOUR_S}
-    assert told["evidence"]["polled_days"] == pytest.approx(DAYS, abs=0.1)
-    assert told["limited"][0]["host"] == "http://127.0.0.1:9"
+    assert {day["p50_s"] for day in payload["days"] if day["came"]} == {HOUR_S}
+    assert payload["evidence"]["polled_days"] == pytest.approx(DAYS, abs=0.1)
+    assert payload["limited"][0]["host"] == "http://127.0.0.1:9"
     refused = re.search(r"([\d,]+) requests? refused this week", page.text)
-    assert int(refused[1]) == told["limited"][0]["refused"] > 0
+    assert int(refused[1]) == payload["limited"][0]["refused"] > 0
     for picture in re.findall(r"<svg viewBox[^>]*>", page.text):
         assert re.search('role="img" aria-label="[^"]{30,}"', picture)
 
 
-def test_the_curve_is_of_ones_own_history_and_the_slider_applies_a_budget(watched):
-    curve = watched.ada.get("/timing/curve.json").json
+def test_the_curve_is_of_ones_own_history_and_the_slider_applies_a_budget(server_with_history):
+    curve = server_with_history.ada.get("/timing/curve.json").json
     assert (curve["policy"], curve["feeds"]) == ("price", FEEDS)
-    assert [point["per_day"] for point in curve["points"]] == pytest.approx([FEEDS * each for each in ladder(6.0)])
+    assert [point["per_day"] for point in curve["points"]] == pytest.approx(
+        [FEEDS * each for each in budgets_to_simulate(6.0)]
+    )
     delays = [point["mean_s"] for point in curve["points"]]
     assert delays == sorted(delays, reverse=True)
     assert curve["own"] in curve["points"]
     assert curve["own"]["per_day"] == 72
     assert curve["days"] == pytest.approx(7.0)
-    assert "data-points=" in watched.ada.get("/timing/curve").text
-    assert "Show as table" in watched.ada.get("/timing?curve=1").text
-    assert 'value="72"' in watched.ada.get("/timing").text
-    assert watched.ada.post("/timing/budget", per_day="24").goes_to == "/timing"
-    page = watched.ada.get("/timing")
+    assert "data-points=" in server_with_history.ada.get("/timing/curve").text
+    assert "Show as table" in server_with_history.ada.get("/timing?curve=1").text
+    assert 'value="72"' in server_with_history.ada.get("/timing").text
+    assert server_with_history.ada.post("/timing/budget", per_day="24").redirect_path == "/timing"
+    page = server_with_history.ada.get("/timing")
     assert 'name="per_day" value="24"' in page.text
     assert "The budget is now 24 requests a day." in page.text
     for wrong in ("0", "9999", "many", ""):
-        assert watched.ada.post("/timing/budget", per_day=wrong).status == 400
+        assert server_with_history.ada.post("/timing/budget", per_day=wrong).status == 400
 
 
-def test_hourly_polling_is_simulated_on_the_same_history_under_the_same_constraints(watched):
-    curve = watched.ada.get("/timing/curve.json").json
+def test_hourly_polling_is_simulated_on_the_same_history_under_the_same_constraints(
+    server_with_history,
+):
+    curve = server_with_history.ada.get("/timing/curve.json").json
     hourly, own = curve["hourly"], curve["own"]
     # Every second feed always sends the full document: its hour is stretched by up to a fifth.
     assert 0.85 * 24 * FEEDS < hourly["polls_per_day"] < 24 * FEEDS
     assert 15 * 60 < hourly["median_s"] < 40 * 60
     assert own["polls_per_day"] < hourly["polls_per_day"]
-    part = watched.ada.get("/timing/curve").text
+    part = server_with_history.ada.get("/timing/curve").text
     requests = f"{hourly['polls_per_day']:,.0f}"
     assert f"Hourly polling of the same feeds: {requests} requests a day, mean delay" in part
     assert f"Here: {own['polls_per_day']:,.0f} requests a day, mean delay" in part
     assert "All of these are simulated" in part
 
 
-def test_a_budget_goes_from_1_to_96_requests_per_feed_and_day(watched):
-    page = watched.ada.get("/timing").text
-    assert f'data-least="{FEEDS}" data-most="{int(MOST_PER_FEED) * FEEDS}"' in page
+def test_a_budget_goes_from_1_to_96_requests_per_feed_and_day(server_with_history):
+    page = server_with_history.ada.get("/timing").text
+    assert f'data-least="{FEEDS}" data-most="{int(MAX_REQUESTS_PER_FEED) * FEEDS}"' in page
     assert f'min="1" max="{96 * FEEDS}"' in page
     for per_feed in (0.1, 1.0, 12.0, 95.0, 96.0):
-        budgets = ladder(per_feed)
+        budgets = budgets_to_simulate(per_feed)
         assert per_feed in budgets
         assert len(budgets) <= 6
         assert budgets == sorted(budgets)
         assert (budgets[0] <= 1.0 * 1.3, budgets[-1] >= 96.0 / 1.3) == (True, True)
 
 
-def test_a_budget_that_cannot_be_used_says_so_in_numbers_everywhere(watched):
-    before = watched.ada.get("/timing")
+def test_a_budget_that_cannot_be_used_says_so_in_numbers_everywhere(server_with_history):
+    before = server_with_history.ada.get("/timing")
     assert "can be used: 12 feeds" not in before.text
-    most = int(re.search(r"At most (\d+) can be used: then every feed is at its minimum interval", before.text)[1])
+    most = int(
+        re.search(
+            r"At most (\d+) can be used: then every feed is at its minimum interval", before.text
+        )[1]
+    )
     # Six feeds may be polled every 15 min, six every 60 min, all stretched by up to a fifth.
     assert 6 * (80 + 20) <= most <= 6 * (96 + 24)
-    watched.ada.post("/timing/budget", per_day=str(96 * FEEDS))
+    server_with_history.ada.post("/timing/budget", per_day=str(96 * FEEDS))
     note = f"{most:,} of 1,152 requests a day can be used: 12 feeds are at their minimum interval."
-    assert watched.ada.get("/timing").text.count(note) == 1
-    data = watched.ada.get("/timing.json").json
+    assert server_with_history.ada.get("/timing").text.count(note) == 1
+    data = server_with_history.ada.get("/timing.json").json
     assert (int(data["usable_per_day"]), data["feeds_at_min_interval"]) == (most, 12)
-    told = watched.ada.get("/v1/budget", **basic("ada")).json
-    assert (told["budget_per_day"], told["feeds_at_min_interval"]) == (1152, 12)
-    assert told["usable_per_day"] == data["usable_per_day"]
-    metrics = watched.ada.get("/metrics").text
-    assert f"tidings_budget_usable_requests_per_day {told['usable_per_day']!r}" in metrics
+    payload = server_with_history.ada.get("/v1/budget", **basic("ada")).json
+    assert (payload["budget_per_day"], payload["feeds_at_min_interval"]) == (1152, 12)
+    assert payload["usable_per_day"] == data["usable_per_day"]
+    metrics = server_with_history.ada.get("/metrics").text
+    assert f"tidings_budget_usable_requests_per_day {payload['usable_per_day']!r}" in metrics
     assert "tidings_feeds_at_min_interval 12" in metrics
-    watched.ada.post("/timing/budget", per_day=str(6 * FEEDS))
-    assert "of 72 requests a day can be used" not in watched.ada.get("/timing").text
+    server_with_history.ada.post("/timing/budget", per_day=str(6 * FEEDS))
+    assert "of 72 requests a day can be used" not in server_with_history.ada.get("/timing").text
 
 
-def test_ones_own_history_under_any_policy_and_as_a_trace(watched, tmp_path):
-    page = watched.ada.get("/timing/lab?policies=price&policies=uniform&budget=2&trace=own")
+def test_ones_own_history_under_any_policy_and_as_a_trace(server_with_history, tmp_path):
+    page = server_with_history.ada.get(
+        "/timing/lab?policies=price&policies=uniform&budget=2&trace=own"
+    )
     assert (page.status, page.text.count("<polyline")) == (200, 3)
     assert f"{FEEDS} feeds" in page.text
-    packed = watched.ada.get("/timing/trace.zip")
+    packed = server_with_history.ada.get("/timing/trace.zip")
     zipfile.ZipFile(io.BytesIO(packed.body)).extractall(tmp_path)
     trace = read_trace(tmp_path / "own-history")
     assert (trace.n_feeds, trace.n_posts) == (FEEDS, FEEDS * (EACH + 10))
     assert set(trace.window) == {10}
 
 
-def test_a_feeds_page_draws_its_habits_and_its_looks(watched):
-    page = watched.ada.get(f"/feed/{watched.feed}/about?days=7")
+def test_a_feeds_page_draws_its_habits_and_its_looks(server_with_history):
+    page = server_with_history.ada.get(f"/feed/{server_with_history.feed}/about?days=7")
     assert page.status == 200
     assert page.text.count('class="heat ') == 7 * 24
-    told = watched.ada.get(f"/feed/{watched.feed}/about.json").json
-    recent = [poll for poll in told["polls"] if poll["at"] > time.time() - 7 * DAY_S]
+    payload = server_with_history.ada.get(f"/feed/{server_with_history.feed}/about.json").json
+    recent = [poll for poll in payload["polls"] if poll["at"] > time.time() - 7 * DAY_S]
     drawn = re.findall(r'class="look (?!coming)(\w+)" transform', page.text)
     assert sorted(drawn) == sorted(
-        ["failed" if p["error_kind"] else "unchanged" if p["status"] == 304 else "found" for p in recent]
+        [
+            "failed" if p["error_kind"] else "unchanged" if p["status"] == 304 else "found"
+            for p in recent
+        ]
     )
     assert "(95 %:" in page.text
     assert "9 were known already: nothing in between was missed" in page.text
-    assert told["reason"]["text"][1:20] in page.text
+    assert payload["reason"]["text"][1:20] in page.text
 
 
-def test_too_little_history_says_so(house, ada, blogs):
-    ada.follow(blogs.url(1))
+def test_too_little_history_says_so(reader_server, ada, blogs):
+    ada.subscribe(blogs.url(1))
     page = ada.get("/timing?curve=1")
-    assert (page.status, "available after 3 days of checks and 14 days of post history" in page.text) == (200, True)
+    assert (
+        page.status,
+        "available after 3 days of checks and 14 days of post history" in page.text,
+    ) == (200, True)
 
 
 def test_the_lab_names_every_policy(ada):
@@ -217,8 +281,10 @@ def test_the_lab_names_every_policy(ada):
         assert policy.summary.split("(")[0].strip().split("'")[0] in page.text
 
 
-def test_a_comparison_has_a_table_and_a_curve(house, ada):
-    page = ada.get("/timing/lab?policies=uniform&policies=min-delay&budget=2&trace=homogeneous&seed=3")
+def test_a_comparison_has_a_table_and_a_curve(reader_server, ada):
+    page = ada.get(
+        "/timing/lab?policies=uniform&policies=min-delay&budget=2&trace=homogeneous&seed=3"
+    )
     assert page.status == 200
     assert "100 feeds" in page.text
     assert '<th scope="row">min-delay</th>' in page.text
@@ -232,7 +298,9 @@ def test_data_behind_the_picture(ada, bob):
     link = page.link(r"/timing/lab\.json\?[^\"]*")
     data = ada.get(link)
     assert data.headers["Content-Type"] == "application/json"
-    assert [at["budget"] for at in data.json["curve"]] == [2 * step for step in STEPS]
+    assert [at["budget"] for at in data.json["curve"]] == [
+        2 * step for step in CURVE_BUDGET_FACTORS
+    ]
     assert data.json["curve"][0]["results"][0]["policy"] == "uniform"
     assert bob.get(link).status == 403
 
@@ -244,16 +312,16 @@ def test_a_question_is_answered_once_in_a_process_of_its_own_until_the_answer_is
         asked.append(now[0])
         return (os.getpid,)
 
-    async def ask():
-        replays = Replays(lambda: now[0])
-        answers = [await replays.get("who", question) for _ in range(2)]
-        now[0] = KEPT_S
-        return [*answers, await replays.get("who", question)]
+    async def request():
+        simulations = SimulationCache(lambda: now[0])
+        answers = [await simulations.get("who", question) for _ in range(2)]
+        now[0] = CACHE_TTL_S
+        return [*answers, await simulations.get("who", question)]
 
-    first, again, later = asyncio.run(ask())
+    first, again, later = asyncio.run(request())
     assert first == again
     assert len({os.getpid(), first, later}) == 3
-    assert asked == [0.0, KEPT_S]
+    assert asked == [0.0, CACHE_TTL_S]
 
 
 def test_what_a_question_is_refused_with_comes_back():
@@ -261,7 +329,7 @@ def test_what_a_question_is_refused_with_comes_back():
         return policy_class, "best"
 
     with pytest.raises(UsageError, match="unknown policy"):
-        asyncio.run(Replays(time.time).get("best", question))
+        asyncio.run(SimulationCache(time.time).get("best", question))
 
 
 @pytest.mark.parametrize(
@@ -295,12 +363,12 @@ def test_bad_parameters_of_the_data(ada):
     assert "between 0.1 and 12" in page.json["error"]
 
 
-def test_other_addresses_and_methods(serving):
-    nobody = serving.person()
+def test_other_addresses_and_methods(server):
+    nobody = server.client()
     assert nobody.get("/nothing").status == 404
     assert nobody.get("/?x=" + quote("ü" * 3000)).status == 414
-    assert nobody.ask("PUT", "/unread").status == 405
-    page = nobody.ask("HEAD", "/")
+    assert nobody.request("PUT", "/unread").status == 405
+    page = nobody.request("HEAD", "/")
     assert (page.status, page.text) == (200, "")
     assert int(page.headers["Content-Length"]) > 1000
 
@@ -316,31 +384,40 @@ FIGURES = re.compile(
 
 
 def wait_for(condition):
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TEST_TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.2)
 
 
 def test_a_fresh_installation_with_200_feeds_shows_no_figure_without_basis(tmp_path):
-    with Blogs(200, entries=5) as blogs, Serving(tmp_path) as serving:
-        ada = serving.person("ada").begin()
+    with Blogs(200, entries=5) as blogs, ReaderServer(tmp_path) as server:
+        ada = server.client("ada").create_admin()
         ada.send_file("/feeds/import", "file", blogs.list(tmp_path / "list.opml").read_bytes())
         wait_for(lambda: "200 requests in the last 24 hours, 200 feeds" in ada.get("/timing").text)
         text = ada.get("/timing").text
         assert not FIGURES.search(text)
-        assert "Delay: available after 3 days of checks and 50 posts (so far 0 days, 0 posts)." in text
-        assert "Effect of a different budget: available after 3 days of checks and 14 days of post history" in text
-        assert "Missed posts and unchanged answers: available after 3 days of checks (so far 0 days)." in text
+        assert (
+            "Delay: available after 3 days of checks and 50 posts (so far 0 days, 0 posts)." in text
+        )
+        assert (
+            "Effect of a different budget: available after 3 days of checks and 14 days of post history"
+            in text
+        )
+        assert (
+            "Missed posts and unchanged answers: available after 3 days of checks (so far 0 days)."
+            in text
+        )
         assert text.count("–</text>") == 6  # days before the first poll are gaps
         assert not FIGURES.search(ada.get("/timing?curve=1").text)
         assert ada.get("/timing/curve.json").status == 400
         data = ada.get("/timing.json").json
         assert {(day["p50_s"], day["p90_s"]) for day in data["days"]} == {(None, None)}
-        told = ada.get("/api/status").json
-        assert {(told["status"][p]["delay_p50_s"], told["status"][p]["delay_p90_s"]) for p in ("hour", "day", "week")} == {
-            (None, None)
-        }
+        payload = ada.get("/api/status").json
+        assert {
+            (payload["status"][p]["delay_p50_s"], payload["status"][p]["delay_p90_s"])
+            for p in ("hour", "day", "week")
+        } == {(None, None)}
         blogs.move_on(6 * HOUR_S)  # posts that have a delay, but after minutes
         ada.post("/feed/1/look")
         assert not FIGURES.search(ada.get("/timing").text)
@@ -351,26 +428,31 @@ def test_a_fresh_installation_with_200_feeds_shows_no_figure_without_basis(tmp_p
 
 
 def test_figures_appear_when_there_is_enough_history(tmp_path):
-    asyncio.run(_live_for_days(tmp_path / "tidings.db", time.time(), days=8.0, each=24))
-    with Serving(tmp_path) as serving:
-        ada = serving.person("ada").begin()
+    asyncio.run(_write_history(tmp_path / "tidings.db", time.time(), days=8.0, each=24))
+    with ReaderServer(tmp_path) as server:
+        ada = server.client("ada").create_admin()
         text = ada.get("/timing").text
         assert "Median 60 min, 90 % within 60 min." in text
         assert re.search(r"answered with 304</dt><dd>[\d.]+ %", text)
         assert "available after" not in text
         part = ada.get("/timing/curve").text
         assert "data-points" in part
-        assert re.search(r"Hourly polling of the same feeds: \d+ requests a day, mean delay [\d.]+ min", part)
+        assert re.search(
+            r"Hourly polling of the same feeds: \d+ requests a day, mean delay [\d.]+ min", part
+        )
         statistics = ada.get("/statistics").text
         assert "median delay</dt><dd>60 min" in statistics
 
 
 def test_before_a_week_of_checks_there_is_a_curve_and_no_comparison(tmp_path):
-    asyncio.run(_live_for_days(tmp_path / "tidings.db", time.time(), days=5.0, each=20))
-    with Serving(tmp_path) as serving:
-        ada = serving.person("ada").begin()
+    asyncio.run(_write_history(tmp_path / "tidings.db", time.time(), days=5.0, each=20))
+    with ReaderServer(tmp_path) as server:
+        ada = server.client("ada").create_admin()
         part = ada.get("/timing/curve").text
         assert "data-points" in part
         assert "Hourly polling of the same feeds" not in part
-        assert "Comparison with hourly polling: available after 7 days of checks (so far 5 days)." in part
+        assert (
+            "Comparison with hourly polling: available after 7 days of checks (so far 5 days)."
+            in part
+        )
         assert ada.get("/timing/curve.json").json["hourly"] is None

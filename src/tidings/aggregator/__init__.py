@@ -5,8 +5,8 @@ the policy of feeds. Beside them: `importer` brings feeds in, `monitor` and `dat
 posts, `push` listens to hubs, `explain` says what is known and why.
 """
 
-from tidings.aggregator.aggregator import Aggregator, Polled
-from tidings.aggregator.brain import Brain
-from tidings.aggregator.polls import Skipped
+from tidings.aggregator.aggregator import Aggregator, PollTotals
+from tidings.aggregator.poll_tasks import SkippedPoll
+from tidings.aggregator.scheduler import Scheduler
 
-__all__ = ["Aggregator", "Brain", "Polled", "Skipped"]
+__all__ = ["Aggregator", "PollTotals", "Scheduler", "SkippedPoll"]

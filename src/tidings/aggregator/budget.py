@@ -14,25 +14,33 @@ from tidings.config import Budget
 from tidings.model import DAY_S
 
 #: Among the store's shared values: the budget that somebody has set while the service runs.
-CHOSEN = "budget"
+BUDGET_OVERRIDE_KEY = "budget"
 #: Polls over which the mean transfer of a poll is taken.
 MEAN_POLLS = 5000
 
 
-class Chosen(Struct, frozen=True):
+class BudgetOverride(Struct, frozen=True):
     """Holds until the configuration says something else than it did then: whoever spoke last is right."""
 
     budget: Budget
     instead_of: Budget
 
 
-def in_force(shared: Mapping[str, bytes], configured: Budget) -> Budget:
+def effective_budget(shared: Mapping[str, bytes], configured: Budget) -> Budget:
     """The budget that holds."""
     try:
-        chosen = msgspec.json.decode(shared[CHOSEN], type=Chosen) if CHOSEN in shared else None
+        override = (
+            msgspec.json.decode(shared[BUDGET_OVERRIDE_KEY], type=BudgetOverride)
+            if BUDGET_OVERRIDE_KEY in shared
+            else None
+        )
     except msgspec.DecodeError:
-        chosen = None
-    return chosen.budget if chosen is not None and chosen.instead_of == configured else configured
+        override = None
+    return (
+        override.budget
+        if override is not None and override.instead_of == configured
+        else configured
+    )
 
 
 class MeanBytes(Struct, frozen=True):
@@ -50,7 +58,7 @@ class MeanBytes(Struct, frozen=True):
         return MeanBytes(polls, (self.mean * known + sum(transferred)) / polls)
 
 
-class Bucket(Struct):
+class TokenBucket(Struct):
     """Requests that may be made; those made by hand are counted and not refused, so it may be in debt for a day."""
 
     per_day: float
@@ -58,7 +66,7 @@ class Bucket(Struct):
     at: float
 
     @classmethod
-    def full(cls, per_day: float, now: float) -> "Bucket":
+    def full(cls, per_day: float, now: float) -> "TokenBucket":
         return cls(per_day, per_day, now)
 
     @property
@@ -67,24 +75,26 @@ class Bucket(Struct):
 
     def available(self, now: float) -> int:
         """Whole tokens that are there."""
-        self._fill(now)
+        self._refill(now)
         return max(int(self.tokens + 1e-9), 0)
 
-    def take(self, amount: float, now: float) -> None:
-        self._fill(now)
+    def consume(self, amount: float, now: float) -> None:
+        self._refill(now)
         self.tokens = max(self.tokens - amount, -self.capacity)
 
-    def ready_at(self, now: float, place: float = 0) -> float:
+    def ready_at(self, now: float, position: float = 0) -> float:
         """When there is one again, for whoever stands at this place in line."""
-        self._fill(now)
-        return now + max(place + 1 - self.tokens, 0.0) * DAY_S / self.per_day
+        self._refill(now)
+        return now + max(position + 1 - self.tokens, 0.0) * DAY_S / self.per_day
 
     def set_budget(self, per_day: float, now: float) -> None:
         """A larger budget may be used at once."""
-        self._fill(now)
+        self._refill(now)
         self.tokens += max(per_day - self.per_day, 0.0)
         self.per_day = per_day
 
-    def _fill(self, now: float) -> None:
-        self.tokens = min(self.tokens + max(now - self.at, 0.0) * self.per_day / DAY_S, self.capacity)
+    def _refill(self, now: float) -> None:
+        self.tokens = min(
+            self.tokens + max(now - self.at, 0.0) * self.per_day / DAY_S, self.capacity
+        )
         self.at = max(now, self.at)

@@ -10,11 +10,11 @@ CONTACT = "contact_url"
 
 async def stored_contact(store: Store) -> str:
     """Return the contact address in the store, or an empty text."""
-    return (await store.shared()).get(CONTACT, b"").decode()
+    return (await store.load_values()).get(CONTACT, b"").decode()
 
 
 async def store_contact(store: Store, url: str) -> None:
-    await store.share({CONTACT: check_contact(url).encode()})
+    await store.save_values({CONTACT: check_contact(url).encode()})
 
 
 def check_contact(url: str) -> str:

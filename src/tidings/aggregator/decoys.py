@@ -12,36 +12,40 @@ from tidings.fetch import Fetcher, FetchRequest, FetchResult
 from tidings.model import HOUR_S
 from tidings.parse import ParseError, parse
 
-PACE_S = 4 * HOUR_S
+DECOY_INTERVAL_S = 4 * HOUR_S
 
 
 class Decoys:
     """As many as the operator wants, or as neighbours have."""
 
-    def __init__(self, number: int, node: Node, fetcher: Fetcher, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, number: int, node: Node, fetcher: Fetcher, clock: Callable[[], float]
+    ) -> None:
         self._number, self._node, self._fetcher, self._clock = number, node, fetcher, clock
         self._next: dict[str, float] = {}
         self._last: dict[str, FetchResult] = {}
 
-    async def attend(self) -> None:
+    async def poll_due_decoy(self) -> None:
         """Choose what is lacking, and look at one that is due."""
         if not self._number:
             return
         now = self._clock()
-        for place, url in enumerate(self._node.take_decoys(self._number)):
-            self._next.setdefault(url, now + PACE_S * (place + 1) / self._number)
+        for place, url in enumerate(self._node.choose_decoys(self._number)):
+            self._next.setdefault(url, now + DECOY_INTERVAL_S * (place + 1) / self._number)
         due = min(self._next, key=self._next.__getitem__, default=None)
         if due is None or self._next[due] > now:
             return
-        self._next[due] = now + PACE_S
+        self._next[due] = now + DECOY_INTERVAL_S
         last = self._last.get(due)
-        request = FetchRequest(due) if last is None else FetchRequest(due, last.validators, last.digest)
+        request = (
+            FetchRequest(due) if last is None else FetchRequest(due, last.validators, last.digest)
+        )
         result = self._last[due] = await self._fetcher.fetch(request)
         if result.unchanged:
-            self._node.unchanged(due, now)
+            self._node.record_unchanged(due, now)
         elif result.body is not None:
             try:
                 document = parse(result.body, content_type=result.content_type, url=result.url)
             except ParseError:
                 return
-            self._node.fetched(due, messages.passable(document.entries), now)
+            self._node.record_document(due, messages.keep_sendable(document.entries), now)

@@ -11,43 +11,43 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tidings.aggregator.budget import in_force
+from tidings.aggregator.budget import effective_budget
 from tidings.aggregator.min_interval import MinInterval, min_interval
 from tidings.aggregator.planner import Planner
 from tidings.config import Budget
-from tidings.fetch.outcomes import DEAD_AFTER_S, MOVE_SIGHTINGS
+from tidings.fetch.error_policy import DEAD_AFTER_S, MOVE_SIGHTINGS
+from tidings.formatting import count, duration, duration_short, figures, percent_short
+from tidings.i18n import n_
 from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.policy import make_policy
-from tidings.policy.base import HOURS_OF_WEEK
+from tidings.policy.base import HOURS_PER_WEEK
 from tidings.policy.constraints import DEFAULT_LIMITS, PLANNED_SHARE, Limits, capacity_per_day
-from tidings.privacy import without_login, without_password
 from tidings.reasons import Reason, to_json
+from tidings.redaction import redact_password, strip_credentials
 from tidings.store import Store
 from tidings.store.evidence import Evidence
-from tidings.store.rows import Feed, Gap, Period, Poll, Push, Status
-from tidings.texts import n_
-from tidings.words import count, duration, figures, portion, roughly
+from tidings.store.feed_models import Feed, Gap, Period, Poll, PushSubscription, Status
 
 #: Posts of so many days tell a feed's habits.
-HABITS_D = 60
+HISTORY_DAYS = 60
 #: Fewer posts give no rate: the 95 % interval of five already reaches from an eighth to twice of it.
 RATE_POSTS = 5
 #: Hours of the day, in a row, in which most posts come; reported where they hold this share of at least so
 #: many posts. Posts at random hours reach it in 2 of 100 feeds.
 SPAN_H, SPAN_SHARE, SPAN_POSTS = 8, 0.7, 20
 #: Half the width of a 95 % interval, in standard deviations.
-SURE = 1.96
+Z_95 = 1.96
 
 
-class Explained(Struct, frozen=True):
+class FeedExplanation(Struct, frozen=True):
     """One feed."""
 
     feed: Feed
     next_poll_at: float | None
     reason: Reason  #: why then
     habits: tuple[str, ...]  #: what is known of its posts
-    wishes: tuple[str, ...]  #: what its publisher asks for
-    troubles: tuple[str, ...]  #: errors, moves, gaps
+    poll_constraints: tuple[str, ...]  #: what its publisher asks for
+    problems: tuple[str, ...]  #: errors, moves, gaps
     polls: tuple[Poll, ...]  #: the last ones, newest first
     gaps: tuple[Gap, ...]
     min_interval: MinInterval
@@ -60,36 +60,42 @@ class Overview(Struct, frozen=True):
     budget_per_day: float
     spent_share: float  #: of the last day's budget
     usable_per_day: float  #: requests of the budget that minimum intervals allow
-    feeds_at_min_interval: int  #: feeds that their minimum interval keeps below their share of the budget
-    capacity_per_day: float | None  #: requests that minimum intervals allow at any budget; None: no limit
+    feeds_at_min_interval: (
+        int  #: feeds that their minimum interval keeps below their share of the budget
+    )
+    capacity_per_day: (
+        float | None
+    )  #: requests that minimum intervals allow at any budget; None: no limit
     evidence: Evidence  #: for the delays of the week
 
 
-async def explain(store: Store, feed: Feed, now: float, *, polls: int = 10, limits: Limits = Limits()) -> Explained:  # noqa: B008
+async def explain(
+    store: Store, feed: Feed, now: float, *, polls: int = 10, limits: Limits = Limits()
+) -> FeedExplanation:  # noqa: B008
     """All about one feed."""
-    posts = await store.posting_times(now - HABITS_D * DAY_S, [feed.id])
+    posts = await store.posting_times(now - HISTORY_DAYS * DAY_S, [feed.id])
     gaps = tuple(await store.gaps(feed_id=feed.id, limit=5))
     last = tuple(await store.polls(feed.id, max(polls, 10)))
-    return Explained(
+    return FeedExplanation(
         feed=feed,
         next_poll_at=feed.state.next_poll_at,
         reason=feed.state.reason,
         habits=(*_habits(feed, posts["at"][posts["at"] <= now], now), *_overlap(last)),
-        wishes=_wishes(feed, await store.push(feed.id), now),
-        troubles=_troubles(feed, gaps, now),
+        poll_constraints=_poll_constraints(feed, await store.push(feed.id), now),
+        problems=_problems(feed, gaps, now),
         polls=last[:polls],
         gaps=gaps,
         min_interval=min_interval(feed, limits),
     )
 
 
-def as_json(explained: Explained) -> dict[str, Any]:
+def as_json(explanation: FeedExplanation) -> dict[str, Any]:
     """The explanation for JSON output: reasons with code, parameters and text; no password in the address."""
-    feed = replace(explained.feed, url=without_password(explained.feed.url))
-    found: dict[str, Any] = msgspec.to_builtins(replace(explained, feed=feed))
-    found["reason"] = found["feed"]["state"]["reason"] = to_json(explained.reason)
-    found["min_interval"]["reason"] = to_json(explained.min_interval.reason)
-    for row, poll in zip(found["polls"], explained.polls, strict=True):
+    feed = replace(explanation.feed, url=redact_password(explanation.feed.url))
+    found: dict[str, Any] = msgspec.to_builtins(replace(explanation, feed=feed))
+    found["reason"] = found["feed"]["state"]["reason"] = to_json(explanation.reason)
+    found["min_interval"]["reason"] = to_json(explanation.min_interval.reason)
+    for row, poll in zip(found["polls"], explanation.polls, strict=True):
         row["reason"] = to_json(poll.reason)
     return found
 
@@ -101,10 +107,13 @@ async def overview(store: Store, budget: Budget, limits: Limits = DEFAULT_LIMITS
     """
     status = await store.status()
     basis = Evidence(status.polled_days, status.week.delays)
-    per_day = in_force(await store.shared(), budget).per_day(status.followed)
+    per_day = effective_budget(await store.load_values(), budget).per_day(status.active_feeds)
     capacity, held_back = await _capacity(store, per_day, limits)
     return Overview(
-        replace(status, **{name: _with_basis(getattr(status, name), basis) for name in ("hour", "day", "week")}),
+        replace(
+            status,
+            **{name: _with_basis(getattr(status, name), basis) for name in ("hour", "day", "week")},
+        ),
         per_day,
         status.day.polls / per_day,
         usable_per_day=min(per_day, capacity),
@@ -140,43 +149,52 @@ async def _capacity(store: Store, budget_per_day: float, limits: Limits) -> tupl
     return float(capacity.sum()) + share * int((~known).sum()), int((capacity < share).sum())
 
 
-def budget_note(told: Overview) -> str:
+def budget_note(service_overview: Overview) -> str:
     """How much of the budget can be used, where minimum intervals allow less than policies plan for; else nothing."""
-    if told.usable_per_day >= PLANNED_SHARE * told.budget_per_day:
+    if service_overview.usable_per_day >= PLANNED_SHARE * service_overview.budget_per_day:
         return ""
     return n_(
         "%(usable)s of %(budget)s requests a day can be used: %(num)s feed is at its minimum interval.",
         "%(usable)s of %(budget)s requests a day can be used: %(num)s feeds are at their minimum interval.",
-        told.feeds_at_min_interval,
-        usable=f"{int(told.usable_per_day):,}",
-        budget=f"{int(told.budget_per_day):,}",
+        service_overview.feeds_at_min_interval,
+        usable=f"{int(service_overview.usable_per_day):,}",
+        budget=f"{int(service_overview.budget_per_day):,}",
     )
 
 
-def moment(at: float) -> str:
+def format_utc(at: float) -> str:
     """``2026-11-16 08:00 UTC``."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _habits(feed: Feed, posts: Floats, now: float) -> tuple[str, ...]:
     window = feed.state.window
-    said = [f"its document holds {count(window, 'entry').replace('entrys', 'entries')}" if window else "no document so far"]
+    lines = [
+        f"its document holds {count(window, 'entry').replace('entrys', 'entries')}"
+        if window
+        else "no document so far"
+    ]
     if len(posts) < RATE_POSTS:
-        return (*said, f"{count(len(posts), 'post')} in the last {HABITS_D} days, too few for a rate")
-    watched_s = now - max(min(feed.added_at, float(posts[0])), now - HABITS_D * DAY_S)
-    per_day = len(posts) / max(watched_s / DAY_S, 1e-3)
-    low, high = (figures(max(bound, 0.0), 2) for bound in _interval(posts, now - watched_s, now))
-    said.append(f"{figures(per_day, 2)} posts a day over {roughly(watched_s)} (95 %: {low} to {high})")
-    said.append(f"its last post came {roughly(now - posts[-1])} ago")
+        return (
+            *lines,
+            f"{count(len(posts), 'post')} in the last {HISTORY_DAYS} days, too few for a rate",
+        )
+    observed_s = now - max(min(feed.added_at, float(posts[0])), now - HISTORY_DAYS * DAY_S)
+    per_day = len(posts) / max(observed_s / DAY_S, 1e-3)
+    low, high = (figures(max(bound, 0.0), 2) for bound in _interval(posts, now - observed_s, now))
+    lines.append(
+        f"{figures(per_day, 2)} posts a day over {duration_short(observed_s)} (95 %: {low} to {high})"
+    )
+    lines.append(f"its last post came {duration_short(now - posts[-1])} ago")
     if window:
-        said.append(f"at that pace it shows a post for {roughly(window / per_day * DAY_S)}")
+        lines.append(f"at that pace it shows a post for {duration_short(window / per_day * DAY_S)}")
     hours = np.bincount((posts // HOUR_S).astype(np.int64) % 24, minlength=24)
     spans = np.array([np.roll(hours, -h)[:SPAN_H].sum() for h in range(24)])
     begin = int(spans.argmax())
     if len(posts) >= SPAN_POSTS and spans[begin] >= SPAN_SHARE * len(posts):
-        most = "all" if spans[begin] == len(posts) else portion(spans[begin] / len(posts))
-        said.append(f"{most} come from {begin:02d} to {(begin + SPAN_H) % 24:02d} h UTC")
-    return tuple(said)
+        most = "all" if spans[begin] == len(posts) else percent_short(spans[begin] / len(posts))
+        lines.append(f"{most} come from {begin:02d} to {(begin + SPAN_H) % 24:02d} h UTC")
+    return tuple(lines)
 
 
 def _interval(posts: Floats, begin: float, end: float) -> tuple[float, float]:
@@ -184,7 +202,7 @@ def _interval(posts: Floats, begin: float, end: float) -> tuple[float, float]:
     days = max((end - begin) / DAY_S, 1e-3)
     counts = np.histogram(posts, bins=max(int(days), 1), range=(begin, end))[0]
     scatter = max(float(counts.var() / max(counts.mean(), 1e-9)), 1.0)
-    half = SURE * np.sqrt(len(posts) * scatter)
+    half = Z_95 * np.sqrt(len(posts) * scatter)
     return (len(posts) - half) / days, (len(posts) + half) / days
 
 
@@ -199,37 +217,48 @@ def _overlap(polls: tuple[Poll, ...]) -> tuple[str, ...]:
     return (f"of the {read.entries} entries read last, {known} were known already: {joined}",)
 
 
-def _wishes(feed: Feed, push: Push | None, now: float) -> tuple[str, ...]:
-    state, hints, said = feed.state, feed.state.hints, []
+def _poll_constraints(feed: Feed, push: PushSubscription | None, now: float) -> tuple[str, ...]:
+    state, hints, lines = feed.state, feed.state.hints, []
     if hints.ttl_s is not None:
-        said.append(f"ttl: {duration(hints.ttl_s)} between polls")
+        lines.append(f"ttl: {duration(hints.ttl_s)} between polls")
     if hints.period_s is not None:
-        said.append(f"sy:updatePeriod: an update every {duration(hints.period_s)}")
+        lines.append(f"sy:updatePeriod: an update every {duration(hints.period_s)}")
     if state.forbidden:
         closed = int(np.unpackbits(np.frombuffer(state.forbidden, dtype=np.uint8)).sum())
-        said.append(f"skipHours, skipDays: {closed} of {HOURS_OF_WEEK} hours of the week are closed")
+        lines.append(
+            f"skipHours, skipDays: {closed} of {HOURS_PER_WEEK} hours of the week are closed"
+        )
     elif hints.skip_hours or hints.skip_days:
-        said.append("skipHours, skipDays: ignored, since they would close all hours")
+        lines.append("skipHours, skipDays: ignored, since they would close all hours")
     if state.earliest_at is not None and state.earliest_at > now:
-        said.append(f"its server asks not to be asked before {moment(state.earliest_at)}")
+        lines.append(f"its server asks not to be asked before {format_utc(state.earliest_at)}")
     if state.hubs:
-        said.append(f"its hub is {state.hubs[0]}" + (f" (WebSub, {push.state})" if push is not None else ""))
-    return tuple(said)
+        lines.append(
+            f"its hub is {state.hubs[0]}" + (f" (WebSub, {push.state})" if push is not None else "")
+        )
+    return tuple(lines)
 
 
-def _troubles(feed: Feed, gaps: tuple[Gap, ...], now: float) -> tuple[str, ...]:
-    state, said = feed.state, []
+def _problems(feed: Feed, gaps: tuple[Gap, ...], now: float) -> tuple[str, ...]:
+    state, lines = feed.state, []
     if feed.retired_at is not None:
-        said.append(f"retired on {moment(feed.retired_at)}: {feed.retired_why}")
+        lines.append(f"retired on {format_utc(feed.retired_at)}: {feed.retired_reason}")
     if state.errors:
         since = now if state.failing_since is None else state.failing_since
-        said.append(f"{count(state.errors, 'failure')} in a row for {roughly(now - since)}: {state.last_error}")
+        lines.append(
+            f"{count(state.errors, 'failure')} in a row for {duration_short(now - since)}: {state.last_error}"
+        )
         if now - since >= DEAD_AFTER_S:
-            said.append("it is taken for dead and tried once a month")
+            lines.append("it is taken for dead and tried once a month")
     if state.moved_to:
-        place = without_password(state.moved_to)
-        said.append(f"it answers that it has moved to {place} ({state.moved_sightings} of {MOVE_SIGHTINGS} sightings)")
-    elif state.validators_url and state.validators_url != without_login(feed.url):
-        said.append(f"it is redirected to {state.validators_url} for the time being")
-    said += [f"about {figures(gap.lost, 2)} posts were lost until {moment(gap.until_at)}: {gap.state}" for gap in gaps]
-    return tuple(said)
+        place = redact_password(state.moved_to)
+        lines.append(
+            f"it answers that it has moved to {place} ({state.moved_sightings} of {MOVE_SIGHTINGS} sightings)"
+        )
+    elif state.validators_url and state.validators_url != strip_credentials(feed.url):
+        lines.append(f"it is redirected to {state.validators_url} for the time being")
+    lines += [
+        f"about {figures(gap.missed, 2)} posts were lost until {format_utc(gap.until_at)}: {gap.state}"
+        for gap in gaps
+    ]
+    return tuple(lines)

@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from tidings.aggregator.looks import stored_facts
+from tidings.aggregator.poll_observation import stored_constraint_facts
 from tidings.policy.constraints import OVERRIDE, Constraints, Limits, constrain, reason_of
 from tidings.reasons import NO_REASON, Reason
+from tidings.store.feed_models import Feed, Schedule
 from tidings.store.feeds import timing_of
-from tidings.store.rows import Feed, Schedule
 
 
 class MinInterval(Struct, frozen=True):
@@ -31,7 +31,7 @@ def min_interval(feed: Feed, limits: Limits) -> MinInterval:
     return MinInterval(float(found.min_interval_s[0]), why, float(automatic.min_interval_s[0]))
 
 
-def postponed(feed: Feed, limits: Limits) -> Schedule | None:
+def postpone_to_min_interval(feed: Feed, limits: Limits) -> Schedule | None:
     """The next poll of a feed that is planned before the minimum interval of its subscribers is over; else None."""
     facts, found = _constrain(feed, limits)
     planned, earliest = feed.state.next_poll_at, float(found.earliest[0])
@@ -42,6 +42,6 @@ def postponed(feed: Feed, limits: Limits) -> Schedule | None:
 
 def _constrain(feed: Feed, limits: Limits) -> tuple[npt.NDArray[np.void], Constraints]:
     """The constraint rule for one feed, without waits after failures."""
-    facts = stored_facts(timing_of(feed), {})
+    facts = stored_constraint_facts(timing_of(feed), {})
     facts["retry_at"] = facts["backoff_until"] = -np.inf
     return facts, constrain(facts, np.zeros(1), limits)

@@ -29,12 +29,12 @@ from tidings.cli.serve import serve, worker
 from tidings.cli.telling import explain, status
 from tidings.cli.timing import timing
 from tidings.errors import TidingsError, UsageError
-from tidings.memory import be_frugal
+from tidings.memory import tune_allocator
 
 # numpy's matrices are small here: threads that wait for each other would cost several times the work. Before numpy is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-be_frugal()
+tune_allocator()
 
 #: What a shell expects of a program that was stopped with Ctrl-C: 128 + SIGINT.
 INTERRUPTED = 130
@@ -68,7 +68,9 @@ class Root(click.Group):
             raise Refusal(f"{place}{error.strerror or error}", TidingsError.exit_code) from None
 
 
-@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="tidings")
 @click.option(
     "--data-dir",
@@ -76,12 +78,22 @@ class Root(click.Group):
     envvar="TIDINGS_DATA_DIR",
     help="Folder of the store and config.toml; else $TIDINGS_DATA_DIR, else tidings in the user's data folder.",
 )
-@click.option("--database", metavar="ADDRESS", help="A store in PostgreSQL, as in postgresql://user@host/name.")
 @click.option(
-    "--set", "flags", multiple=True, metavar="OPTION=VALUE", help="An option of the configuration: fetch.timeout_s=20."
+    "--database",
+    metavar="ADDRESS",
+    help="A store in PostgreSQL, as in postgresql://user@host/name.",
+)
+@click.option(
+    "--set",
+    "flags",
+    multiple=True,
+    metavar="OPTION=VALUE",
+    help="An option of the configuration: fetch.timeout_s=20.",
 )
 @click.pass_context
-def root(ctx: click.Context, data_dir: Path | None, database: str | None, flags: tuple[str, ...]) -> None:
+def root(
+    ctx: click.Context, data_dir: Path | None, database: str | None, flags: tuple[str, ...]
+) -> None:
     """A feed aggregator that knows when to look.
 
     `tidings serve` looks after your feeds; the other commands work beside it, on the same data folder.
@@ -90,7 +102,9 @@ def root(ctx: click.Context, data_dir: Path | None, database: str | None, flags:
     for flag in flags:
         name, equals, value = flag.partition("=")
         if not equals:
-            raise UsageError(f"--set {flag}: write OPTION=VALUE, as in --set fetch.timeout_s=20; `tidings config` lists them")
+            raise UsageError(
+                f"--set {flag}: write OPTION=VALUE, as in --set fetch.timeout_s=20; `tidings config` lists them"
+            )
         values[name.strip()] = value
     if database is not None:
         values["store.database"] = database
@@ -128,5 +142,7 @@ def main() -> None:
     """The installed command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal may know fewer characters than a title has
+            stream.reconfigure(
+                errors="replace"
+            )  # a terminal may know fewer characters than a title has
     root(prog_name="tidings")

@@ -50,9 +50,21 @@ async def _configuration(home: Home) -> list[Finding]:
     config = home.config
     check_policy(home.settings)
     own = sum(setting.origin != "default" for setting in home.settings.values())
-    found = [Finding("configuration", "well", f"{own} of {len(home.settings)} options differ from the default")]
+    found = [
+        Finding(
+            "configuration",
+            "well",
+            f"{own} of {len(home.settings)} options differ from the default",
+        )
+    ]
     if config.fetch_allow_private:
-        found.append(Finding("private addresses", "look", "may be asked; set fetch.allow_private=false if others add feeds"))
+        found.append(
+            Finding(
+                "private addresses",
+                "look",
+                "may be asked; set fetch.allow_private=false if others add feeds",
+            )
+        )
     return found
 
 
@@ -67,41 +79,80 @@ async def _contact(home: Home) -> list[Finding]:
     if url:
         return [Finding("contact", "well", url)]
     advice = "set fetch.contact_url to a page of yours (or serve.public_url), in config.toml or as TIDINGS_FETCH_CONTACT_URL"
-    return [Finding("contact", "look", f"publishers cannot reach you before they block you; {advice}")]
+    return [
+        Finding("contact", "look", f"publishers cannot reach you before they block you; {advice}")
+    ]
 
 
 async def _folder(home: Home) -> list[Finding]:
     folder = home.folder
     if not folder.is_dir():
-        return [Finding("folder", "look", f"{folder} is not there yet; `tidings add` or `tidings serve` makes it")]
+        return [
+            Finding(
+                "folder",
+                "look",
+                f"{folder} is not there yet; `tidings add` or `tidings serve` makes it",
+            )
+        ]
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        return [Finding("folder", "wrong", f"{folder} is not writable for this user; change its owner or its mode")]
+        return [
+            Finding(
+                "folder",
+                "wrong",
+                f"{folder} is not writable for this user; change its owner or its mode",
+            )
+        ]
     if stat.S_IMODE(folder.stat().st_mode) & 0o077:
-        return [Finding("folder", "look", f"others on this machine can look into {folder}; `chmod 700` it")]
+        return [
+            Finding(
+                "folder", "look", f"others on this machine can look into {folder}; `chmod 700` it"
+            )
+        ]
     return [Finding("folder", "well", str(folder))]
 
 
 async def _store(home: Home) -> list[Finding]:
     if not home.has_store:
-        return [Finding("store", "look", "is empty; begin with `tidings add URL` or `tidings import FILE`")]
+        return [
+            Finding(
+                "store", "look", "is empty; begin with `tidings add URL` or `tidings import FILE`"
+            )
+        ]
     async with home.open_store() as store:
         problems = await store.check()
         status = await store.status()
     if problems:
         return [
-            Finding("store", "wrong", f"{problem}; restore your last backup with `tidings restore`") for problem in problems
+            Finding("store", "wrong", f"{problem}; restore your last backup with `tidings restore`")
+            for problem in problems
         ]
-    size = f"{home.place.stat().st_size / 1e6:,.1f} MB" if isinstance(home.place, Path) else "in PostgreSQL"
-    return [Finding("store", "well", f"{status.feeds:,} feeds, {status.entries:,} entries, {size}, whole")]
+    size = (
+        f"{home.place.stat().st_size / 1e6:,.1f} MB"
+        if isinstance(home.place, Path)
+        else "in PostgreSQL"
+    )
+    return [
+        Finding(
+            "store", "well", f"{status.feeds:,} feeds, {status.entries:,} entries, {size}, whole"
+        )
+    ]
 
 
 async def _disk(home: Home) -> list[Finding]:
-    there = next(folder for folder in (home.folder, *home.folder.absolute().parents) if folder.exists())
+    there = next(
+        folder for folder in (home.folder, *home.folder.absolute().parents) if folder.exists()
+    )
     free = shutil.disk_usage(there).free
-    needed = max(LEAST_FREE_BYTES, 2 * home.store_path.stat().st_size if home.store_path.exists() else 0)
+    needed = max(
+        LEAST_FREE_BYTES, 2 * home.store_path.stat().st_size if home.store_path.exists() else 0
+    )
     words = f"{free / 1e9:,.1f} GB free"
     if free < needed:
-        return [Finding("disk", "wrong", f"{words}, and a backup needs {needed / 1e9:,.1f} GB; make room")]
+        return [
+            Finding(
+                "disk", "wrong", f"{words}, and a backup needs {needed / 1e9:,.1f} GB; make room"
+            )
+        ]
     return [Finding("disk", "well", words)]
 
 
@@ -109,12 +160,22 @@ async def _clock(home: Home) -> list[Finding]:
     now = time.time()
     words = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     if now < WRITTEN_AT:
-        return [Finding("clock", "wrong", f"says {words}, which is before this program was written; set it")]
+        return [
+            Finding(
+                "clock", "wrong", f"says {words}, which is before this program was written; set it"
+            )
+        ]
     if home.has_store:
         async with home.open_store() as store:
-            asked = max((await store.hosts_asked(now)).values(), default=0.0)
+            asked = max((await store.last_request_times(now)).values(), default=0.0)
         if asked > now:
-            return [Finding("clock", "wrong", f"says {words}, but a host was asked {asked - now:,.0f} s after that; set it")]
+            return [
+                Finding(
+                    "clock",
+                    "wrong",
+                    f"says {words}, but a host was asked {asked - now:,.0f} s after that; set it",
+                )
+            ]
     return [Finding("clock", "well", words)]
 
 
@@ -126,7 +187,9 @@ def _names() -> Iterator[Finding]:
     try:
         socket.getaddrinfo("localhost", 80)
     except OSError as error:
-        yield Finding("names", "wrong", f"localhost cannot be resolved ({error.strerror}); look at /etc/hosts")
+        yield Finding(
+            "names", "wrong", f"localhost cannot be resolved ({error.strerror}); look at /etc/hosts"
+        )
         return
     resolver = Path("/etc/resolv.conf")
     if resolver.exists() and "nameserver" not in resolver.read_text(errors="replace"):
@@ -147,17 +210,25 @@ def _routes() -> Iterator[Finding]:
     if ways:
         yield Finding("route", "well", f"there is a way out by {' and '.join(ways)}")
     else:
-        yield Finding("route", "look", "there is no way out of this machine; only its own addresses can be asked")
+        yield Finding(
+            "route",
+            "look",
+            "there is no way out of this machine; only its own addresses can be asked",
+        )
 
 
 def _certificates() -> Iterator[Finding]:
     context = ssl.create_default_context()
     paths = ssl.get_default_verify_paths()
-    if context.cert_store_stats()["x509_ca"] or (paths.capath and any(Path(paths.capath).iterdir())):
+    if context.cert_store_stats()["x509_ca"] or (
+        paths.capath and any(Path(paths.capath).iterdir())
+    ):
         yield Finding("certificates", "well", "authorities are installed")
     else:
         yield Finding(
-            "certificates", "wrong", "no authorities are installed, so https fails; on Debian: apt install ca-certificates"
+            "certificates",
+            "wrong",
+            "no authorities are installed, so https fails; on Debian: apt install ca-certificates",
         )
 
 
@@ -167,7 +238,9 @@ def _files(home: Home) -> Iterator[Finding]:
     if allowed < needed:
         advice = f"raise it with `ulimit -n {needed}` (at most {most}), or lower fetch.concurrency"
         yield Finding(
-            "open files", "look", f"{allowed} may be too few for {home.config.fetch_concurrency} requests at once; {advice}"
+            "open files",
+            "look",
+            f"{allowed} may be too few for {home.config.fetch_concurrency} requests at once; {advice}",
         )
     else:
         yield Finding("open files", "well", f"{allowed:,} allowed")

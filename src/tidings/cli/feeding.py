@@ -9,14 +9,14 @@ import click
 from tidings.cli.home import Home, find_feed, with_home
 from tidings.cli.output import json_option, print_table, progress, tell, wants_json
 from tidings.errors import TidingsError, UsageError
-from tidings.privacy import without_password
-from tidings.words import count
+from tidings.formatting import count
+from tidings.redaction import redact_password
 
 if TYPE_CHECKING:
-    from tidings.aggregator.aggregator import Polled
-    from tidings.aggregator.importer import Addition, Report
+    from tidings.aggregator.aggregator import PollTotals
+    from tidings.aggregator.importer import AddResult, ImportReport
     from tidings.reasons import Reason
-    from tidings.store.rows import Feed
+    from tidings.store.feed_models import Feed
 
 #: Bad rows and skipped feeds that are listed; all of them with --json.
 MOST_LISTED = 20
@@ -54,29 +54,39 @@ async def import_feeds(home: Home, file: str, dry_run: bool) -> None:
                 report = await importer.import_feeds(store, body, time.time, dry_run=dry_run)
     found = {
         "dry_run": dry_run,
-        "new": [{"line": row.line, "url": row.url, "title": row.title, "folder": row.folder} for row in report.new],
+        "new": [
+            {"line": row.line, "url": row.url, "title": row.title, "folder": row.folder}
+            for row in report.new
+        ],
         "known": [{"line": row.line, "url": row.url} for row in report.known],
-        "problems": [{"line": problem.line, "problem": problem.text} for problem in report.problems],
+        "problems": [
+            {"line": problem.line, "problem": problem.text} for problem in report.problems
+        ],
     }
     tell(found, lambda: _tell_import(report, file, dry_run))
 
 
-def _tell_import(report: "Report", name: str, dry_run: bool) -> None:
+def _tell_import(report: "ImportReport", name: str, dry_run: bool) -> None:
     _complain([f"{name}, line {problem.line}: {problem.text}" for problem in report.problems])
-    click.echo(("would be: " if dry_run else "") + report.words)
+    click.echo(("would be: " if dry_run else "") + report.summary)
 
 
 def _complain(lines: list[str]) -> None:
     """Beside the result; not endlessly."""
     for line in lines[:MOST_LISTED]:
-        click.echo(without_password(line), err=True)
+        click.echo(redact_password(line), err=True)
     if (more := len(lines) - MOST_LISTED) > 0:
         click.echo(f"and {more:,} more; all of them with --json", err=True)
 
 
 @click.command()
 @click.argument("url")
-@click.option("--choose", type=click.IntRange(min=1), metavar="N", help="Which, where a site has several feeds.")
+@click.option(
+    "--choose",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Which, where a site has several feeds.",
+)
 @click.option("--title", default="", help="A name of your own for it.")
 @click.option("--folder", default="", metavar="PATH", help="Where it belongs: News/Local.")
 @json_option
@@ -95,12 +105,16 @@ async def add(home: Home, url: str, choose: int | None, title: str, folder: str)
 
     home.make_folder()
     async with home.open_polling() as aggregator:
-        with progress(f"looking at {without_password(url)}"):
+        with progress(f"looking at {redact_password(url)}"):
             found = await add_feed(aggregator, url, time.time, title=title, folder=folder)
             if found.choices and choose is not None:
                 if choose > len(found.choices):
-                    raise UsageError(f"--choose {choose}: there are only {len(found.choices)} feeds at {url}")
-                found = await add_feed(aggregator, found.choices[choose - 1].url, time.time, title=title, folder=folder)
+                    raise UsageError(
+                        f"--choose {choose}: there are only {len(found.choices)} feeds at {url}"
+                    )
+                found = await add_feed(
+                    aggregator, found.choices[choose - 1].url, time.time, title=title, folder=folder
+                )
         if found.added is None:
             _offer(url, found)
             return
@@ -119,16 +133,25 @@ async def add(home: Home, url: str, choose: int | None, title: str, folder: str)
         "reason": to_json(feed.state.reason),
     }
     what = "added" if found.added.subscription_new else "is followed already:"
-    address = without_password(feed.url)
-    tell(result, f"{what} {feed.state.title or address} ({address}): feed {feed.id}, {entries:,} entries")
+    address = redact_password(feed.url)
+    tell(
+        result,
+        f"{what} {feed.state.title or address} ({address}): feed {feed.id}, {entries:,} entries",
+    )
 
 
-def _offer(url: str, addition: "Addition") -> None:
+def _offer(url: str, add_result: "AddResult") -> None:
     """Several feeds to choose from."""
-    offered = [(n, c, c.url in addition.followed) for n, c in enumerate(addition.choices, start=1)]
-    found = [{"number": n, "url": c.url, "title": c.title, "followed": followed} for n, c, followed in offered]
+    offered = [
+        (n, c, c.url in add_result.subscribed) for n, c in enumerate(add_result.choices, start=1)
+    ]
+    found = [
+        {"number": n, "url": c.url, "title": c.title, "followed": followed}
+        for n, c, followed in offered
+    ]
     rows = [
-        [str(n), c.title or "–", without_password(c.url), "followed already" if followed else ""] for n, c, followed in offered
+        [str(n), c.title or "–", redact_password(c.url), "followed already" if followed else ""]
+        for n, c, followed in offered
     ]
     tell({"choices": found}, lambda: print_table(["N", "title", "address", ""], rows, left=4))
     raise UsageError(f"{url} has {len(offered)} feeds; say which with --choose N")
@@ -136,8 +159,16 @@ def _offer(url: str, addition: "Addition") -> None:
 
 @click.command()
 @click.argument("urls", nargs=-1, metavar="[URL|ID]...")
-@click.option("--due", "which", flag_value="due", default="due", help="Those whose time has come (the default).")
-@click.option("--all", "which", flag_value="all", help="Every feed, save where a server told us to wait.")
+@click.option(
+    "--due",
+    "which",
+    flag_value="due",
+    default="due",
+    help="Those whose time has come (the default).",
+)
+@click.option(
+    "--all", "which", flag_value="all", help="Every feed, save where a server told us to wait."
+)
 @json_option
 @with_home
 async def poll(home: Home, urls: tuple[str, ...], which: str) -> None:
@@ -161,22 +192,37 @@ async def poll(home: Home, urls: tuple[str, ...], which: str) -> None:
                 bar.reached(done, of)
                 bar.say("polling" if done < of else "deciding when to look next")
 
-            polled = await aggregator.poll(feed_ids, due=not urls and which == "due", progress=reached)
+            polled = await aggregator.poll(
+                feed_ids, due=not urls and which == "due", progress=reached
+            )
         skipped = [(await aggregator.store.feed(one.feed_id), one.reason) for one in polled.skipped]
     _tell_poll(polled, skipped)
     if urls and polled.failed:
         raise TidingsError(f"{count(polled.failed, 'poll')} failed; `tidings explain URL` says why")
 
 
-def _tell_poll(polled: "Polled", skipped: list[tuple["Feed | None", "Reason"]]) -> None:
+def _tell_poll(polled: "PollTotals", skipped: list[tuple["Feed | None", "Reason"]]) -> None:
     from tidings.reasons import render, to_json
 
     rows = [(feed.url if feed else "", why) for feed, why in skipped]
     words = (
-        f"{count(polled.asked, 'feed')} asked, {polled.new:,} new entries, {polled.changed:,} changed, "
+        f"{count(polled.poll_count, 'feed')} asked, {polled.new:,} new entries, {polled.changed:,} changed, "
         f"{polled.failed:,} failed, {len(rows):,} skipped"
     )
     if not wants_json():
         _complain([f"skipped {url}: {render(why)}" for url, why in rows])
-    numbers = {"asked": polled.asked, "new": polled.new, "changed": polled.changed, "failed": polled.failed}
-    tell({**numbers, "skipped": [{"url": url, "why": render(why), "reason": to_json(why)} for url, why in rows]}, words)
+    numbers = {
+        "asked": polled.poll_count,
+        "new": polled.new,
+        "changed": polled.changed,
+        "failed": polled.failed,
+    }
+    tell(
+        {
+            **numbers,
+            "skipped": [
+                {"url": url, "why": render(why), "reason": to_json(why)} for url, why in rows
+            ],
+        },
+        words,
+    )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tidings.aggregator import Aggregator
     from tidings.store import Store
-    from tidings.store.rows import Feed
+    from tidings.store.feed_models import Feed
 
 P = ParamSpec("P")
 
@@ -35,7 +35,9 @@ class Home:
     @cached_property
     def settings(self) -> dict[str, Setting]:
         found = read(self.folder, os.environ, self.flags)
-        if found["policy.name"].value != found["policy.name"].default:  # whoever has chosen none need not load them all
+        if (
+            found["policy.name"].value != found["policy.name"].default
+        ):  # whoever has chosen none need not load them all
             from tidings.service import check_policy
 
             check_policy(found)
@@ -84,7 +86,7 @@ class Home:
         from tidings import logs
         from tidings.service import open_polling
 
-        logs.set_up("warning", self.config.log_format)
+        logs.configure_logging("warning", self.config.log_format)
         return open_polling(self.settings, self.place)
 
 
@@ -95,9 +97,9 @@ def with_home(
 
     @wraps(command)
     def run(*args: P.args, **options: P.kwargs) -> None:
-        from tidings import loops
+        from tidings import event_loop
 
-        loops.run(command(click.get_current_context().ensure_object(Home), *args, **options))
+        event_loop.run(command(click.get_current_context().ensure_object(Home), *args, **options))
 
     return run
 
@@ -106,5 +108,7 @@ async def find_feed(store: "Store", feed: str) -> "Feed":
     """By id or address, former addresses included."""
     found = await store.feed(int(feed) if feed.isdecimal() else feed)
     if found is None:
-        raise UsageError(f"there is no feed {feed} here; `tidings feeds` lists them, `tidings add {feed}` adds one")
+        raise UsageError(
+            f"there is no feed {feed} here; `tidings feeds` lists them, `tidings add {feed}` adds one"
+        )
     return found

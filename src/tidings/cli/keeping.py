@@ -29,7 +29,9 @@ async def config(home: Home) -> None:
     """
     keys = ("name", "value", "origin", "default", "variable", "allowed", "help")
     settings = home.settings.values()
-    found = [{key: getattr(one, key) for key in keys} | {"type": one.kind.__name__} for one in settings]
+    found = [
+        {key: getattr(one, key) for key in keys} | {"type": one.kind.__name__} for one in settings
+    ]
     tell(found, lambda: _show(settings))
 
 
@@ -39,9 +41,18 @@ def _show(settings: Iterable[Setting]) -> None:
         if setting.section != section:
             section = setting.section
             click.echo(f"[{section}]")
-        click.echo(fill(f"{setting.help} ({setting.allowed})", 80, initial_indent="# ", subsequent_indent="# "))
+        click.echo(
+            fill(
+                f"{setting.help} ({setting.allowed})",
+                80,
+                initial_indent="# ",
+                subsequent_indent="# ",
+            )
+        )
         line = f"{setting.option} = {json.dumps(setting.value)}"  # what JSON and TOML say alike
-        click.echo(f"# {line}\n" if setting.origin == "default" else f"{line}  # from {setting.origin}\n")
+        click.echo(
+            f"# {line}\n" if setting.origin == "default" else f"{line}  # from {setting.origin}\n"
+        )
 
 
 @click.command()
@@ -61,7 +72,10 @@ async def doctor(home: Home) -> None:
     with progress("looking", total=len(CHECKS)) as bar:
         findings = await examine(home, bar.done)
     rows = [[f.verdict, f.what, f.words] for f in findings]
-    tell([finding._asdict() for finding in findings], lambda: print_table(["", "what", "found"], rows, left=3))
+    tell(
+        [finding._asdict() for finding in findings],
+        lambda: print_table(["", "what", "found"], rows, left=3),
+    )
     if any(finding.verdict == "wrong" for finding in findings):
         raise click.exceptions.Exit(1)
 
@@ -96,7 +110,9 @@ async def restore(home: Home, file: Path) -> None:
     from tidings.store import restore as put_back
 
     if isinstance(home.place, str):
-        raise UsageError(f"a store in PostgreSQL is restored by its own means; use: pg_restore -d ADDRESS {file}")
+        raise UsageError(
+            f"a store in PostgreSQL is restored by its own means; use: pg_restore -d ADDRESS {file}"
+        )
     home.make_folder()
     kept = await _set_aside(home)
     try:

@@ -12,7 +12,7 @@ from tidings.cli.lab_runs import compare, limit, score
 from tidings.cli.lab_tables import read_trace
 from tidings.cli.output import Target, json_option, plot_option, progress, seed_option, tell
 from tidings.errors import UsageError
-from tidings.words import count
+from tidings.formatting import count
 
 
 @click.group()
@@ -24,7 +24,18 @@ def lab() -> None:
     """
 
 
-for command in (allocate, schedule, score, compare, limit, delivered, evaluate, ablate, whatif, exchange):
+for command in (
+    allocate,
+    schedule,
+    score,
+    compare,
+    limit,
+    delivered,
+    evaluate,
+    ablate,
+    whatif,
+    exchange,
+):
     lab.add_command(command)
 
 
@@ -55,15 +66,29 @@ def describe(trace: str, plot: Path | None) -> None:
 @lab.command(short_help="Write a synthetic trace like a paper's.")
 @click.argument("directory", type=Target(directory=True))
 @click.option(
-    "--like", "kind", required=True, metavar="NAME", help="Whose statistics: sia-cho, han, feedex, urbansky, homogeneous."
+    "--like",
+    "kind",
+    required=True,
+    metavar="NAME",
+    help="Whose statistics: sia-cho, han, feedex, urbansky, homogeneous.",
 )
-@click.option("--feeds", type=click.IntRange(min=1), default=1000, show_default=True, help="Number of feeds.")
-@click.option("--days", type=click.FloatRange(min=0, min_open=True), default=90.0, show_default=True, help="Days of posts.")
+@click.option(
+    "--feeds", type=click.IntRange(min=1), default=1000, show_default=True, help="Number of feeds."
+)
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0, min_open=True),
+    default=90.0,
+    show_default=True,
+    help="Days of posts.",
+)
 @seed_option
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV instead of Parquet.")
 @click.option("--force", is_flag=True, help="Write into a directory that already holds something.")
 @json_option
-def generate(directory: Path, kind: str, feeds: int, days: float, seed: int, as_csv: bool, force: bool) -> None:
+def generate(
+    directory: Path, kind: str, feeds: int, days: float, seed: int, as_csv: bool, force: bool
+) -> None:
     """Write a synthetic trace with the statistics that a paper published.
 
     \b
@@ -75,7 +100,9 @@ def generate(directory: Path, kind: str, feeds: int, days: float, seed: int, as_
 
     if directory.is_dir() and any(directory.iterdir()):
         if not force:
-            raise UsageError(f"{directory} is not empty; name another directory, or add --force to write into it")
+            raise UsageError(
+                f"{directory} is not empty; name another directory, or add --force to write into it"
+            )
         _clear(directory, as_csv)
     with progress(f"generating {count(feeds, 'feed')}"):
         made = make_trace(kind, feeds=feeds, days=days, seed=seed)
@@ -92,8 +119,16 @@ def _clear(folder: Path, as_csv: bool) -> None:
 
 
 @lab.command(short_help="All tables and figures of the papers, as HTML.")
-@click.option("--out", type=Target(directory=True), required=True, metavar="DIR", help="Where the report goes: DIR/index.html.")
-@click.option("--quick", is_flag=True, help="Smaller traces: minutes instead of an hour, with more noise.")
+@click.option(
+    "--out",
+    type=Target(directory=True),
+    required=True,
+    metavar="DIR",
+    help="Where the report goes: DIR/index.html.",
+)
+@click.option(
+    "--quick", is_flag=True, help="Smaller traces: minutes instead of an hour, with more noise."
+)
 @seed_option
 @json_option
 def papers(out: Path, quick: bool, seed: int) -> None:

@@ -19,12 +19,19 @@ from tidings.cli.output import (
     seed_option,
 )
 from tidings.config import Config
-from tidings.words import NOTHING, common_unit, count, duration, figures, percent
+from tidings.formatting import NO_VALUE, common_unit, count, duration, figures, percent
 
 
 @click.command(short_help="The service against hourly polling.")
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@click.option("--policies", type=Names(), default=Config().policy_name, show_default=True, metavar="A,B,...", help="Policies.")
+@click.option(
+    "--policies",
+    type=Names(),
+    default=Config().policy_name,
+    show_default=True,
+    metavar="A,B,...",
+    help="Policies.",
+)
 @click.option(
     "--budgets",
     type=Numbers(above=0),
@@ -41,7 +48,11 @@ from tidings.words import NOTHING, common_unit, count, duration, figures, percen
     help="Minimum intervals besides the default one.",
 )
 @click.option(
-    "--train-days", type=click.FloatRange(min=0), default=28.0, show_default=True, help="Days that policies learn from."
+    "--train-days",
+    type=click.FloatRange(min=0),
+    default=28.0,
+    show_default=True,
+    help="Days that policies learn from.",
 )
 @seed_option
 @click.option("--out", type=Target(), metavar="FILE.json", help="Also write the rows as JSON.")
@@ -68,7 +79,7 @@ def delivered(
     Example:
       tidings lab delivered sample --train-days 14 --budgets 4,12
     """
-    from tidings.lab import delivered as lab
+    from tidings.lab import hourly_baseline as lab
 
     with progress("reading traces"):
         tasks = lab.plan(traces, policies, budgets, min_intervals, train_days, seed)
@@ -81,7 +92,7 @@ Row = dict[str, Any]
 
 
 def _print_delivered(found: list[Row], train_days: float) -> None:
-    from tidings.lab.delivered import summarize
+    from tidings.lab.hourly_baseline import summarize
 
     traces = list(_by_trace(found))
     for rows in traces:
@@ -110,7 +121,7 @@ def _print_delivered(found: list[Row], train_days: float) -> None:
 
 def _by_trace(found: list[Row]) -> Iterator[list[Row]]:
     """The rows of each trace; each begins with hourly polling."""
-    from tidings.lab.delivered import HOURLY
+    from tidings.lab.hourly_baseline import HOURLY
 
     rows: list[Row] = []
     for row in found:
@@ -131,15 +142,28 @@ def _print_trace(rows: list[Row], train_days: float) -> None:
         click.echo()
         click.echo(f"Minimum interval {duration(interval)}")
         table = [_cells(row, size) for row in group]
-        headings = ["policy", "polls", "ratio", "MB", "mean", "median", "p90", "missed", "charged", "ratio"]
+        headings = [
+            "policy",
+            "polls",
+            "ratio",
+            "MB",
+            "mean",
+            "median",
+            "p90",
+            "missed",
+            "charged",
+            "ratio",
+        ]
         print_table(headings, table)
 
 
 def _cells(row: Row, size: float) -> list[str]:
-    from tidings.lab.delivered import HOURLY
+    from tidings.lab.hourly_baseline import HOURLY
 
-    delays = [row[key] for key in ("mean_delay_s", "median_delay_s", "p90_delay_s", "charged_delay_s")]
-    mean, median, p90, charged = (NOTHING if s is None else figures(s / size) for s in delays)
+    delays = [
+        row[key] for key in ("mean_delay_s", "median_delay_s", "p90_delay_s", "charged_delay_s")
+    ]
+    mean, median, p90, charged = (NO_VALUE if s is None else figures(s / size) for s in delays)
     label = row["policy"]
     if label != HOURLY:
         label += f" {_setting(row['budget_per_feed_day'], row['default'])}"
@@ -162,4 +186,4 @@ def _setting(budget: float, default: bool) -> str:
 
 
 def _ratio(ratio: float | None) -> str:
-    return NOTHING if ratio is None else f"{ratio:.3f}"
+    return NO_VALUE if ratio is None else f"{ratio:.3f}"

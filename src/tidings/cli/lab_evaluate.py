@@ -20,7 +20,7 @@ from tidings.cli.output import (
     seed_option,
     tell,
 )
-from tidings.words import NOTHING, common_unit, count, duration, figures, in_unit, percent
+from tidings.formatting import NO_VALUE, common_unit, count, duration, figures, in_unit, percent
 
 if TYPE_CHECKING:
     from tidings.lab.whatif import Point
@@ -31,14 +31,26 @@ def _on_cells(command: Decorated) -> Decorated:
     for add in (
         json_option,
         as_served_options,
-        click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes."),
-        click.option("--out", type=Target(), metavar="FILE.json", help="Also write the whole result as JSON."),
-        seed_option,
         click.option(
-            "--train-days", type=click.FloatRange(min=0), default=28.0, show_default=True, help="What policies learn from."
+            "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes."
         ),
         click.option(
-            "--budgets", type=Numbers(above=0), default="0.5,1,4,12", show_default=True, help="Polls per feed and day."
+            "--out", type=Target(), metavar="FILE.json", help="Also write the whole result as JSON."
+        ),
+        seed_option,
+        click.option(
+            "--train-days",
+            type=click.FloatRange(min=0),
+            default=28.0,
+            show_default=True,
+            help="What policies learn from.",
+        ),
+        click.option(
+            "--budgets",
+            type=Numbers(above=0),
+            default="0.5,1,4,12",
+            show_default=True,
+            help="Polls per feed and day.",
         ),
         click.argument("traces", nargs=-1, required=True, metavar="TRACE..."),
     ):
@@ -51,10 +63,26 @@ def _on_cells(command: Decorated) -> Decorated:
 
 @click.command(short_help="Our policy against all others: traces x budgets.")
 @_on_cells
-@click.option("--policies", type=Names(), metavar="A,B,...", help="Policies to beat (default: those of the papers).")
-@click.option("--ours", default="price", show_default=True, metavar="POLICY", help="The policy that is to beat them.")
+@click.option(
+    "--policies",
+    type=Names(),
+    metavar="A,B,...",
+    help="Policies to beat (default: those of the papers).",
+)
+@click.option(
+    "--ours",
+    default="price",
+    show_default=True,
+    metavar="POLICY",
+    help="The policy that is to beat them.",
+)
 def evaluate(
-    policies: list[str] | None, ours: str, out: Path | None, as_served: bool, min_interval: float | None, **run: Any
+    policies: list[str] | None,
+    ours: str,
+    out: Path | None,
+    as_served: bool,
+    min_interval: float | None,
+    **run: Any,
 ) -> None:
     """The whole table: every policy on every trace at every budget, all with the same number of polls.
 
@@ -69,10 +97,10 @@ def evaluate(
     from tidings.lab import evaluate as evaluating
 
     run["min_interval_s"] = chosen_min_interval(as_served, min_interval)
-    chosen = list(evaluating.PAPERS) if policies is None else policies
+    chosen = list(evaluating.PAPER_POLICIES) if policies is None else policies
     steps = len(run["traces"]) * len(run["budgets"]) * (len([p for p in chosen if p != ours]) + 1)
     with progress("evaluating", total=steps) as bar:
-        found = evaluating.evaluate(policies=chosen, ours=ours, tell=bar.tell, **run)
+        found = evaluating.evaluate(policies=chosen, ours=ours, report=bar.tell, **run)
     save_and_tell(found, out, lambda: _show_evaluation(found))
 
 
@@ -101,7 +129,19 @@ def _show_evaluation(found: dict[str, Any]) -> None:
                 _points(cell["missed_points"]),
             ]
         )
-    print_table(["trace", "budget", "best", "its delay", ours, "ratio", "95 % interval", "missed, points to min-missing"], rows)
+    print_table(
+        [
+            "trace",
+            "budget",
+            "best",
+            "its delay",
+            ours,
+            "ratio",
+            "95 % interval",
+            "missed, points to min-missing",
+        ],
+        rows,
+    )
     overall = found["overall"]
     worst = overall["worst"]
     click.echo()
@@ -110,7 +150,11 @@ def _show_evaluation(found: dict[str, Any]) -> None:
     click.echo(f"Most missed above min-missing {_points(overall['most_missed_points'])} points")
     click.echo(f"Polls furthest off the budget {overall['off_budget'] * 100:+.2f} %")
     cells = found["cells"]
-    off = [f"{_place(cell)} ({cell['off_budget'] * 100:+.2f} %)" for cell in cells if abs(cell["off_budget"]) > TOLERANCE]
+    off = [
+        f"{_place(cell)} ({cell['off_budget'] * 100:+.2f} %)"
+        for cell in cells
+        if abs(cell["off_budget"]) > TOLERANCE
+    ]
     if off:  # such ratios are not at equal polls
         click.echo(f"Further off than {TOLERANCE * 100:g} %: {', '.join(off)}")
     scaled = [f"{_place(cell)} ({cell['scale']:.4f})" for cell in cells if cell["scale"] != 1]
@@ -134,7 +178,9 @@ def _show_cell(cell: dict[str, Any], train_days: float) -> None:
     rows = [
         [
             result["policy"],
-            f"{result['polls_per_feed_day']:.4g}" if result["polls_per_feed_day"] is not None else NOTHING,
+            f"{result['polls_per_feed_day']:.4g}"
+            if result["polls_per_feed_day"] is not None
+            else NO_VALUE,
             in_unit(result["mean_delay_s"], size),
             percent(result["missed_share"]),
             in_unit(result["charged_delay_s"], size),
@@ -149,7 +195,10 @@ def _show_cell(cell: dict[str, Any], train_days: float) -> None:
         "",
         in_unit(cell["limit_charged_s"], size),
     ]
-    print_table(["policy", "polls", "mean", "missed", "charged", "ratio", "95 % interval"], [*rows, [*limit, "", ""]])
+    print_table(
+        ["policy", "polls", "mean", "missed", "charged", "ratio", "95 % interval"],
+        [*rows, [*limit, "", ""]],
+    )
 
 
 def _against(cell: dict[str, Any], policy: str) -> list[str]:
@@ -158,7 +207,7 @@ def _against(cell: dict[str, Any], policy: str) -> list[str]:
 
 
 def _points(points: float | None) -> str:
-    return NOTHING if points is None else f"{points:+.2f}"
+    return NO_VALUE if points is None else f"{points:+.2f}"
 
 
 # --- ablate -------------------------------------------------------------------------------------------------------------
@@ -166,10 +215,22 @@ def _points(points: float | None) -> str:
 
 @click.command(short_help="What each part of our policy is worth.")
 @_on_cells
-@click.option("--policy", default="price", show_default=True, help="The policy whose parts are switched off, one at a time.")
-@click.option("--parts", type=Names(), metavar="A,B,...", help="Which parts (default: all that it has).")
+@click.option(
+    "--policy",
+    default="price",
+    show_default=True,
+    help="The policy whose parts are switched off, one at a time.",
+)
+@click.option(
+    "--parts", type=Names(), metavar="A,B,...", help="Which parts (default: all that it has)."
+)
 def ablate(
-    policy: str, parts: list[str] | None, out: Path | None, as_served: bool, min_interval: float | None, **run: Any
+    policy: str,
+    parts: list[str] | None,
+    out: Path | None,
+    as_served: bool,
+    min_interval: float | None,
+    **run: Any,
 ) -> None:
     """What each part of a policy is worth: charged delay without it, over charged delay with it, at the same budget.
 
@@ -182,14 +243,18 @@ def ablate(
     from tidings.lab import evaluate as evaluating
 
     run["min_interval_s"] = chosen_min_interval(as_served, min_interval)
-    chosen = evaluating.parts_of(policy) if parts is None else parts
-    with progress("ablating", total=len(run["traces"]) * len(run["budgets"]) * (len(chosen) + 1)) as bar:
-        found = evaluating.ablate(policy=policy, parts=chosen, tell=bar.tell, **run)
+    chosen = evaluating.ablation_parts(policy) if parts is None else parts
+    with progress(
+        "ablating", total=len(run["traces"]) * len(run["budgets"]) * (len(chosen) + 1)
+    ) as bar:
+        found = evaluating.ablate(policy=policy, parts=chosen, report=bar.tell, **run)
     save_and_tell(found, out, lambda: _show_ablation(found))
 
 
 def _show_ablation(found: dict[str, Any]) -> None:
-    click.echo(f"Charged delay of {found['policy']} without a part, over that with it; above 1 the part helps")
+    click.echo(
+        f"Charged delay of {found['policy']} without a part, over that with it; above 1 the part helps"
+    )
     click.echo(as_served_note(found["min_interval_s"]))
     parts = list(found["overall"])
     rows = []
@@ -204,13 +269,20 @@ def _show_ablation(found: dict[str, Any]) -> None:
             ]
             for part in parts
         ]
-    print_table(["trace", "budget", "without", "ratio", "95 % interval", "more polls"], rows, left=1)
+    print_table(
+        ["trace", "budget", "without", "ratio", "95 % interval", "more polls"], rows, left=1
+    )
     click.echo()
     names = list(next(iter(found["by_trace"].values())))
     click.echo("Geometric means over the budgets")
     click.echo()
     table = [
-        [part, *(f"{found['by_trace'][part][name]:.3f}" for name in names), f"{found['overall'][part]:.3f}"] for part in parts
+        [
+            part,
+            *(f"{found['by_trace'][part][name]:.3f}" for name in names),
+            f"{found['overall'][part]:.3f}",
+        ]
+        for part in parts
     ]
     print_table(["without", *names, "all"], table)
 
@@ -222,13 +294,22 @@ def _show_ablation(found: dict[str, Any]) -> None:
 @click.argument("trace")
 @click.option("--policy", default="price", show_default=True, help="The policy that is replayed.")
 @click.option(
-    "--budgets", type=Numbers(above=0), default="0.25,0.5,1,2,4,8,16,24", show_default=True, help="Polls per feed and day."
+    "--budgets",
+    type=Numbers(above=0),
+    default="0.25,0.5,1,2,4,8,16,24",
+    show_default=True,
+    help="Polls per feed and day.",
 )
 @click.option(
-    "--train-days", type=click.FloatRange(min=0), help="What the policy learns from (default: 28, or half of a shorter trace)."
+    "--train-days",
+    type=click.FloatRange(min=0),
+    help="What the policy learns from (default: 28, or half of a shorter trace).",
 )
 @click.option(
-    "--sample", type=click.IntRange(min=1), metavar="FEEDS", help="Replay a sample of the feeds; polls are scaled up."
+    "--sample",
+    type=click.IntRange(min=1),
+    metavar="FEEDS",
+    help="Replay a sample of the feeds; polls are scaled up.",
 )
 @seed_option
 @json_option
@@ -255,13 +336,18 @@ def whatif(
     read = read_trace(trace)
     days = asking.training_days(read, train_days)
     with progress("replaying", total=1.0) as bar:
-        points = asking.whatif(read, budgets, policy, days, sample, lambda share: bar.reached(share, 1.0), seed=seed)
+        points = asking.whatif(
+            read, budgets, policy, days, sample, lambda share: bar.reached(share, 1.0), seed=seed
+        )
     if plot is not None:
         from tidings.lab import plots
 
         plots.save(asking.picture(points, f"{read.name}: what a budget buys under {policy}"), plot)
     result = {"trace": read.name, "policy": policy, "train_days": days, "feeds": read.n_feeds}
-    result |= {"sample": sample and min(sample, read.n_feeds), "points": [asdict(point) for point in points]}
+    result |= {
+        "sample": sample and min(sample, read.n_feeds),
+        "points": [asdict(point) for point in points],
+    }
     tell(result, lambda: _show_points(result, points))
 
 
@@ -269,7 +355,9 @@ def _show_points(found: dict[str, Any], points: "list[Point]") -> None:
     feeds, sample = found["feeds"], found["sample"]
     of = "" if sample in (None, feeds) else f", replayed on {sample:,} of them"
     days = figures(found["train_days"])
-    click.echo(f"{found['trace']}: {found['policy']} after {days} days of training; {count(feeds, 'feed')}{of}")
+    click.echo(
+        f"{found['trace']}: {found['policy']} after {days} days of training; {count(feeds, 'feed')}{of}"
+    )
     click.echo()
     rows = [
         [
@@ -283,4 +371,8 @@ def _show_points(found: dict[str, Any], points: "list[Point]") -> None:
         ]
         for point in points
     ]
-    print_table(["budget", "polls a day", "mean", "half within", "95 % within", "missed", "charged"], rows, left=0)
+    print_table(
+        ["budget", "polls a day", "mean", "half within", "95 % within", "missed", "charged"],
+        rows,
+        left=0,
+    )

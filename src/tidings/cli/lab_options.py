@@ -14,10 +14,14 @@ class MinInterval(click.ParamType[float]):
 
     name = "duration"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         seconds = parse_duration(str(value))
         if seconds is None or seconds > DURATION_UNITS["d"]:
-            self.fail(f"{value!r} is not a duration up to 1 day; write a number with s, min or h, as in 15min")
+            self.fail(
+                f"{value!r} is not a duration up to 1 day; write a number with s, min or h, as in 15min"
+            )
         return seconds
 
 
@@ -26,7 +30,9 @@ class MinIntervals(click.ParamType[list[float]]):
 
     name = "durations"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[float]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[float]:
         if isinstance(value, list):
             return value
         return [MinInterval().convert(part, param, ctx) for part in str(value).split(",")]
@@ -42,7 +48,11 @@ def as_served_options(command: Decorated) -> Decorated:
             metavar="DURATION",
             help=f"Minimum interval with --as-served (default: {default}).",
         ),
-        click.option("--as-served", is_flag=True, help="Apply the poll constraints and poll costs of the service."),
+        click.option(
+            "--as-served",
+            is_flag=True,
+            help="Apply the poll constraints and poll costs of the service.",
+        ),
     ):
         command = add(command)
     return command

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidings.cli.lab_options import as_served_options, chosen_min_interval
-from tidings.cli.lab_tables import draw_budgets, draw_delays, print_against, print_comparison, print_score, read_trace
+from tidings.cli.lab_tables import (
+    draw_budgets,
+    draw_delays,
+    print_against,
+    print_comparison,
+    print_score,
+    read_trace,
+)
 from tidings.cli.output import (
     Names,
     Numbers,
@@ -21,7 +28,7 @@ from tidings.cli.output import (
     tell,
 )
 from tidings.errors import UsageError
-from tidings.words import count, duration, figures
+from tidings.formatting import count, duration, figures
 
 if TYPE_CHECKING:
     from tidings.lab.simulate import Polls
@@ -33,7 +40,13 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Judge a poll list, whoever made it.")
 @click.argument("trace")
-@click.option("--polls", "poll_file", required=True, metavar="FILE", help="Poll list: feed_id, polled_at; Parquet or CSV.")
+@click.option(
+    "--polls",
+    "poll_file",
+    required=True,
+    metavar="FILE",
+    help="Poll list: feed_id, polled_at; Parquet or CSV.",
+)
 @click.option(
     "--train-days",
     type=click.FloatRange(min=0),
@@ -51,17 +64,17 @@ def score(trace: str, poll_file: str, train_days: float, plot: Path | None) -> N
     Example:
       tidings lab score sample --polls polls/min-delay.parquet --train-days 14
     """
-    from tidings.lab.score import judge, metrics, read_polls, within
+    from tidings.lab.score import metrics, polls_within, read_polls, score_polls
 
     read = read_trace(trace)
-    start = read.cut(train_days) if train_days else read.start
+    start = read.training_end(train_days) if train_days else read.start
     listed = read_polls(poll_file, read)
-    polls = within(listed, start, read.end)
+    polls = polls_within(listed, start, read.end)
     with progress("judging"):
-        judged = judge(read, polls, start)
-    found = {**metrics(judged), "ignored_polls": len(listed) - len(polls)}
+        scores = score_polls(read, polls, start)
+    found = {**metrics(scores), "ignored_polls": len(listed) - len(polls)}
     if plot is not None:
-        draw_delays(plot, {Path(poll_file).stem: judged})
+        draw_delays(plot, {Path(poll_file).stem: scores})
     tell(found, lambda: print_score(found))
 
 
@@ -70,14 +83,39 @@ def score(trace: str, poll_file: str, train_days: float, plot: Path | None) -> N
 
 @click.command(short_help="Policies side by side at equal budget.")
 @click.argument("trace")
-@click.option("--policies", type=Names(), required=True, metavar="A,B,...", help="Policies, as in uniform,fixed:interval_h=1.")
-@click.option("--budget", "budgets", type=Numbers(above=0), required=True, help="Polls per feed and day; several give a curve.")
-@click.option("--train-days", type=click.FloatRange(min=0), default=14.0, show_default=True, help="What policies learn from.")
 @click.option(
-    "--save-polls", type=Target(directory=True), metavar="DIR", help="Write each policy's polls to DIR/POLICY.parquet."
+    "--policies",
+    type=Names(),
+    required=True,
+    metavar="A,B,...",
+    help="Policies, as in uniform,fixed:interval_h=1.",
+)
+@click.option(
+    "--budget",
+    "budgets",
+    type=Numbers(above=0),
+    required=True,
+    help="Polls per feed and day; several give a curve.",
+)
+@click.option(
+    "--train-days",
+    type=click.FloatRange(min=0),
+    default=14.0,
+    show_default=True,
+    help="What policies learn from.",
+)
+@click.option(
+    "--save-polls",
+    type=Target(directory=True),
+    metavar="DIR",
+    help="Write each policy's polls to DIR/POLICY.parquet.",
 )
 @seed_option
-@click.option("--native/--no-native", default=True, help="Also run policies without a budget knob as they are.")
+@click.option(
+    "--native/--no-native",
+    default=True,
+    help="Also run policies without a budget knob as they are.",
+)
 @click.option("--against", metavar="POLICY", help="Give ratios to this policy with 95 % intervals.")
 @as_served_options
 @json_option
@@ -120,9 +158,9 @@ def compare(
     min_interval_s = chosen_min_interval(as_served, min_interval)
     conditions = None if min_interval_s is None else Conditions(Limits(min_interval_s))
     read = read_trace(trace)
-    read.cut(train_days)
+    read.training_end(train_days)
     found = []
-    judged = {}
+    scores = {}
     with progress("comparing", total=len(policies) * len(budgets)) as bar:
         step = _steps(bar)
         for budget in budgets:
@@ -145,16 +183,22 @@ def compare(
                 for result in comparison.results:
                     _save_polls(folder, read, result.policy, result.polls)
             if plot is not None and len(budgets) == 1:
-                judged = {result.policy: result.judged for result in comparison.results}
+                scores = {result.policy: result.scores for result in comparison.results}
             if against is not None:
                 bar.say("resampling feeds")
-            found.append(comparison.figures(against, seed))  # figures only: the posts of many runs would fill the memory
+            found.append(
+                comparison.figures(against, seed)
+            )  # figures only: the posts of many runs would fill the memory
     if plot is not None:
         if len(budgets) == 1:
-            draw_delays(plot, judged)
+            draw_delays(plot, scores)
         else:
             draw_budgets(plot, found)
-    whole = found[0] if len(found) == 1 else {"trace": read.name, "train_days": train_days, "curve": found}
+    whole = (
+        found[0]
+        if len(found) == 1
+        else {"trace": read.name, "train_days": train_days, "curve": found}
+    )
     tell(whole, lambda: _show_comparisons(found, against))
 
 
@@ -190,7 +234,10 @@ def _save_polls(folder: Path, trace: "Trace", policy: str, polls: "Polls") -> No
     folder.mkdir(parents=True, exist_ok=True)
     times = polls.times
     whole = bool(np.all(times == np.rint(times)))
-    table = {"feed_id": trace.feed_ids[polls.feed], "polled_at": times.astype(np.int64) if whole else times}
+    table = {
+        "feed_id": trace.feed_ids[polls.feed],
+        "polled_at": times.astype(np.int64) if whole else times,
+    }
     write_table(folder / f"{policy.replace('/', '_')}.parquet", table)
 
 
@@ -199,7 +246,13 @@ def _save_polls(folder: Path, trace: "Trace", policy: str, polls: "Polls") -> No
 
 @click.command(short_help="The least delay that any policy could reach.")
 @click.argument("trace")
-@click.option("--budget", "budgets", type=Numbers(low=0), required=True, help="Polls per feed and day; several give a curve.")
+@click.option(
+    "--budget",
+    "budgets",
+    type=Numbers(low=0),
+    required=True,
+    help="Polls per feed and day; several give a curve.",
+)
 @json_option
 @plot_option("the limit against the budget")
 def limit(trace: str, budgets: list[float], plot: Path | None) -> None:
@@ -212,17 +265,19 @@ def limit(trace: str, budgets: list[float], plot: Path | None) -> None:
     Example:
       tidings lab limit sample --budget 4
     """
-    from tidings.lab.compare import limits
+    from tidings.lab.compare import clairvoyant_bounds
     from tidings.lab.simulate import budget_polls
 
     if plot is not None and sum(budget > 0 for budget in budgets) < 2:
-        raise UsageError("--plot draws a curve; give several budgets above 0, as in --budget 0.5,1,2,4,8")
+        raise UsageError(
+            "--plot draws a curve; give several budgets above 0, as in --budget 0.5,1,2,4,8"
+        )
     read = read_trace(trace)
     found: list[dict[str, Any]] = []
     with progress("limit", total=len(budgets)) as bar:
         for budget in budgets:
             polls = budget_polls(read, budget, read.start)
-            without, within = limits(read, polls)
+            without, within = clairvoyant_bounds(read, polls)
             found.append(
                 {
                     "trace": read.name,
@@ -236,15 +291,25 @@ def limit(trace: str, budgets: list[float], plot: Path | None) -> None:
             bar.done()
     if plot is not None:
         draw_budgets(plot, found)
-    tell(found[0] if len(found) == 1 else {"trace": read.name, "curve": found}, lambda: _show_limits(read, found))
+    tell(
+        found[0] if len(found) == 1 else {"trace": read.name, "curve": found},
+        lambda: _show_limits(read, found),
+    )
 
 
 def _show_limits(read: "Trace", found: list[dict[str, Any]]) -> None:
-    click.echo(f"{read.name}: {count(read.n_feeds, 'feed')}, {count(read.n_posts, 'post')} in {read.days:.1f} days")
+    click.echo(
+        f"{read.name}: {count(read.n_feeds, 'feed')}, {count(read.n_posts, 'post')} in {read.days:.1f} days"
+    )
     click.echo("No policy can be faster than:")
     click.echo()
     rows = [
-        [figures(at["budget"]), f"{at['polls']:,.0f}", duration(at["mean_delay_s"]), duration(at["charged_delay_s"])]
+        [
+            figures(at["budget"]),
+            f"{at['polls']:,.0f}",
+            duration(at["mean_delay_s"]),
+            duration(at["charged_delay_s"]),
+        ]
         for at in found
     ]
     print_table(["polls/feed/day", "polls", "mean delay", "with windows, charged"], rows, left=0)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidings.cli.output import print_table, progress, tell
-from tidings.words import common_unit, count, duration, figures, in_unit, percent
+from tidings.formatting import common_unit, count, duration, figures, in_unit, percent
 
 if TYPE_CHECKING:
-    from tidings.lab.score import Judgement
+    from tidings.lab.score import PollScores
     from tidings.lab.traces import Trace
 
 
@@ -42,16 +42,30 @@ def print_score(found: dict[str, Any]) -> None:
     lines = [
         ("Posts", count(found["posts"], "post")),
         ("Polls", f"{found['polls']:,}, {figures(found['polls_per_feed_day'])} per feed and day"),
-        ("", f"{found['ignored_polls']:,} more outside the judged period were ignored" if found["ignored_polls"] else ""),
-        ("Mean delay", f"{duration(found['mean_delay_s'])} ({duration(found['weighted_delay_s'])} by weight)"),
+        (
+            "",
+            f"{found['ignored_polls']:,} more outside the judged period were ignored"
+            if found["ignored_polls"]
+            else "",
+        ),
+        (
+            "Mean delay",
+            f"{duration(found['mean_delay_s'])} ({duration(found['weighted_delay_s'])} by weight)",
+        ),
         ("Half within", duration(found["median_delay_s"])),
         ("95 % within", duration(found["p95_delay_s"])),
         ("All within", duration(found["max_delay_s"])),
         ("Missed", f"{found['missed']:,}, {percent(found['missed_share'])} of posts"),
-        ("Charged delay", f"{duration(found['charged_delay_s'])}, a missed post counting its time to eviction plus 24 h"),
+        (
+            "Charged delay",
+            f"{duration(found['charged_delay_s'])}, a missed post counting its time to eviction plus 24 h",
+        ),
         ("Polls per post", figures(found["polls_per_post"])),
         ("Fresh", f"{percent(found['freshness'])} of the time"),
-        ("Transfer", f"{megabytes(found['bytes'])} with conditional requests, {megabytes(found['bytes_full'])} without"),
+        (
+            "Transfer",
+            f"{megabytes(found['bytes'])} with conditional requests, {megabytes(found['bytes_full'])} without",
+        ),
     ]
     click.echo("\n".join(f"{label:<16}{text}" for label, text in lines if text))
 
@@ -89,7 +103,15 @@ def print_comparison(found: dict[str, Any]) -> None:
         ]
         for result in results
     ]
-    limit = ["(limit)", figures(found["budget"]), delay(found["limit_delay_s"]), "", "", "", delay(found["limit_charged_s"])]
+    limit = [
+        "(limit)",
+        figures(found["budget"]),
+        delay(found["limit_delay_s"]),
+        "",
+        "",
+        "",
+        delay(found["limit_charged_s"]),
+    ]
     print_table(["policy", "polls", "mean", "median", "95 %", "missed", "charged"], [*rows, limit])
     below = [result["policy"] for result in results if not result["reached_budget"]]
     if below:
@@ -136,31 +158,36 @@ def draw_budgets(file: Path, found: Sequence[dict[str, Any]]) -> None:
             "with windows": [at["charged_delay_s"] for at in found],
         }
     fig, ax = plots.figure(
-        7.2, 4.2, title="What a bigger budget buys: mean delay, missed posts charged", x="polls per feed and day"
+        7.2,
+        4.2,
+        title="What a bigger budget buys: mean delay, missed posts charged",
+        x="polls per feed and day",
     )
     plots.delay_curves(ax, [at["budget"] for at in found], lines)
     plots.save(fig, file)
 
 
-def draw_delays(file: Path, judged: "dict[str, Judgement]") -> None:
+def draw_delays(file: Path, scores: "dict[str, PollScores]") -> None:
     """Within how long how many posts had arrived; missed posts never do, so such a line ends before 100 %."""
     import numpy as np
 
     from tidings.lab import plots
 
     words = {"x": "% of posts (missed ones last)", "y": "had arrived within"}
-    fig, ax = plots.figure(7.2, 4.2, title="How late the news arrives", **words, log="y", grids="both")
+    fig, ax = plots.figure(
+        7.2, 4.2, title="How late the news arrives", **words, log="y", grids="both"
+    )
     ends = []
     low, high = 3600.0, 60.0
-    for place, (name, one) in enumerate(judged.items()):
+    for place, (name, one) in enumerate(scores.items()):
         delay = one.delay_s[~one.missed]
         if len(delay) == 0:
             continue
         share = np.linspace(0.02, 0.99, 98)
         x, y = share * len(delay) / len(one.feed) * 100, np.maximum(np.quantile(delay, share), 1.0)
-        colour = plots.color_of(name, place)
-        ax.plot(x, y, color=colour, linestyle=plots.DASHES[place % len(plots.DASHES)])
-        ends.append((100.0, float(y[-1]), name, colour))
+        color = plots.color_of(name, place)
+        ax.plot(x, y, color=color, linestyle=plots.DASHES[place % len(plots.DASHES)])
+        ends.append((100.0, float(y[-1]), name, color))
         low, high = min(low, float(y[3])), max(high, float(y[-1]))
     ax.set_ylim(low, high * 1.3)
     ax.set_xlim(0, 100)

@@ -32,7 +32,7 @@ async def sqlite_to_postgres(home: Home, source: Path | None) -> None:
     Example:
       tidings --database postgresql://me@db/tidings migrate sqlite-to-postgres
     """
-    from tidings.store.moving import move
+    from tidings.store.sqlite_to_postgres import move
 
     if not home.config.store_database:
         raise UsageError(
@@ -45,4 +45,6 @@ async def sqlite_to_postgres(home: Home, source: Path | None) -> None:
             bar.reached(done, of)
 
         rows = await move(source or home.store_path, home.config.store_database, tell)
-    click.echo(f"moved {rows:,} rows, and compared them; from now on name the database with --database or store.database")
+    click.echo(
+        f"moved {rows:,} rows, and compared them; from now on name the database with --database or store.database"
+    )

@@ -31,17 +31,24 @@ class Numbers(click.ParamType[list[float]]):
     def __init__(self, *, low: float | None = None, above: float | None = None) -> None:
         self.low, self.above = low, above
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[float]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[float]:
         if isinstance(value, list):  # a default
             return value
-        return [self._one(text.strip(), place) for place, text in enumerate(str(value).split(","), start=1)]
+        return [
+            self._one(text.strip(), place)
+            for place, text in enumerate(str(value).split(","), start=1)
+        ]
 
     def _one(self, text: str, place: int) -> float:
         try:
             number = float(text)
         except ValueError:
             found = repr(text) if text else "nothing"
-            self.fail(f"{found} at place {place} is not a number; write numbers separated by commas, as in 30,30,10,10")
+            self.fail(
+                f"{found} at place {place} is not a number; write numbers separated by commas, as in 30,30,10,10"
+            )
         if not math.isfinite(number):
             self.fail(f"{text} at place {place} is not a finite number")
         if self.low is not None and number < self.low:
@@ -56,12 +63,16 @@ class Names(click.ParamType[list[str]]):
 
     name = "names"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[str]:
         if isinstance(value, list):
             return value
         names = [name.strip() for name in str(value).split(",")]
         if not all(names):
-            self.fail(f"{value!r} has an empty name; write names separated by commas, as in uniform,min-delay")
+            self.fail(
+                f"{value!r} has an empty name; write names separated by commas, as in uniform,min-delay"
+            )
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             self.fail(f"{', '.join(twice)} is listed twice")
@@ -75,10 +86,14 @@ class Span(click.ParamType[float]):
     units_s = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
     form = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         found = self.form.fullmatch(str(value).strip())
         if found is None or found[2] not in self.units_s or not float(found[1]):
-            self.fail(f"{value!r} is not a time; write a number and {', '.join(self.units_s)}, as in 30min, 12h or 7d")
+            self.fail(
+                f"{value!r} is not a time; write a number and {', '.join(self.units_s)}, as in 30min, 12h or 7d"
+            )
         return float(found[1]) * self.units_s[found[2]]
 
 
@@ -170,7 +185,12 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left:
     terminal = sys.stdout.isatty()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column, heading in enumerate(headings):
-        table.add_column(Text(heading), justify="left" if column < left else "right", overflow="fold", no_wrap=column >= left)
+        table.add_column(
+            Text(heading),
+            justify="left" if column < left else "right",
+            overflow="fold",
+            no_wrap=column >= left,
+        )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     buffer = StringIO()
@@ -223,7 +243,11 @@ def progress(text: str, total: float | None = None) -> Iterator[Progress]:
     ]
     if total is not None:
         columns.append(rich_progress.MofNCompleteColumn())
-    columns += [rich_progress.TimeElapsedColumn(), rich_progress.TextColumn("left"), rich_progress.TimeRemainingColumn()]
+    columns += [
+        rich_progress.TimeElapsedColumn(),
+        rich_progress.TextColumn("left"),
+        rich_progress.TimeRemainingColumn(),
+    ]
     with rich_progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         yield Progress(bar, bar.add_task(text, total=total))
 
@@ -235,8 +259,20 @@ def _note_json(ctx: click.Context, param: click.Parameter, wanted: bool) -> None
     ctx.meta[__name__] = wanted
 
 
-json_option = click.option("--json", is_flag=True, expose_value=False, callback=_note_json, help="Print the result as JSON.")
-seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all randomness.")
+json_option = click.option(
+    "--json",
+    is_flag=True,
+    expose_value=False,
+    callback=_note_json,
+    help="Print the result as JSON.",
+)
+seed_option = click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of all randomness.",
+)
 
 
 def plot_option(what: str) -> Callable[[Decorated], Decorated]:

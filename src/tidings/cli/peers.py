@@ -7,11 +7,11 @@ import click
 
 from tidings.cli.home import Home, find_feed, with_home
 from tidings.cli.output import json_option, print_table, tell
-from tidings.words import NOTHING, ago, count, duration, figures
+from tidings.formatting import NO_VALUE, ago, count, duration, figures
 
 if TYPE_CHECKING:
     from tidings.store import Store
-    from tidings.store.neighbours import Peer
+    from tidings.store.peers import Peer
 
 
 @click.group(invoke_without_command=True)
@@ -31,10 +31,10 @@ def peers(ctx: click.Context) -> None:
 
 @with_home
 async def _list(home: Home) -> None:
-    from tidings.store import neighbours
+    from tidings.store import peers
 
     async with home.open_store() as store:
-        known = await store.read(neighbours.peers)
+        known = await store.read(peers.peers)
         key = await _own_key(home, store)
     tell({"key": key, "peers": [_told(peer) for peer in known]}, lambda: _show(home, key, known))
 
@@ -44,21 +44,35 @@ def _show(home: Home, key: str, known: "list[Peer]") -> None:
         click.echo("The exchange is off; set exchange.enabled to begin (docs/exchange.md).")
     if key:
         click.echo(f"our key, for friends: {key}\n")
-    heads = ["neighbour", "useful", "brought", "given", "deficit", "entries", "confirmed", "false", "earlier by"]
+    heads = [
+        "neighbour",
+        "useful",
+        "brought",
+        "given",
+        "deficit",
+        "entries",
+        "confirmed",
+        "false",
+        "earlier by",
+    ]
     print_table(heads, [_row(peer) for peer in known if peer.present])
     for peer in known:
-        if not peer.present and peer.why:
-            until = f", not let in again before {ago(peer.banned_until, time.time())}" if peer.banned_until else ""
-            click.echo(f"{peer.nid}: {peer.why}{until}")
+        if not peer.present and peer.reason:
+            until = (
+                f", not let in again before {ago(peer.banned_until, time.time())}"
+                if peer.banned_until
+                else ""
+            )
+            click.echo(f"{peer.nid}: {peer.reason}{until}")
 
 
 async def _own_key(home: Home, store: "Store") -> str:
     if not home.config.exchange_keys:
         return ""
     from tidings.exchange.keys import Signer
-    from tidings.people import People
+    from tidings.users import UserService
 
-    return Signer(await People(store, time.time).key("exchange")).key.hex()
+    return Signer(await UserService(store, time.time).key("exchange")).key.hex()
 
 
 def _told(peer: "Peer") -> dict[str, object]:
@@ -71,17 +85,19 @@ def _told(peer: "Peer") -> dict[str, object]:
         "earlier_mean_s": _earlier_s(peer),
         "key": peer.key.hex(),
         "banned_until": peer.banned_until,
-        "why": peer.why,
+        "why": peer.reason,
         "at": peer.at,
     }
 
 
 def _row(peer: "Peer") -> list[str]:
     f = peer.figures
-    shares = [figures(n) for n in (peer.usefulness, f["brought"], f["given"], f["given"] - f["brought"])]
+    shares = [
+        figures(n) for n in (peer.usefulness, f["brought"], f["given"], f["given"] - f["brought"])
+    ]
     counts = [f"{f[name]:,.0f}" for name in ("entries", "confirmed", "false")]
     earlier_s = _earlier_s(peer)
-    return [peer.nid, *shares, *counts, NOTHING if earlier_s is None else duration(earlier_s)]
+    return [peer.nid, *shares, *counts, NO_VALUE if earlier_s is None else duration(earlier_s)]
 
 
 def _earlier_s(peer: "Peer") -> float | None:
@@ -103,15 +119,17 @@ async def private(home: Home, feed: str, no: bool) -> None:
     Example:
       tidings peers private https://example.org/feed
     """
-    from tidings.store import neighbours
+    from tidings.store import peers
 
     async with home.open_store() as store:
-        await store.write(neighbours.hide, (await find_feed(store, feed)).id, not no)
+        await store.write(peers.set_private, (await find_feed(store, feed)).id, not no)
 
 
 @click.command()
 @click.argument("feed", metavar="URL|ID")
-@click.option("--since", metavar="DATE", type=click.DateTime(), help="Published since then.  [default: ever]")
+@click.option(
+    "--since", metavar="DATE", type=click.DateTime(), help="Published since then.  [default: ever]"
+)
 @json_option
 @with_home
 async def recover(home: Home, feed: str, since: object) -> None:
@@ -123,22 +141,33 @@ async def recover(home: Home, feed: str, since: object) -> None:
     """
     from datetime import UTC, datetime
 
-    from tidings.aggregator.joining import recover_by_hand
+    from tidings.aggregator.exchange_setup import recover_manually
 
     begin = since.replace(tzinfo=UTC).timestamp() if isinstance(since, datetime) else 0.0
     async with home.open_store() as store:
         found = await find_feed(store, feed)
-        recovered = await recover_by_hand(store, home.config, found, begin, time.time)
+        recovered = await recover_manually(store, home.config, found, begin, time.time)
     entries = "entry" if recovered.entries == 1 else "entries"
     tell(
-        {"feed": found.url, "holders": recovered.holders, "entries": recovered.entries, "new": recovered.new},
+        {
+            "feed": found.url,
+            "holders": recovered.holders,
+            "entries": recovered.entries,
+            "new": recovered.new,
+        },
         f"{recovered.entries:,} {entries} at {count(recovered.holders, 'node')}, {recovered.new:,} new",
     )
 
 
 @click.command("list-server")
 @click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8036, show_default=True, help="Port; 0 picks a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8036,
+    show_default=True,
+    help="Port; 0 picks a free one.",
+)
 def list_server(host: str, port: int) -> None:
     """Tell newcomers of the exchange about nodes that asked lately, until Ctrl-C. It knows addresses and nothing else.
 
@@ -147,8 +176,8 @@ def list_server(host: str, port: int) -> None:
       tidings list-server --port 8036
     """
     from tidings.exchange.listserver import ListServer
-    from tidings.service import address, listen, serve_until_told
+    from tidings.service import address, listen, serve_until_signal
 
     with listen(host, port) as listening:
         click.echo(f"the list server is at {address(listening)} (Ctrl-C stops it)")
-        serve_until_told(ListServer(time.time).app(), listening)
+        serve_until_signal(ListServer(time.time).app(), listening)

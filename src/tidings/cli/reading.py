@@ -10,12 +10,12 @@ import click
 
 from tidings.cli.home import Home, find_feed, with_home
 from tidings.cli.output import Span, json_option, print_json_list, print_table, tell, wants_json
-from tidings.privacy import without_password
-from tidings.words import NOTHING, ago, roughly
+from tidings.formatting import NO_VALUE, ago, duration_short
+from tidings.redaction import redact_password
 
 if TYPE_CHECKING:
     from tidings.store import Store
-    from tidings.store.rows import Entry, Listed
+    from tidings.store.feed_models import Entry, FeedSummary
 
 #: Rows asked of the store at once: memory stays small however much is listed.
 PAGE = 1000
@@ -26,7 +26,9 @@ class Moment(Span):
 
     name = "when"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         import time
         from datetime import UTC, datetime
 
@@ -38,11 +40,13 @@ class Moment(Span):
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            self.fail(f"{text!r} is not a time; write 2h or 3d (ago), 2026-11-16, or 2026-11-16T09:00")
+            self.fail(
+                f"{text!r} is not a time; write 2h or 3d (ago), 2026-11-16, or 2026-11-16T09:00"
+            )
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-async def all_feeds(store: "Store") -> AsyncIterator["Listed"]:
+async def all_feeds(store: "Store") -> AsyncIterator["FeedSummary"]:
     after = 0
     while page := await store.feeds(after=after, limit=PAGE):
         for listed in page:
@@ -70,7 +74,7 @@ async def feeds(home: Home) -> None:
         [
             str(one.feed.id),
             one.title,
-            without_password(one.feed.url),
+            redact_password(one.feed.url),
             f"{one.entries:,}",
             ago(one.newest_at, now),
             ago(one.feed.state.last_poll_at, now),
@@ -83,7 +87,7 @@ async def feeds(home: Home) -> None:
     tell([_feed(one) for one in listed], lambda: print_table(heads, rows, left=3))
 
 
-def _feed(one: "Listed") -> dict[str, Any]:
+def _feed(one: "FeedSummary") -> dict[str, Any]:
     from tidings.reasons import to_json
 
     feed, state = one.feed, one.feed.state
@@ -106,18 +110,31 @@ def _feed(one: "Listed") -> dict[str, Any]:
         "errors": state.errors,
         "error": state.last_error if state.errors else "",
         "retired": feed.retired_at,
-        "retired_why": feed.retired_why,
+        "retired_why": feed.retired_reason,
     }
 
 
 @click.command()
 @click.option("--feed", metavar="URL|ID", help="Of this feed alone.")
 @click.option("--since", type=Moment(), help="That arrived since: 2h, 3d, 2026-11-16.")
-@click.option("--search", metavar="WORDS", default="", help="That hold all the words; -word: without; word*: beginning with.")
-@click.option("--limit", type=click.IntRange(min=0), default=50, show_default=True, help="So many at most; 0 for all.")
+@click.option(
+    "--search",
+    metavar="WORDS",
+    default="",
+    help="That hold all the words; -word: without; word*: beginning with.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    help="So many at most; 0 for all.",
+)
 @json_option
 @with_home
-async def entries(home: Home, feed: str | None, since: float | None, search: str, limit: int) -> None:
+async def entries(
+    home: Home, feed: str | None, since: float | None, search: str, limit: int
+) -> None:
     """Entries, the last to arrive first.
 
     \b
@@ -150,20 +167,24 @@ async def entries(home: Home, feed: str | None, since: float | None, search: str
 
 def late(entry: "Entry") -> str:
     """How long after its publication we had it."""
-    return NOTHING if entry.delay_s is None else f"{roughly(entry.delay_s)} later"
+    return NO_VALUE if entry.delay_s is None else f"{duration_short(entry.delay_s)} later"
 
 
-async def _entries(store: "Store", feed_id: int | None, since: float | None, search: str, limit: int) -> AsyncIterator["Entry"]:
+async def _entries(
+    store: "Store", feed_id: int | None, since: float | None, search: str, limit: int
+) -> AsyncIterator["Entry"]:
     left, before = limit or sys.maxsize, None
     while left > 0 and (
-        page := await store.entries(feed_id=feed_id, since=since, search=search, before=before, limit=min(left, PAGE))
+        page := await store.entries(
+            feed_id=feed_id, since=since, search=search, before=before, limit=min(left, PAGE)
+        )
     ):
         for entry in page:
             yield entry
         left, before = left - len(page), page[-1].id
 
 
-def _entry(entry: "Entry", names: dict[int, "Listed"]) -> dict[str, Any]:
+def _entry(entry: "Entry", names: dict[int, "FeedSummary"]) -> dict[str, Any]:
     """Every field that is kept."""
     feed = names.get(entry.feed_id)
     return {
@@ -178,13 +199,15 @@ def _entry(entry: "Entry", names: dict[int, "Listed"]) -> dict[str, Any]:
         "content": entry.content,
         "summary": entry.summary,
         "published": entry.published_at,
-        "published_told": entry.published_told,
+        "published_told": entry.declared_published_at,
         "updated": entry.updated_at,
         "first_seen": entry.first_seen_at,
         "changed": entry.changed_at,
         "delay_s": entry.delay_s,
         "tags": entry.tags,
-        "enclosures": [{"url": e.url, "type": e.type, "length": e.length} for e in entry.enclosures],
+        "enclosures": [
+            {"url": e.url, "type": e.type, "length": e.length} for e in entry.enclosures
+        ],
         "comments_url": entry.comments_url,
         "source": entry.source,
     }
@@ -203,7 +226,10 @@ async def export(home: Home, file: Path | None) -> None:
     from tidings.parse.opml import Outline, write_opml
 
     async with home.open_store() as store:
-        outlines = [Outline(one.feed.url, one.title, one.feed.state.site_url, one.folder) async for one in all_feeds(store)]
+        outlines = [
+            Outline(one.feed.url, one.title, one.feed.state.site_url, one.folder)
+            async for one in all_feeds(store)
+        ]
     text = write_opml(outlines, "tidings")
     if file is None:
         click.echo(text, nl=False)

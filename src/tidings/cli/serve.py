@@ -7,8 +7,14 @@ from tidings.cli.home import Home
 
 @click.command()
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 picks a free one.  [default: 8035]")
-@click.option("--no-worker", is_flag=True, help="Pages alone: workers on the same PostgreSQL database do the polling.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port; 0 picks a free one.  [default: 8035]"
+)
+@click.option(
+    "--no-worker",
+    is_flag=True,
+    help="Pages alone: workers on the same PostgreSQL database do the polling.",
+)
 @click.pass_obj
 def serve(home: Home, host: str | None, port: int | None, no_worker: bool) -> None:
     """Look after the feeds, and serve pages and figures, until Ctrl-C.
@@ -29,9 +35,11 @@ def serve(home: Home, host: str | None, port: int | None, no_worker: bool) -> No
         if value is not None:
             home.flags[option] = str(value)
     if no_worker and not isinstance(home.place, str):
-        raise UsageError("--no-worker needs a PostgreSQL database that workers poll for: name it with --database")
+        raise UsageError(
+            "--no-worker needs a PostgreSQL database that workers poll for: name it with --database"
+        )
     home.make_folder()
-    run(home.settings, home.place, say=click.echo, polling=not no_worker)
+    run(home.settings, home.place, echo=click.echo, polling=not no_worker)
 
 
 @click.command()
@@ -46,6 +54,6 @@ def worker(home: Home) -> None:
     Example:
       tidings --database postgresql://tidings@db/tidings worker
     """
-    from tidings.service import work
+    from tidings.service import run_worker
 
-    work(home.settings, home.place, say=click.echo)
+    run_worker(home.settings, home.place, echo=click.echo)

@@ -10,18 +10,20 @@ import click
 
 from tidings.cli.home import Home, with_home
 from tidings.cli.output import json_option, plot_option, print_table, progress, tell
-from tidings.words import NOTHING, figures, percent, roughly
+from tidings.formatting import NO_VALUE, duration_short, figures, percent
 
 if TYPE_CHECKING:
     from tidings.aggregator.explain import Overview
-    from tidings.store.timing import Day, Week
+    from tidings.store.poll_statistics import Day, Week
     from tidings.web.forecast import Forecast
 
 WIDTH = 80
 
 
 @click.command()
-@click.option("--budgets", "curve", is_flag=True, help="Also simulate other budgets; takes up to a minute.")
+@click.option(
+    "--budgets", "curve", is_flag=True, help="Also simulate other budgets; takes up to a minute."
+)
 @json_option
 @plot_option("delay by day and, with --budgets, against the budget")
 @with_home
@@ -40,7 +42,7 @@ async def timing(home: Home, curve: bool, plot: Path | None) -> None:
 
     from tidings.aggregator.explain import overview
     from tidings.policy.constraints import Limits
-    from tidings.store.timing import week
+    from tidings.store.poll_statistics import week
     from tidings.web.forecast import forecast, own_trace
 
     now, limits = time.time(), Limits(home.config.min_interval_s)
@@ -75,13 +77,23 @@ def _print(days: "Week", whole: "Overview", found: "Forecast | None") -> None:
         from tidings.web.timing import comparison
 
         click.echo()
-        rows = [[figures(p.per_day), *_figures(p.polls_per_day, p.mean_s, p.median_s, p.missed_share)] for p in found.points]
+        rows = [
+            [figures(p.per_day), *_figures(p.polls_per_day, p.mean_s, p.median_s, p.missed_share)]
+            for p in found.points
+        ]
         print_table(["requests a day", "used", "mean delay", "median", "missed"], rows, left=0)
         _say(*(comparison(found) or [comparison_needs(Evidence(found.polled_days, found.posts))]))
 
 
-def _figures(polls_per_day: float, mean_s: float, median_s: float, missed_share: float) -> list[str]:
-    return [figures(polls_per_day), roughly(mean_s), roughly(median_s), percent(missed_share)]
+def _figures(
+    polls_per_day: float, mean_s: float, median_s: float, missed_share: float
+) -> list[str]:
+    return [
+        figures(polls_per_day),
+        duration_short(mean_s),
+        duration_short(median_s),
+        percent(missed_share),
+    ]
 
 
 def _say(*sentences: str) -> None:
@@ -92,21 +104,26 @@ def _say(*sentences: str) -> None:
 
 
 def _print_days(told: "Week") -> None:
-    rows = [[_weekday(day), *(_cells(day, told) if day.has_data else [NOTHING] * 8)] for day in told.days]
-    print_table(["", "requests", "304", "failed", "new", "median", "90 %", "missed", "recovered"], rows)
+    rows = [
+        [_weekday(day), *(_cells(day, told) if day.has_data else [NO_VALUE] * 8)]
+        for day in told.days
+    ]
+    print_table(
+        ["", "requests", "304", "failed", "new", "median", "90 %", "missed", "recovered"], rows
+    )
 
 
 def _cells(day: "Day", told: "Week") -> list[str]:
     """The figures of one day; missed posts only where there was time enough to see some."""
     return [
-        f"{day.asked:,}",
+        f"{day.requests:,}",
         f"{day.unchanged:,}",
         f"{day.failed:,}",
-        f"{day.came:,}",
-        roughly(day.p50_s),
-        roughly(day.p90_s),
-        figures(day.lost) if day.lost and told.evidence.is_polled else NOTHING,
-        f"{day.recovered:,}" if day.recovered else NOTHING,
+        f"{day.new_entries:,}",
+        duration_short(day.p50_s),
+        duration_short(day.p90_s),
+        figures(day.missed) if day.missed and told.evidence.is_polled else NO_VALUE,
+        f"{day.recovered:,}" if day.recovered else NO_VALUE,
     ]
 
 
@@ -117,21 +134,26 @@ def _draw(file: Path, told: "Week", found: "Forecast | None") -> None:
     late, names = panels[0], [_weekday(day) for day in told.days]
     late.set_title("Delay by day", loc="left")
     late.set_ylabel("delay, minutes")
-    for name, colour, delays in (
+    for name, color, delays in (
         ("median", plots.ACCENT, [day.p50_s for day in told.days]),
-        ("90 %", plots.GREY, [day.p90_s for day in told.days]),
+        ("90 %", plots.GRAY, [day.p90_s for day in told.days]),
     ):
-        values = [math.nan if delay_s is None else delay_s / 60 for delay_s in delays]  # a gap in the line
-        late.plot(names, values, color=colour, marker="o", markersize=3.2)
+        values = [
+            math.nan if delay_s is None else delay_s / 60 for delay_s in delays
+        ]  # a gap in the line
+        late.plot(names, values, color=color, marker="o", markersize=3.2)
         last = max((place for place, value in enumerate(values) if value == value), default=None)
         if last is not None:
-            plots.line_labels(late, [(last, values[last], name, colour)])
+            plots.line_labels(late, [(last, values[last], name, color)])
     late.set_ylim(bottom=0)
     plots.grid(late)
     if found is not None:
         panels[1].set_title("Effect of a different budget (simulated)", loc="left")
         panels[1].set_xlabel("requests a day")
-        lines = {"mean": [p.mean_s for p in found.points], "median": [p.median_s for p in found.points]}
+        lines = {
+            "mean": [p.mean_s for p in found.points],
+            "median": [p.median_s for p in found.points],
+        }
         plots.delay_curves(panels[1], [point.per_day for point in found.points], lines)
     plots.save(fig, file)
 

@@ -37,7 +37,9 @@ async def arrived(store: Store, world: World, now: float) -> dict[str, Any]:
 
 def _arrivals(db: Connection, since: float) -> list[tuple[str, float]]:
     """By the guid that the publisher gave each post."""
-    return db.execute("SELECT identity, first_seen_at FROM entries WHERE first_seen_at > ?", (since,)).fetchall()
+    return db.execute(
+        "SELECT identity, first_seen_at FROM entries WHERE first_seen_at > ?", (since,)
+    ).fetchall()
 
 
 def _told(db: Connection, since: float) -> int:

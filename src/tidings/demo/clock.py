@@ -80,7 +80,9 @@ class Clock:
             else:
                 if at is not None:  # with nobody to wake, an endless speed leads nowhere
                     self._now, owed = self._now + owed, 0.0
-                await asyncio.sleep(STEP_S if at is None else min(STEP_S, (at - self._now) / self.speed))
+                await asyncio.sleep(
+                    STEP_S if at is None else min(STEP_S, (at - self._now) / self.speed)
+                )
 
     def _next(self) -> float | None:
         """When the next sleeper wants to wake."""

@@ -14,9 +14,9 @@ from tidings.demo.clock import Clock
 from tidings.demo.publishers import Publishers, Visitor
 from tidings.demo.world import World
 from tidings.errors import UsageError
-from tidings.lab.score import Judgement, judge, metrics, within
+from tidings.lab.score import PollScores, metrics, polls_within, score_polls
 from tidings.lab.simulate import Conditions, Polls, simulate
-from tidings.lab.whatif import looked_for
+from tidings.lab.whatif import exclude_pushed_feeds
 from tidings.model import DAY_S, Ints
 from tidings.policy import make_policy
 
@@ -58,7 +58,9 @@ class Plan:
         if self.publishers < 1:
             raise UsageError(f"a world needs at least one publisher, not {self.publishers}")
         if not 0 < self.days <= 366:
-            raise UsageError(f"the demo lasts for up to 366 days of its own time, not {self.days:g}")
+            raise UsageError(
+                f"the demo lasts for up to 366 days of its own time, not {self.days:g}"
+            )
 
 
 class Member(Struct, frozen=True):
@@ -82,29 +84,36 @@ class Demo:
     async def until_the_end(self) -> None:
         """Of the time that was planned, or until somebody stops it."""
         waits: list[asyncio.Future[object]] = [
-            asyncio.ensure_future(what) for what in (self.clock.sleep(self.world.end - self.clock()), self.stop.wait())
+            asyncio.ensure_future(what)
+            for what in (self.clock.sleep(self.world.end - self.clock()), self.stop.wait())
         ]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
 
-    def judge(self, name: str, since: float | None = None) -> Judgement:
+    def score_polls(self, name: str, since: float | None = None) -> PollScores:
         """How a policy has done until now, by the laboratory's rules, with the posts that it had to look for."""
         visitor = next(v for v in self.publishers.visitors if v.name == name)
         since = self.world.start if since is None else since
-        return self._judge(within(visitor.polls(), since, self.clock()), since, self.clock())
+        return self._score_polls(
+            polls_within(visitor.polls(), since, self.clock()), since, self.clock()
+        )
 
-    def foretell(self, name: str, until: float | None = None) -> Judgement:
+    def foretell(self, name: str, until: float | None = None) -> PollScores:
         """How the simulator says that the same policy does in the same world."""
         world, until = self.world, self.clock() if until is None else until
-        conditions = Conditions(pushed=PUSHED * world.pushed)
+        conditions = Conditions(pushed_share=PUSHED * world.pushed)
         policy = make_policy(name, live=True, seed=0)
-        polls = simulate(world.trace, policy, self.plan.budget, world.start, until, conditions=conditions)
-        return self._judge(polls, world.start, until)
+        polls = simulate(
+            world.trace, policy, self.plan.budget, world.start, until, conditions=conditions
+        )
+        return self._score_polls(polls, world.start, until)
 
-    def _judge(self, polls: Polls, since: float, until: float) -> Judgement:
-        judged = judge(self.world.trace, polls, since, until)
-        return looked_for(judged, Conditions(pushed=self.world.pushed.astype(float)))
+    def _score_polls(self, polls: Polls, since: float, until: float) -> PollScores:
+        scores = score_polls(self.world.trace, polls, since, until)
+        return exclude_pushed_feeds(
+            scores, Conditions(pushed_share=self.world.pushed.astype(float))
+        )
 
     async def figures(self) -> dict[str, Any]:
         """What the screen shows."""
@@ -130,7 +139,11 @@ class Demo:
         if one is None:
             return None
         visitor = next(v for v in self.publishers.visitors if v.name == FRIENDS)
-        found = {"requests": visitor.requests, "nodes": self.plan.friends, "pages": self.addresses[one.name]}
+        found = {
+            "requests": visitor.requests,
+            "nodes": self.plan.friends,
+            "pages": self.addresses[one.name],
+        }
         return found | await arrived(self.aggregators[one.name].store, self.world, self.clock())
 
     @property
@@ -138,9 +151,9 @@ class Demo:
         return [visitor for visitor in self.publishers.visitors if visitor.name != FRIENDS]
 
     def _policy(self, visitor: Visitor) -> dict[str, Any]:
-        judged = self.judge(visitor.name)
-        found = metrics(judged)
-        delay = judged.delay_s[~judged.missed]
+        scores = self.score_polls(visitor.name)
+        found = metrics(scores)
+        delay = scores.delay_s[~scores.missed]
         return {
             "policy": visitor.name,
             "pages": self.addresses.get(visitor.name, ""),

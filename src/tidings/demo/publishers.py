@@ -24,7 +24,7 @@ from starlette.routing import Route
 from tidings.demo.clock import Clock
 from tidings.demo.world import AHEAD_S, HUB, LIAR, LIMIT_S, LIMITER, World
 from tidings.fetch import Fetcher, FetchSettings
-from tidings.fetch.values import FetchRequest
+from tidings.fetch.models import FetchRequest
 from tidings.lab.simulate import Polls
 from tidings.service import address, listen
 from tidings.web.server import serving
@@ -40,10 +40,14 @@ class Visitor:
 
     def __init__(self, name: str, feeds: int) -> None:
         self.name = name
-        self.counts: Counter[int] = Counter()  #: answers by status; of 200, those that had something new
+        self.counts: Counter[int] = (
+            Counter()
+        )  #: answers by status; of 200, those that had something new
         self.asked_in_vain = 0  #: 200 without news
         self.pushed = 0  #: posts that a hub has sent
-        self.looks: list[list[float]] = [[] for _ in range(feeds)]  #: when each feed's document was seen
+        self.looks: list[list[float]] = [
+            [] for _ in range(feeds)
+        ]  #: when each feed's document was seen
         self.callbacks: dict[int, set[str]] = {}  #: of feeds that are subscribed to at the hub
 
     @property
@@ -53,7 +57,9 @@ class Visitor:
     def polls(self) -> Polls:
         """All looks, as the laboratory's judge has them."""
         feed = np.repeat(np.arange(len(self.looks)), [len(times) for times in self.looks])
-        return Polls.build(feed, np.concatenate([np.array(times) for times in self.looks]), len(self.looks))
+        return Polls.build(
+            feed, np.concatenate([np.array(times) for times in self.looks]), len(self.looks)
+        )
 
 
 class Publishers:
@@ -84,9 +90,7 @@ class Publishers:
             f"<description>{escape(_html(world.post(feed, n).paragraphs))}</description></item>"
             for n in range(end - 1, first - 1, -1)
         )
-        head = (
-            f"<title>{escape(world.names[feed])}</title><link>{site}</link><description>{world.kinds[feed].name}</description>"
-        )
+        head = f"<title>{escape(world.names[feed])}</title><link>{site}</link><description>{world.kinds[feed].name}</description>"
         return f'<?xml version="1.0" encoding="utf-8"?><rss version="2.0"><channel>{head}{items}</channel></rss>'.encode()
 
     @asynccontextmanager
@@ -116,7 +120,10 @@ class Publishers:
         kind, looks = world.kinds[feed], visitor.looks[feed]
         if kind is LIMITER and looks and now < looks[-1] + LIMIT_S:
             visitor.counts[429] += 1
-            return Response(status_code=429, headers={"retry-after": str(int(np.ceil(looks[-1] + LIMIT_S - now)))})
+            return Response(
+                status_code=429,
+                headers={"retry-after": str(int(np.ceil(looks[-1] + LIMIT_S - now)))},
+            )
         end = world.published(feed, now)
         seen = world.published(feed, looks[-1] if looks else world.start)
         looks.append(now)
@@ -137,7 +144,9 @@ class Publishers:
         feed = self._known(request)
         end = self.world.published(feed, self.clock())
         posts = range(end - 1, max(end - self.world.kinds[feed].window, 0) - 1, -1)
-        items = "".join(f'<li><a href="{n}">{escape(self.world.post(feed, n).title)}</a></li>' for n in posts)
+        items = "".join(
+            f'<li><a href="{n}">{escape(self.world.post(feed, n).title)}</a></li>' for n in posts
+        )
         return _page(self.world.names[feed], f'<ul>{items}</ul><p><a href="feed.xml">Feed</a></p>')
 
     async def _answer_post(self, request: Request) -> Response:
@@ -146,7 +155,10 @@ class Publishers:
         if number >= self.world.published(feed, self.clock()):
             raise HTTPException(HTTPStatus.NOT_FOUND)
         post = self.world.post(feed, number)
-        return _page(post.title, f'{_html(post.paragraphs)}<p><a href="./">{escape(self.world.names[feed])}</a></p>')
+        return _page(
+            post.title,
+            f'{_html(post.paragraphs)}<p><a href="./">{escape(self.world.names[feed])}</a></p>',
+        )
 
     def _known(self, request: Request) -> int:
         if (feed := self._feed.get(request.path_params["slug"])) is None:
@@ -158,18 +170,31 @@ class Publishers:
     async def _answer_hub(self, visitor: Visitor, request: Request) -> Response:
         """WebSub sect. 5: take the wish, ask back whether it was meant."""
         form = dict(parse_qsl((await request.body()).decode()))
-        feed = self._feed.get(form.get("hub.topic", "").rpartition("/feed.xml")[0].rpartition("/")[2])
+        feed = self._feed.get(
+            form.get("hub.topic", "").rpartition("/feed.xml")[0].rpartition("/")[2]
+        )
         callback = form.get("hub.callback", "")
-        if feed is None or self.world.kinds[feed] is not HUB or not callback.startswith("http://127.0.0.1:"):
+        if (
+            feed is None
+            or self.world.kinds[feed] is not HUB
+            or not callback.startswith("http://127.0.0.1:")
+        ):
             return Response(status_code=400)
         mode = form.get("hub.mode", "")
-        question = {"hub.mode": mode, "hub.topic": form["hub.topic"], "hub.challenge": "yes", "hub.lease_seconds": str(LEASE_S)}
+        question = {
+            "hub.mode": mode,
+            "hub.topic": form["hub.topic"],
+            "hub.challenge": "yes",
+            "hub.lease_seconds": str(LEASE_S),
+        }
         asking = asyncio.create_task(self._verify(visitor, feed, callback, question))
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         return Response(status_code=202)
 
-    async def _verify(self, visitor: Visitor, feed: int, callback: str, question: dict[str, str]) -> None:
+    async def _verify(
+        self, visitor: Visitor, feed: int, callback: str, question: dict[str, str]
+    ) -> None:
         with self.clock.hold():
             answer = await self._fetcher.fetch(FetchRequest(f"{callback}?{urlencode(question)}"))
         meant = answer.status == 200 and answer.body == question["hub.challenge"].encode()
@@ -181,7 +206,11 @@ class Publishers:
     async def push(self) -> None:
         """Send every post of those who have a hub to all who have subscribed, when its time has come."""
         world = self.world
-        posts = sorted((at, feed) for feed in np.flatnonzero(world.pushed).tolist() for at in world.times(feed).tolist())
+        posts = sorted(
+            (at, feed)
+            for feed in np.flatnonzero(world.pushed).tolist()
+            for at in world.times(feed).tolist()
+        )
         for at, feed in posts:
             if at <= self.clock():
                 continue
@@ -191,7 +220,9 @@ class Publishers:
             for visitor in self.visitors:
                 for callback in sorted(visitor.callbacks.get(feed, ())):
                     with self.clock.hold():
-                        answer = await self._fetcher.post(callback, body, {"Content-Type": "application/rss+xml"})
+                        answer = await self._fetcher.post(
+                            callback, body, {"Content-Type": "application/rss+xml"}
+                        )
                         visitor.pushed += answer.status == 202
 
 

@@ -22,8 +22,8 @@ from starlette.routing import Route
 
 from tidings import web
 from tidings.demo.demo import PASSWORD, POLICIES, READER, SPEEDS, Demo
+from tidings.formatting import count, duration, figures, percent
 from tidings.web.charts import Plot
-from tidings.words import count, duration, figures, percent
 
 STATIC = Path(__file__).with_name("static")
 ICONS = Path(web.__file__).with_name("static")
@@ -31,15 +31,33 @@ SECURITY = (
     "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-HEADERS = {"content-security-policy": SECURITY, "x-content-type-options": "nosniff", "referrer-policy": "same-origin"}
+HEADERS = {
+    "content-security-policy": SECURITY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+}
 CHOICES = (1, 20, 100, 500, 1000)
-TICKS = ((60, "1 min"), (300, "5 min"), (1800, "30 min"), (7200, "2 h"), (28800, "8 h"), (86400, "1 d"))
+TICKS = (
+    (60, "1 min"),
+    (300, "5 min"),
+    (1800, "30 min"),
+    (7200, "2 h"),
+    (28800, "8 h"),
+    (86400, "1 d"),
+)
 
 TEMPLATES = Environment(
-    loader=PackageLoader("tidings.demo"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    loader=PackageLoader("tidings.demo"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
 )
 TEMPLATES.filters |= {"count": count, "duration": duration, "figures": figures, "percent": percent}
-TEMPLATES.filters |= {"thousands": "{:,}".format, "at": lambda at, form: time.strftime(form, time.gmtime(at))}
+TEMPLATES.filters |= {
+    "thousands": "{:,}".format,
+    "at": lambda at, form: time.strftime(form, time.gmtime(at)),
+}
 
 
 def make_app(demo: Demo) -> Starlette:
@@ -95,7 +113,13 @@ def _file(file: Path) -> Callable[[Request], Awaitable[Response]]:
 
 async def _render(demo: Demo, template: str) -> str:
     told = await demo.figures()
-    values: dict[str, Any] = {"told": told, "plan": demo.plan, "choices": CHOICES, "reader": READER, "password": PASSWORD}
+    values: dict[str, Any] = {
+        "told": told,
+        "plan": demo.plan,
+        "choices": CHOICES,
+        "reader": READER,
+        "password": PASSWORD,
+    }
     values["pages"] = demo.addresses.get(demo.plan.policies[0], "/")
     values["behind"] = told["true_speed"] < 0.9 * min(told["speed"], SPEEDS[1])
     return TEMPLATES.get_template(template).render(**values, curve=_curve(demo))
@@ -105,19 +129,21 @@ def _curve(demo: Demo) -> Markup | None:
     """The share of posts that were found within a time, missed ones counted as never; None if there are none yet."""
     (low, _word), *_ticks, (high, _word) = TICKS
     plot = Plot(560, 300, 52, 76, top=12)
-    x, y = plot.across(low, high, log=True), plot.up(0, 1)
+    x, y = plot.x_scale(low, high, log=True), plot.y_scale(0, 1)
     for share in (0.0, 0.5, 1.0):
-        plot.level(y(share), f"{share:.0%}")
+        plot.horizontal_line(y(share), f"{share:.0%}")
     for at, word in TICKS:
         plot.text(x(at), plot.height - 8, word)
     words, steps = [], np.geomspace(low, high, 60)
     for name in demo.plan.policies:
-        judged = demo.judge(name)
-        if not len(judged.feed):
+        scores = demo.score_polls(name)
+        if not len(scores.feed):
             return None
-        delays = np.sort(judged.delay_s[~judged.missed])
-        shares = np.searchsorted(delays, steps, side="right") / len(judged.feed)
-        plot.line([(x(at), y(share)) for at, share in zip(steps, shares, strict=True)], name, dots=False)
+        delays = np.sort(scores.delay_s[~scores.missed])
+        shares = np.searchsorted(delays, steps, side="right") / len(scores.feed)
+        plot.line(
+            [(x(at), y(share)) for at, share in zip(steps, shares, strict=True)], name, dots=False
+        )
         first = name == POLICIES[0]
         place = min(int(np.searchsorted(shares, 0.62 if first else 0.38)), len(steps) - 1)
         side, anchor = (-8, "end") if first else (8, "start")

@@ -108,7 +108,10 @@ VOICES: dict[str, dict[str, str]] = {
 
 #: By voice and name: the paragraphs, and for each the phrases of which one is chosen.
 GRAMMARS = {
-    voice: {name: [words.split("|") for words in rules.split("||")] for name, rules in {**COMMON, **own}.items()}
+    voice: {
+        name: [words.split("|") for words in rules.split("||")]
+        for name, rules in {**COMMON, **own}.items()
+    }
     for voice, own in VOICES.items()
 }
 
@@ -125,4 +128,6 @@ def write(voice: str, what: str, seed: str, known: dict[str, str] | None = None)
             chosen[name] = fill(grammar[name][0])
         return chosen[name]
 
-    return "\n".join(BEGIN.sub(lambda found: found[0].upper(), fill(phrases)) for phrases in grammar[what])
+    return "\n".join(
+        BEGIN.sub(lambda found: found[0].upper(), fill(phrases)) for phrases in grammar[what]
+    )

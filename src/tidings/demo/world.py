@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from tidings.demo.voices import write
-from tidings.lab.generate import EPOCH, Population, blend, draw
+from tidings.lab.generate import EPOCH, Population, blend, sample_posts
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, HOUR_S, Floats, Ints
 
@@ -44,10 +44,14 @@ class Kind:
     burst: float = 1.0  #: posts at one sitting
 
 
-NEWS = Kind("news desk", "news", 0.06, (8, 24), 30, blend(0.2, (0.4, 9.0, 2.0), (0.4, 17.0, 2.5)), 0.4)
+NEWS = Kind(
+    "news desk", "news", 0.06, (8, 24), 30, blend(0.2, (0.4, 9.0, 2.0), (0.4, 17.0, 2.5)), 0.4
+)
 NIGHT = Kind("blogger at night", "night", 0.20, (0.2, 1.2), 10, blend(0.03, (0.97, 23.5, 1.3)))
 DAY = Kind("workshop", "shop", 0.14, (0.2, 2.5), 15, BY_DAY, 0.1)
-WEEKEND = Kind("weekend poster", "weekend", 0.13, (0.15, 0.8), 10, blend(0.05, (0.95, 15.0, 3.0)), 40.0)
+WEEKEND = Kind(
+    "weekend poster", "weekend", 0.13, (0.15, 0.8), 10, blend(0.05, (0.95, 15.0, 3.0)), 40.0
+)
 CRON = Kind("cron job on the hour", "cron", 0.10, (1, 4), 12, EVENLY)
 BURST = Kind("burst-poster", "burst", 0.10, (0.5, 3), 10, blend(0.1, (0.9, 20.0, 2.5)), 1.0, 6.0)
 DYING = Kind("dying blog", "dying", 0.09, (0.3, 1.5), 10, blend(0.2, (0.8, 19.0, 3.0)))
@@ -77,14 +81,20 @@ class World:
         self.kinds = _cast(publishers)
         feeds, times = [], []
         for kind in KINDS:
-            rows = np.array([i for i, other in enumerate(self.kinds) if other is kind], dtype=np.int64)
+            rows = np.array(
+                [i for i, other in enumerate(self.kinds) if other is kind], dtype=np.int64
+            )
             if len(rows):
-                feed, time = (_on_the_hour if kind is CRON else _by_habit)(rng, kind, len(rows), HISTORY_DAYS + days)
+                feed, time = (_on_the_hour if kind is CRON else _by_habit)(
+                    rng, kind, len(rows), HISTORY_DAYS + days
+                )
                 feeds.append(rows[feed])
                 times.append(time + BEGIN - EPOCH)
         self.names, self._known = self._christen()
         windows = np.array([kind.window for kind in self.kinds])
-        self.trace = Trace.build("demo", np.concatenate(feeds), np.concatenate(times), windows, feed_names=self.names)
+        self.trace = Trace.build(
+            "demo", np.concatenate(feeds), np.concatenate(times), windows, feed_names=self.names
+        )
         self.slugs = [re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") for name in self.names]
         self.pushed = np.array([kind is HUB for kind in self.kinds])
         self.post: Callable[[int, int], Post] = lru_cache(maxsize=20_000)(self._post)
@@ -116,7 +126,10 @@ class World:
     def _post(self, feed: int, number: int) -> Post:
         voice, known = self.kinds[feed].voice, dict(self._known[feed])
         title = write(voice, "title", f"{self.seed} {feed} {number} title", known)
-        return Post(title, tuple(write(voice, "text", f"{self.seed} {feed} {number} text", known).split("\n")))
+        return Post(
+            title,
+            tuple(write(voice, "text", f"{self.seed} {feed} {number} text", known).split("\n")),
+        )
 
 
 def _cast(publishers: int) -> list[Kind]:
@@ -135,17 +148,19 @@ def _cast(publishers: int) -> list[Kind]:
 def _by_habit(rng: np.random.Generator, kind: Kind, n: int, days: float) -> tuple[Ints, Floats]:
     week = np.array([1.0] * 5 + [kind.weekend] * 2)
     age = np.arange(int(np.ceil(days)))
-    level = 2.0 ** (-age / DYING_DAYS) * 2 if kind is DYING else np.ones(len(age))
+    drift = 2.0 ** (-age / DYING_DAYS) * 2 if kind is DYING else np.ones(len(age))
     feeds = Population(
         rate_per_day=np.exp(rng.uniform(np.log(kind.per_day[0]), np.log(kind.per_day[1]), size=n)),
-        shapes=np.array([np.roll(kind.hours, shift) for shift in (-1, 0, 1)]),  # habits differ by an hour or two
+        shapes=np.array(
+            [np.roll(kind.hours, shift) for shift in (-1, 0, 1)]
+        ),  # habits differ by an hour or two
         shape=rng.integers(0, 3, size=n),
         week=np.tile(week / week.mean(), (n, 1)),
-        level=np.tile(level, (n, 1)),
+        drift=np.tile(drift, (n, 1)),
         window=np.full(n, kind.window),
         burst=kind.burst,
     )
-    return draw(rng, feeds, days)
+    return sample_posts(rng, feeds, days)
 
 
 def _on_the_hour(rng: np.random.Generator, kind: Kind, n: int, days: float) -> tuple[Ints, Floats]:
@@ -154,7 +169,9 @@ def _on_the_hour(rng: np.random.Generator, kind: Kind, n: int, days: float) -> t
     least, most = (int(posts) for posts in kind.per_day)
     for i in range(n):
         hours = rng.choice(24, size=int(rng.integers(least, most + 1)), replace=False)
-        at = (np.arange(int(np.ceil(days)))[:, None] * 24 + hours).ravel() * HOUR_S + float(rng.integers(2, 40))
+        at = (np.arange(int(np.ceil(days)))[:, None] * 24 + hours).ravel() * HOUR_S + float(
+            rng.integers(2, 40)
+        )
         at = at[(rng.random(len(at)) < 0.95) & (at < days * DAY_S)]
         feed.append(np.full(len(at), i))
         time.append(EPOCH + at)

@@ -13,21 +13,21 @@ from tidings.document import Entry
 from tidings.errors import TidingsError
 from tidings.exchange import messages, xmlrpc
 from tidings.exchange.archive import Trade
-from tidings.exchange.values import Holding, Nid, Query
-from tidings.exchange.xmlrpc import MOST_BYTES, NotXmlRpc
-from tidings.fetch.connections import Connections
-from tidings.fetch.guard import AddrInfo
-from tidings.fetch.wire import BrokenAnswer
+from tidings.exchange.protocol import Holding, Nid, Query
+from tidings.exchange.xmlrpc import MAX_MESSAGE_BYTES, InvalidXmlRpc
+from tidings.fetch.connection_pool import ConnectionPool
+from tidings.fetch.http1 import InvalidResponse
+from tidings.fetch.ssrf import AddrInfo
 
-PATH = "/RPC2"
-CONNECT_S = 5.0
-CALL_S = 10.0
-QUERY_S = 30.0
+RPC_PATH = "/RPC2"
+CONNECT_TIMEOUT_S = 5.0
+CALL_TIMEOUT_S = 10.0
+QUERY_TIMEOUT_S = 30.0
 #: A connection to a neighbour is kept for so long: it will be needed again.
-KEEP_S = 60.0
+KEEP_ALIVE_S = 60.0
 #: Helpings that are asked for in one recovery, and holders that are asked.
-MOST_HELPINGS = 20
-MOST_HOLDERS = 3
+MAX_BATCHES = 20
+MAX_HOLDERS = 3
 
 
 class Client:
@@ -46,47 +46,57 @@ class Client:
         a node is known by the address that it calls from. ``agent`` is the User-Agent.
         """
         self.port = port
-        self._agent = f"User-Agent: {agent}\r\n" if agent else ""
+        self._user_agent_header = f"User-Agent: {agent}\r\n" if agent else ""
         self._scheme = "https" if tls else "http"
-        self._connections = Connections(allow_private=allow_private, connect_timeout_s=CONNECT_S, keep_s=KEEP_S)
+        self._pool = ConnectionPool(
+            allow_private=allow_private,
+            connect_timeout_s=CONNECT_TIMEOUT_S,
+            keep_alive_s=KEEP_ALIVE_S,
+        )
         if tls is not None:
-            self._connections.tls = tls
+            self._pool.tls = tls
         if local_address:
-            make = self._connections.make_socket
+            make = self._pool.make_socket
 
             def make_bound(info: AddrInfo) -> socket.socket:
                 made = make(info)
                 made.bind((local_address, 0))
                 return made
 
-            self._connections.make_socket = make_bound
+            self._pool.make_socket = make_bound
 
-    async def call(self, nid: Nid, function: str, *parameters: Any, timeout_s: float = CALL_S) -> Any:
+    async def call(
+        self, nid: Nid, function: str, *parameters: Any, timeout_s: float = CALL_TIMEOUT_S
+    ) -> Any:
         """The answer; `Fault` if it refuses, `OSError` or `TimeoutError` if it cannot be reached or talks nonsense."""
-        url = URL(f"{self._scheme}://{nid}{PATH}")
+        url = URL(f"{self._scheme}://{nid}{RPC_PATH}")
         body = xmlrpc.write_call(function, self.port, *parameters)
-        head = f"POST {PATH} HTTP/1.1\r\nHost: {nid}\r\n{self._agent}Content-Type: {xmlrpc.CONTENT_TYPE}\r\n"
+        head = f"POST {RPC_PATH} HTTP/1.1\r\nHost: {nid}\r\n{self._user_agent_header}Content-Type: {xmlrpc.CONTENT_TYPE}\r\n"
         request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
         try:
-            answer = await self._connections.ask(url, request, MOST_BYTES, timeout_s)
-            if answer.status != 200 or not answer.whole:
-                raise OSError(f"{nid} answered {answer.status}")
-            return xmlrpc.read_answer(answer.body)
-        except (BrokenAnswer, NotXmlRpc) as error:
+            response = await self._pool.send_request(url, request, MAX_MESSAGE_BYTES, timeout_s)
+            if response.status != 200 or not response.is_complete:
+                raise OSError(f"{nid} answered {response.status}")
+            return xmlrpc.read_response(response.body)
+        except (InvalidResponse, InvalidXmlRpc) as error:
             raise OSError(f"{nid}: {error}") from None
 
     async def close(self) -> None:
-        await self._connections.close()
+        await self._pool.close()
 
 
-async def ask(client: Client, nids: Iterable[Nid], query: Query) -> list[Holding]:
+async def find_holdings(client: Client, nids: Iterable[Nid], query: Query) -> list[Holding]:
     """Who has what is sought, as these neighbours say."""
     found: dict[Nid, Holding] = {}
     for nid in nids:
         with suppress(TidingsError, OSError, TimeoutError, TypeError, LookupError):
-            told = await client.call(nid, "query_feed", messages.write_query(query), timeout_s=QUERY_S)
-            for h in messages.read_holdings(told):
-                found.setdefault(h.nid or nid, Holding(h.nid or nid, h.entries, h.oldest, h.newest, h.altruist))
+            response = await client.call(
+                nid, "query_feed", messages.write_query(query), timeout_s=QUERY_TIMEOUT_S
+            )
+            for h in messages.read_holdings(response):
+                found.setdefault(
+                    h.nid or nid, Holding(h.nid or nid, h.entries, h.oldest, h.newest, h.altruist)
+                )
     return list(found.values())
 
 
@@ -102,33 +112,49 @@ async def download(
     """Entries directly from those who hold them, each once, by holder: altruists and those with most first."""
     seen: set[str] = set()
     found: dict[Nid, list[Entry]] = {}
-    for holding in sorted(holdings, key=lambda h: (not h.altruist, -h.entries))[:MOST_HOLDERS]:
+    for holding in sorted(holdings, key=lambda h: (not h.altruist, -h.entries))[:MAX_HOLDERS]:
         with suppress(TidingsError, OSError, TimeoutError, TypeError):
             found[holding.nid] = []
-            await _download(client, trade, holding.nid, Query("", feed, since, until), seen, found[holding.nid], clock)
+            await _download(
+                client,
+                trade,
+                holding.nid,
+                Query("", feed, since, until),
+                seen,
+                found[holding.nid],
+                clock,
+            )
     return found
 
 
 async def _download(
-    client: Client, trade: Trade, nid: Nid, sought: Query, seen: set[str], found: list[Entry], clock: Callable[[], float]
+    client: Client,
+    trade: Trade,
+    nid: Nid,
+    target: Query,
+    seen: set[str],
+    found: list[Entry],
+    clock: Callable[[], float],
 ) -> None:
-    trade.want(nid)
-    until = sought.until
-    for _ in range(MOST_HELPINGS):
-        query = messages.write_query(Query(secrets.token_hex(16), sought.feed, sought.since, until))
-        told = await client.call(nid, "get_entries", query, trade.seekers(clock()), timeout_s=QUERY_S)
-        entries = [messages.read_entry(one) for one in told]
+    trade.add_wanted(nid)
+    until = target.until
+    for _ in range(MAX_BATCHES):
+        query = messages.write_query(Query(secrets.token_hex(16), target.feed, target.since, until))
+        response = await client.call(
+            nid, "get_entries", query, trade.recent_requesters(clock()), timeout_s=QUERY_TIMEOUT_S
+        )
+        entries = [messages.read_entry(one) for one in response]
         dated = [entry.published for entry in entries if entry.published is not None]
-        oldest = min(dated, default=sought.since)
-        new = [entry for entry in entries if entry.identity not in seen and _is_sought(entry, sought)]
+        oldest = min(dated, default=target.since)
+        new = [entry for entry in entries if entry.identity not in seen and _matches(entry, target)]
         seen.update(entry.identity for entry in new)
         found += new
-        last = not dated or not new or oldest >= until or oldest <= sought.since
-        trade.got(nid, all=last)
+        last = not dated or not new or oldest >= until or oldest <= target.since
+        trade.record_batch(nid, is_last=last)
         if last:
             return
         until = oldest
 
 
-def _is_sought(entry: Entry, sought: Query) -> bool:
-    return entry.published is not None and sought.since <= entry.published <= sought.until
+def _matches(entry: Entry, target: Query) -> bool:
+    return entry.published is not None and target.since <= entry.published <= target.until

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.errors import MissingExtra
-from tidings.exchange.values import Nid
+from tidings.exchange.protocol import Nid
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ed25519
 
 #: Clocks of two nodes may differ by so much.
-SKEW_S = 300.0
+MAX_CLOCK_SKEW_S = 300.0
 
 
 def _library() -> "type[ed25519.Ed25519PrivateKey]":
@@ -40,7 +40,7 @@ class Signer:
         return _library().from_private_bytes(self.secret).sign(text)
 
 
-def is_signed(key: bytes, text: bytes, signature: bytes) -> bool:
+def is_valid_signature(key: bytes, text: bytes, signature: bytes) -> bool:
     """Whether the signature is the key's, of this text."""
     _library()
     from cryptography.exceptions import InvalidSignature
@@ -53,22 +53,26 @@ def is_signed(key: bytes, text: bytes, signature: bytes) -> bool:
     return True
 
 
-def introduction(to: Nid, port: int, at: float) -> bytes:
+def connect_proof_message(to: Nid, port: int, at: float) -> bytes:
     """What a caller signs when it connects."""
     return b"tidings connect\0%s\0%d\0%d" % (to.encode(), port, int(at))
 
 
-class Doorkeeper:
+class ProofVerifier:
     """Checks introductions; each is good once."""
 
     def __init__(self) -> None:
         self._last: dict[bytes, int] = {}
 
-    def is_proven(self, key: bytes, proof: bytes, ours: set[Nid], port: int, at: float, now: float) -> bool:
+    def is_valid_proof(
+        self, key: bytes, proof: bytes, own_nids: set[Nid], port: int, at: float, now: float
+    ) -> bool:
         """``ours`` are the names under which a caller may have reached us."""
-        if abs(now - at) > SKEW_S or int(at) <= self._last.get(key, -1):
+        if abs(now - at) > MAX_CLOCK_SKEW_S or int(at) <= self._last.get(key, -1):
             return False
-        if not any(is_signed(key, introduction(nid, port, at), proof) for nid in ours):
+        if not any(
+            is_valid_signature(key, connect_proof_message(nid, port, at), proof) for nid in own_nids
+        ):
             return False
         self._last[key] = int(at)
         return True

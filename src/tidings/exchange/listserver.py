@@ -9,52 +9,67 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tidings.exchange import messages, xmlrpc
-from tidings.exchange.client import PATH
-from tidings.exchange.neighbours import address_of
-from tidings.exchange.transport import FAULT_BROKEN, read_body
-from tidings.exchange.values import Nid
+from tidings.exchange.client import RPC_PATH
+from tidings.exchange.peers import address_of
+from tidings.exchange.protocol import Nid
+from tidings.exchange.transport import FAULT_MALFORMED, read_body
 
-KEPT_S = 86400.0
-MOST_NODES = 5000
-PER_ADDRESS = 3
-LISTED = 30
+LISTING_TTL_S = 86400.0
+MAX_NODES = 5000
+MAX_PER_ADDRESS = 3
+MAX_LISTED = 30
 #: A call here is an empty one.
-MOST_BYTES = 2000
+MAX_MESSAGE_BYTES = 2000
 
 
 class ListServer:
     """Who was here in the last day."""
 
-    def __init__(self, clock: Callable[[], float], *, per_address: int = PER_ADDRESS, seed: int | None = None) -> None:
-        self._clock, self._per_address = clock, per_address
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        max_per_address: int = MAX_PER_ADDRESS,
+        seed: int | None = None,
+    ) -> None:
+        self._clock, self._max_per_address = clock, max_per_address
         self._nodes: dict[Nid, float] = {}  # the latest last
         self._random = random.Random(seed)
 
     def get_neighbors(self, sender: Nid) -> list[Nid]:
         """Some others; the sender is listed from now on, unless its address has enough places."""
         now = self._clock()
-        self._nodes = {nid: at for nid, at in self._nodes.items() if now - at < KEPT_S and nid != sender}
-        found = self._random.sample(list(self._nodes), min(len(self._nodes), LISTED))
-        if sum(address_of(nid) == address_of(sender) for nid in self._nodes) < self._per_address:
+        self._nodes = {
+            nid: at for nid, at in self._nodes.items() if now - at < LISTING_TTL_S and nid != sender
+        }
+        found = self._random.sample(list(self._nodes), min(len(self._nodes), MAX_LISTED))
+        if (
+            sum(address_of(nid) == address_of(sender) for nid in self._nodes)
+            < self._max_per_address
+        ):
             self._nodes[sender] = now
-        while len(self._nodes) > MOST_NODES:
+        while len(self._nodes) > MAX_NODES:
             del self._nodes[next(iter(self._nodes))]
         return found
 
     def app(self) -> Starlette:
-        return Starlette(routes=[Route(PATH, self._serve, methods=["POST"])])
+        return Starlette(routes=[Route(RPC_PATH, self._serve, methods=["POST"])])
 
     async def _serve(self, request: Request) -> Response:
         try:
-            body = await read_body(request, MOST_BYTES)
+            body = await read_body(request, MAX_MESSAGE_BYTES)
             if body is None:
                 return Response(status_code=413)
             function, parameters = xmlrpc.read_call(body)
             if function != "get_neighbors" or len(parameters) != 1:
-                raise xmlrpc.NotXmlRpc("a list server knows get_neighbors(port) only")
+                raise xmlrpc.InvalidXmlRpc("a list server knows get_neighbors(port) only")
             sender = messages.nid_of(request.client.host if request.client else "", parameters[0])
         except TimeoutError:
             return Response(status_code=408)
-        except xmlrpc.NotXmlRpc as error:
-            return Response(xmlrpc.write_fault(FAULT_BROKEN, str(error)), media_type=xmlrpc.CONTENT_TYPE)
-        return Response(xmlrpc.write_answer(self.get_neighbors(sender)), media_type=xmlrpc.CONTENT_TYPE)
+        except xmlrpc.InvalidXmlRpc as error:
+            return Response(
+                xmlrpc.write_fault(FAULT_MALFORMED, str(error)), media_type=xmlrpc.CONTENT_TYPE
+            )
+        return Response(
+            xmlrpc.write_response(self.get_neighbors(sender)), media_type=xmlrpc.CONTENT_TYPE
+        )

@@ -12,15 +12,15 @@ from statistics import median
 from msgspec import Struct
 
 from tidings.document import Entry
-from tidings.exchange.neighbours import address_of
-from tidings.exchange.values import Bundle, Nid
+from tidings.exchange.peers import address_of
+from tidings.exchange.protocol import Bundle, Nid
 
 #: Servers behind caches show old documents for a while: younger claims are not judged yet.
 SETTLE_S = 900.0
 #: Entries remembered of each feed; more than twice the largest window there is.
-KNOWN = 1000
+MAX_KNOWN = 1000
 #: Unconfirmed entries remembered of each feed.
-CLAIMS = 500
+MAX_CLAIMS = 500
 
 
 class Claim(Struct):
@@ -43,7 +43,7 @@ class Verdict(Struct, frozen=True):
     forged: list[Claim]
 
 
-class _Shown(Struct, frozen=True):
+class _LastDocument(Struct, frozen=True):
     """Our last own document of a feed."""
 
     at: float
@@ -51,13 +51,15 @@ class _Shown(Struct, frozen=True):
     oldest: float | None
 
 
-class Ledger:
+class ClaimLedger:
     """What is known of each feed's entries, and from whom."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[str, tuple[Nid, ...]]] = {}  # the way by which it came first; none from the server itself
+        self._known: dict[
+            str, dict[str, tuple[Nid, ...]]
+        ] = {}  # the way by which it came first; none from the server itself
         self._claims: dict[str, dict[str, Claim]] = {}
-        self._shown: dict[str, _Shown] = {}
+        self._last_documents: dict[str, _LastDocument] = {}
 
     def known(self, feed: str) -> dict[str, tuple[Nid, ...]]:
         found = self._known.get(feed)
@@ -69,41 +71,52 @@ class Ledger:
         known = self.known(feed)
         for identity in identities:
             known.setdefault(identity, path)
-        while len(known) > KNOWN:
+        while len(known) > MAX_KNOWN:
             del known[next(iter(known))]
 
     def last_document_at(self, feed: str) -> float | None:
-        shown = self._shown.get(feed)
-        return shown.at if shown is not None else None
+        last_document = self._last_documents.get(feed)
+        return last_document.at if last_document is not None else None
 
-    def is_news(self, feed: str, entry: Entry) -> bool:
+    def is_recent(self, feed: str, entry: Entry) -> bool:
         """Not what an own document would have shown long ago: forgeries with old dates could never be refuted."""
-        shown = self._shown.get(feed)
-        return shown is None or shown.oldest is None or entry.published is None or entry.published >= shown.oldest
+        last_document = self._last_documents.get(feed)
+        return (
+            last_document is None
+            or last_document.oldest is None
+            or entry.published is None
+            or entry.published >= last_document.oldest
+        )
 
-    def claim(self, bundle: Bundle, fresh: Sequence[Entry], sender: Nid, now: float) -> None:
+    def add_claims(
+        self, bundle: Bundle, new_entries: Sequence[Entry], sender: Nid, now: float
+    ) -> None:
         claims = self._claims.setdefault(bundle.feed, {})
         path = (*bundle.path, sender)
-        for entry in fresh:
-            claims[entry.identity] = Claim(entry.identity, entry.digest, entry.published, now, sender, path)
-        while len(claims) > CLAIMS:
+        for entry in new_entries:
+            claims[entry.identity] = Claim(
+                entry.identity, entry.digest, entry.published, now, sender, path
+            )
+        while len(claims) > MAX_CLAIMS:
             del claims[next(iter(claims))]
 
-    def was_shown(self, feed: str, at: float, oldest: float | None) -> None:
+    def restore_document(self, feed: str, at: float, oldest: float | None) -> None:
         """Before the last restart we saw a document ourselves."""
-        self._shown.setdefault(feed, _Shown(at, frozenset(), oldest))
+        self._last_documents.setdefault(feed, _LastDocument(at, frozenset(), oldest))
 
-    def restore(self, feed: str, claim: Claim) -> None:
+    def restore_claim(self, feed: str, claim: Claim) -> None:
         """What a neighbour told before the last restart."""
         self._claims.setdefault(feed, {})[claim.identity] = claim
         self.remember(feed, [claim.identity], claim.path)
 
-    def accuse(self, feed: str, identity: str, published: float | None, path: tuple[Nid, ...], now: float) -> None:
+    def add_disputed(
+        self, feed: str, identity: str, published: float | None, path: tuple[Nid, ...], now: float
+    ) -> None:
         """A neighbour says that this entry, which we passed on, is forged: the next document will tell."""
         claims = self._claims.setdefault(feed, {})
         claims.setdefault(identity, Claim(identity, b"", published, now - SETTLE_S, path[-1], path))
 
-    def witnessed(self, bundle: Bundle, sender: Nid) -> list[Claim]:
+    def pop_corroborated(self, bundle: Bundle, sender: Nid) -> list[Claim]:
         """Claims that this bundle confirms: the same entry by a way that shares no node and no address with the first."""
         claims = self._claims.get(bundle.feed)
         if not claims:
@@ -113,13 +126,19 @@ class Ledger:
             claim = claims.get(entry.identity)
             if claim is None or claim.digest != entry.digest or claim.sender == sender:
                 continue
-            if not {address_of(n) for n in claim.path} & {address_of(n) for n in (*bundle.path, sender)}:
+            if not {address_of(n) for n in claim.path} & {
+                address_of(n) for n in (*bundle.path, sender)
+            }:
                 found.append(claims.pop(entry.identity))
         return found
 
-    def show(self, feed: str, entries: Sequence[Entry], now: float) -> Verdict:
+    def check_document(self, feed: str, entries: Sequence[Entry], now: float) -> Verdict:
         """Take in an own document, of whatever it holds."""
-        known, claims, before = self.known(feed), self._claims.get(feed), self._shown.get(feed)
+        known, claims, before = (
+            self.known(feed),
+            self._claims.get(feed),
+            self._last_documents.get(feed),
+        )
         new = [entry for entry in entries if entry.identity not in known]
         verdict = Verdict(new, [], [], [])
         identities = frozenset(entry.identity for entry in entries)
@@ -128,20 +147,26 @@ class Ledger:
             for entry in entries:
                 claim = claims.pop(entry.identity, None)
                 if claim is not None:
-                    (verdict.confirmed if claim.digest in (b"", entry.digest) else verdict.altered).append(claim)
+                    (
+                        verdict.confirmed
+                        if claim.digest in (b"", entry.digest)
+                        else verdict.altered
+                    ).append(claim)
             overlap = before is not None and not identities.isdisjoint(before.identities)
             middle = median(dates) if dates else None
             for claim in list(claims.values()):
                 if claim.at > now - SETTLE_S or not entries:
                     continue
                 by_order = overlap and before is not None and claim.at > before.at
-                by_date = middle is not None and claim.published is not None and claim.published > middle
+                by_date = (
+                    middle is not None and claim.published is not None and claim.published > middle
+                )
                 if by_order or by_date:
                     verdict.forged.append(claims.pop(claim.identity))
         self.remember(feed, identities)
         for identity in identities:
             known[identity] = ()
-        self._shown[feed] = _Shown(now, identities, min(dates, default=None))
+        self._last_documents[feed] = _LastDocument(now, identities, min(dates, default=None))
         return verdict
 
     def withdraw(self, nid: Nid) -> dict[str, list[str]]:

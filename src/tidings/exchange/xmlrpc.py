@@ -15,13 +15,13 @@ from lxml import etree  # type: ignore[import-untyped]  # has no types
 from tidings.errors import TidingsError
 
 #: The largest call or answer, and what it may hold.
-MOST_BYTES = 2_000_000
-MOST_VALUES = 60_000
-MOST_DEPTH = 8
+MAX_MESSAGE_BYTES = 2_000_000
+MAX_VALUES = 60_000
+MAX_DEPTH = 8
 CONTENT_TYPE = "text/xml"
 
 
-class NotXmlRpc(TidingsError):
+class InvalidXmlRpc(TidingsError):
     """What came is not a call, or not an answer."""
 
 
@@ -42,7 +42,7 @@ def write_call(function: str, *parameters: Any) -> bytes:
     return _bytes(root)
 
 
-def write_answer(value: Any) -> bytes:
+def write_response(value: Any) -> bytes:
     root = etree.Element("methodResponse")
     _write(etree.SubElement(etree.SubElement(root, "params"), "param"), value)
     return _bytes(root)
@@ -63,47 +63,59 @@ def read_call(body: bytes) -> tuple[str, list[Any]]:
     root = _tree(body)
     name = root.findtext("methodName") if root.tag == "methodCall" else None
     if not name or len(name) > 100:
-        raise NotXmlRpc("this is not an XML-RPC call")
+        raise InvalidXmlRpc("this is not an XML-RPC call")
     reader = _Reader()
-    return name.strip(), [reader.value(param.find("value"), 0) for param in root.iterfind("params/param")]
+    return name.strip(), [
+        reader.value(param.find("value"), 0) for param in root.iterfind("params/param")
+    ]
 
 
-def read_answer(body: bytes) -> Any:
+def read_response(body: bytes) -> Any:
     """The value, or `Fault`."""
     root = _tree(body)
     if root.tag != "methodResponse":
-        raise NotXmlRpc("this is not an XML-RPC answer")
+        raise InvalidXmlRpc("this is not an XML-RPC answer")
     fault = root.find("fault/value")
     if fault is not None:
-        told = _Reader().value(fault, 0)
-        code, text = (told.get("faultCode"), told.get("faultString")) if isinstance(told, dict) else (0, "")
+        fault_value = _Reader().value(fault, 0)
+        code, text = (
+            (fault_value.get("faultCode"), fault_value.get("faultString"))
+            if isinstance(fault_value, dict)
+            else (0, "")
+        )
         raise Fault(code if isinstance(code, int) else 0, str(text)[:500])
     return _Reader().value(root.find("params/param/value"), 0)
 
 
 def _tree(body: bytes) -> Any:
-    if len(body) > MOST_BYTES:
-        raise NotXmlRpc(f"more than {MOST_BYTES:,} bytes are not read")
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True)
+    if len(body) > MAX_MESSAGE_BYTES:
+        raise InvalidXmlRpc(f"more than {MAX_MESSAGE_BYTES:,} bytes are not read")
+    parser = etree.XMLParser(
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        remove_comments=True,
+    )
     if b"<!DOCTYPE" in body or b"<!ENTITY" in body:  # within text both would be written with &lt;
-        raise NotXmlRpc("document types are not read")
+        raise InvalidXmlRpc("document types are not read")
     try:
         root = etree.fromstring(body, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise NotXmlRpc(f"this is not XML: {str(error)[:200]}") from None
+        raise InvalidXmlRpc(f"this is not XML: {str(error)[:200]}") from None
     if root.getroottree().docinfo.internalDTD is not None:
-        raise NotXmlRpc("document types are not read")
+        raise InvalidXmlRpc("document types are not read")
     return root
 
 
 class _Reader:
     def __init__(self) -> None:
-        self._left = MOST_VALUES
+        self._left = MAX_VALUES
 
     def value(self, element: Any, depth: int) -> Any:
         self._left -= 1
-        if element is None or self._left < 0 or depth > MOST_DEPTH:
-            raise NotXmlRpc("a value is missing, or there are too many or too deep ones")
+        if element is None or self._left < 0 or depth > MAX_DEPTH:
+            raise InvalidXmlRpc("a value is missing, or there are too many or too deep ones")
         if len(element) == 0:
             return element.text or ""  # a value without a type is a string
         inner = element[0]
@@ -123,10 +135,13 @@ class _Reader:
                 case "array":
                     return [self.value(item, depth + 1) for item in inner.iterfind("data/value")]
                 case "struct":
-                    return {m.findtext("name") or "": self.value(m.find("value"), depth + 1) for m in inner.iterfind("member")}
+                    return {
+                        m.findtext("name") or "": self.value(m.find("value"), depth + 1)
+                        for m in inner.iterfind("member")
+                    }
         except (ValueError, binascii.Error):
-            raise NotXmlRpc(f"this is no {inner.tag}: {text[:50]}") from None
-        raise NotXmlRpc(f"there is no type {str(inner.tag)[:50]}")
+            raise InvalidXmlRpc(f"this is no {inner.tag}: {text[:50]}") from None
+        raise InvalidXmlRpc(f"there is no type {str(inner.tag)[:50]}")
 
 
 def _finite(number: float) -> float:

@@ -6,6 +6,6 @@
 """
 
 from tidings.fetch.fetcher import Fetcher
-from tidings.fetch.values import FetchProblem, FetchRequest, FetchResult, FetchSettings, Problem
+from tidings.fetch.models import FetchProblem, FetchRequest, FetchResult, FetchSettings, Problem
 
 __all__ = ["FetchProblem", "FetchRequest", "FetchResult", "FetchSettings", "Fetcher", "Problem"]

@@ -13,10 +13,10 @@ from tidings.model import DAY_S
 
 #: Freshness is believed up to a day. Longer ones are mostly rules for static files that happen to catch a feed; max-age has
 #: been seen as long as 16 years.
-FRESH_CAP_S = DAY_S
+MAX_FRESH_S = DAY_S
 #: Told to stay away is told to stay away, up to the month after which even a dead feed is tried. Firewalls have been seen to
 #: send ten years.
-RETRY_CAP_S = 31 * DAY_S
+MAX_RETRY_AFTER_S = 31 * DAY_S
 
 _MAX_AGE = re.compile(r'(?:^|[,\s])max-age\s*=\s*"?(\d+)', re.IGNORECASE)
 
@@ -60,7 +60,7 @@ class RetryAfter:
             self.wait_s = None if date is None else date - server_now
         # "Retry-After: 0" and dates gone by come from servers that are busy all the same: our own back-off serves better.
         if self.wait_s is not None:
-            self.wait_s = min(self.wait_s, RETRY_CAP_S) if self.wait_s > 0 else None
+            self.wait_s = min(self.wait_s, MAX_RETRY_AFTER_S) if self.wait_s > 0 else None
 
 
 def fresh_until(headers: MultiMapping[str], now: float) -> float | None:
@@ -76,7 +76,7 @@ def fresh_until(headers: MultiMapping[str], now: float) -> float | None:
     age = headers.get("Age", "").strip()
     if age.isascii() and age.isdigit():
         lifetime -= float(age[:12])
-    return now + min(lifetime, FRESH_CAP_S) if lifetime > 0 else None
+    return now + min(lifetime, MAX_FRESH_S) if lifetime > 0 else None
 
 
 def retry_at(headers: MultiMapping[str], now: float) -> float | None:

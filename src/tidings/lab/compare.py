@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from tidings.lab.limit import Limit, clairvoyant
-from tidings.lab.score import Judgement, judge, metrics, sum_by
+from tidings.lab.lower_bound import LowerBound, clairvoyant_bound
+from tidings.lab.score import PollScores, metrics, score_polls, sum_by
 from tidings.lab.simulate import Conditions, Polls, budget_polls, simulate
 from tidings.lab.traces import Trace
-from tidings.lab.whatif import looked_for
+from tidings.lab.whatif import exclude_pushed_feeds
 from tidings.model import Floats
 from tidings.policy import make_policy
 
@@ -24,29 +24,29 @@ TOLERANCE = 0.005
 SCALING_RUNS = 14
 #: Under poll constraints the search stops where a smaller factor brings less than this share of the
 #: polls that it would bring without them.
-LEAST_GAIN = 0.05
+MIN_GAIN = 0.05
 #: Smallest factors under constraints. A plan for four times the budget that stays below it will not
 #: reach it, and the timetable of `planned.Timed` grows with the square of the planned polls.
-LEAST_SCALE_BUDGETED = 1 / 4
-LEAST_SCALE = 1e-4
+MIN_SCALE_BUDGETED = 1 / 4
+MIN_SCALE = 1e-4
 #: A run as served reaches the budget if it makes this share of its polls. Policies plan for a
 #: little less, and their control takes some days to settle.
 REACHED_SHARE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class PolicyRun:
     """One policy's run."""
 
     policy: str
     polls: Polls
-    judged: Judgement
+    scores: PollScores
     scale: float
     reached_budget: bool = True  #: false where it makes 5 % fewer polls under poll constraints
 
     def figures(self) -> dict[str, Any]:
         extra = {"scale": self.scale, "reached_budget": self.reached_budget}
-        return {**metrics(self.judged, self.policy), **extra}
+        return {**metrics(self.scores, self.policy), **extra}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +56,28 @@ class Comparison:
     trace: str
     budget: float  #: polls per feed and day
     train_days: float
-    results: list[Result]
+    results: list[PolicyRun]
     limit_delay_s: float
     limit_charged_s: float
     min_interval_s: float | None = None  #: of the poll constraints; None without them
 
     def figures(self, against: str | None = None, seed: int = 0) -> dict[str, Any]:
         """As JSON has them; with the ratios of all policies to one of them, if that is named."""
-        told = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "results"}
+        metadata = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "results"
+        }
         results = [result.figures() for result in self.results]
         reference = next((result for result in self.results if result.policy == against), None)
         for result, figures in zip(self.results, results, strict=True):
             if reference is not None and result is not reference:
                 figures["against"] = {"policy": against}
                 for key, kind in (("charged_delay", "charged"), ("delay", "delay")):
-                    figures["against"][key] = asdict(paired_bootstrap(result.judged, reference.judged, kind, seed=seed))
-        return {**told, "results": results}
+                    figures["against"][key] = asdict(
+                        paired_bootstrap(result.scores, reference.scores, kind, seed=seed)
+                    )
+        return {**metadata, "results": results}
 
 
 Progress = Callable[[str], None]
@@ -93,13 +99,25 @@ def compare(
     With ``conditions``, as served: under the poll constraints of the service. What hubs push is then
     not judged, and results say which policies stay below the budget.
     """
-    start = trace.cut(train_days)
+    start = trace.training_end(train_days)
     results = []
     for spec in policies:
         if progress is not None:
             progress(spec)
-        results.extend(run_policy(trace, spec, budget_per_feed_day, start, seed=seed, native=native, conditions=conditions))
-    without, within = limits(trace, budget_polls(trace, budget_per_feed_day, start), start)
+        results.extend(
+            run_policy(
+                trace,
+                spec,
+                budget_per_feed_day,
+                start,
+                seed=seed,
+                native=native,
+                conditions=conditions,
+            )
+        )
+    without, within = clairvoyant_bounds(
+        trace, budget_polls(trace, budget_per_feed_day, start), start
+    )
     return Comparison(
         trace=trace.name,
         budget=budget_per_feed_day,
@@ -111,13 +129,17 @@ def compare(
     )
 
 
-def limits(trace: Trace, polls: float, start: float | None = None) -> tuple[Limit, Limit]:
+def clairvoyant_bounds(
+    trace: Trace, polls: float, start: float | None = None
+) -> tuple[LowerBound, LowerBound]:
     """The limits of the mean delay (no windows) and of the charged delay (windows), every post counting the same.
 
     `metrics` gives plain means, so the limits beside them are of plain means too: that of the weighted mean may lie above.
     """
     plain = replace(trace, weight=np.ones(trace.n_feeds))
-    return clairvoyant(plain, polls, windows=False, start=start), clairvoyant(plain, polls, windows=True, start=start)
+    return clairvoyant_bound(plain, polls, windows=False, start=start), clairvoyant_bound(
+        plain, polls, windows=True, start=start
+    )
 
 
 def run_policy(
@@ -130,7 +152,7 @@ def run_policy(
     native: bool = False,
     conditions: Conditions | None = None,
     progress: Callable[[float], None] | None = None,
-) -> list[Result]:
+) -> list[PolicyRun]:
     """Run one policy from ``start`` on, with as many polls as the budget allows; the last result is that.
 
     With ``native``, a policy without a budget knob is also run as it is, and comes first.
@@ -140,11 +162,19 @@ def run_policy(
 
     def at(scale: float, progress: Callable[[float], None] | None = None) -> Polls:
         policy = make_policy(spec, live=conditions is not None, scale=scale, seed=seed)
-        return simulate(trace, policy, budget_per_feed_day, start, seed=seed, conditions=conditions, progress=progress)
+        return simulate(
+            trace,
+            policy,
+            budget_per_feed_day,
+            start,
+            seed=seed,
+            conditions=conditions,
+            progress=progress,
+        )
 
-    def result(name: str, polls: Polls, scale: float, reached: bool) -> Result:
-        judged = judge(trace, polls, start, conditions=conditions)
-        return Result(name, polls, looked_for(judged, conditions), scale, reached)
+    def result(name: str, polls: Polls, scale: float, reached: bool) -> PolicyRun:
+        scores = score_polls(trace, polls, start, conditions=conditions)
+        return PolicyRun(name, polls, exclude_pushed_feeds(scores, conditions), scale, reached)
 
     def reached(polls: Polls) -> bool:
         return conditions is None or len(polls) >= REACHED_SHARE * wanted
@@ -158,13 +188,15 @@ def run_policy(
         found.append(result(f"{spec}@native", polls, 1.0, True))
     least = None
     if conditions is not None:
-        least = LEAST_SCALE_BUDGETED if policy.budgeted else LEAST_SCALE
+        least = MIN_SCALE_BUDGETED if policy.budgeted else MIN_SCALE
     scale, polls = _scaled(at, polls, wanted, least)
     found.append(result(spec, polls, scale, reached(polls)))
     return found
 
 
-def _scaled(at: Callable[[float], Polls], polls: Polls, wanted: float, least: float | None = None) -> tuple[float, Polls]:
+def _scaled(
+    at: Callable[[float], Polls], polls: Polls, wanted: float, least: float | None = None
+) -> tuple[float, Polls]:
     """The factor at which a policy makes ``wanted`` polls: secant in log-log within a bracket, best run kept.
 
     ``least`` is the smallest factor to try, where poll constraints may keep the polls below ``wanted``
@@ -197,7 +229,7 @@ def _is_out_of_reach(tried: list[tuple[float, float]], least: float) -> bool:
     if len(tried) < 2:
         return False
     (x_before, error_before), (x, error) = tried[-2:]
-    return error - error_before < LEAST_GAIN * (x_before - x)
+    return error - error_before < MIN_GAIN * (x_before - x)
 
 
 def _next_trial(tried: list[tuple[float, float]]) -> float:
@@ -226,7 +258,11 @@ class Ratio:
 
 
 def paired_bootstrap(
-    ours: Judgement, theirs: Judgement, figure: str = "charged", resamples: int = 10_000, seed: int = 0
+    ours: PollScores,
+    theirs: PollScores,
+    figure: str = "charged",
+    resamples: int = 10_000,
+    seed: int = 0,
 ) -> Ratio:
     """Ratio of pooled means, both policies on the same resampled feeds (the feed is the unit that repeats)."""
     top, top_count = _feed_sums(ours, figure)
@@ -244,13 +280,19 @@ def paired_bootstrap(
             ratios[begin : begin + size] = (sums[:, 0] / sums[:, 1]) / (sums[:, 2] / sums[:, 3])
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = (top.sum() / top_count.sum()) / (bottom.sum() / bottom_count.sum())
-    low, high = np.nanpercentile(ratios, [2.5, 97.5]) if np.isfinite(ratios).any() else (np.nan, np.nan)
+    low, high = (
+        np.nanpercentile(ratios, [2.5, 97.5]) if np.isfinite(ratios).any() else (np.nan, np.nan)
+    )
     return Ratio(float(ratio), float(low), float(high))
 
 
-def _feed_sums(judged: Judgement, figure: str) -> tuple[Floats, Floats]:
+def _feed_sums(scores: PollScores, figure: str) -> tuple[Floats, Floats]:
     """Sum and count per feed of the charged delay, the delay of collected posts, or misses."""
-    keep = ~judged.missed if figure == "delay" else np.ones(len(judged.feed), dtype=np.bool_)
-    values = {"charged": judged.charged_s, "delay": judged.delay_s, "missed": judged.missed.astype(np.float64)}[figure]
-    count = np.bincount(judged.feed[keep], minlength=judged.n_feeds).astype(np.float64)
-    return sum_by(judged.feed[keep], values[keep], judged.n_feeds), count
+    keep = ~scores.missed if figure == "delay" else np.ones(len(scores.feed), dtype=np.bool_)
+    values = {
+        "charged": scores.charged_s,
+        "delay": scores.delay_s,
+        "missed": scores.missed.astype(np.float64),
+    }[figure]
+    count = np.bincount(scores.feed[keep], minlength=scores.n_feeds).astype(np.float64)
+    return sum_by(scores.feed[keep], values[keep], scores.n_feeds), count

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from tidings.formatting import count, duration, figures
 from tidings.lab import plots
 from tidings.lab.traces import UNLIMITED, Trace
 from tidings.model import DAY_S, MINUTE_S, Floats
 from tidings.policy.base import hour_of_week
 from tidings.policy.estimate import entry_lifetimes_s, fit_zipf
-from tidings.words import count, duration, figures
 
 #: Posts this close to the one before are one burst: a batch of articles released together, an import, a bot.
 BURST_S = MINUTE_S
@@ -41,7 +41,7 @@ def describe(trace: Trace) -> dict[str, Any]:
         "first_post": trace.start,
         "last_post": trace.end,
         "rate_per_day": {
-            **_spread(rates),
+            **_summary_statistics(rates),
             "silent_feeds": int((posts == 0).sum()),
             "busiest_tenth_share": float(busiest.sum() / max(trace.n_posts, 1)),
         },
@@ -56,10 +56,14 @@ def describe(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _spread(values: Floats) -> dict[str, float]:
+def _summary_statistics(values: Floats) -> dict[str, float]:
     """Mean, quantiles and maximum."""
     if len(values) == 0:
-        return {"mean": float("nan"), **{f"p{q}": float("nan") for q in QUANTILES}, "max": float("nan")}
+        return {
+            "mean": float("nan"),
+            **{f"p{q}": float("nan") for q in QUANTILES},
+            "max": float("nan"),
+        }
     at = np.percentile(values, QUANTILES)
     return {
         "mean": float(values.mean()),
@@ -71,7 +75,11 @@ def _spread(values: Floats) -> dict[str, float]:
 def _windows(trace: Trace) -> dict[str, Any]:
     stated = trace.window[trace.window < UNLIMITED].astype(np.float64)
     smallest = float(stated.min()) if len(stated) else float("nan")
-    return {**_spread(stated), "min": smallest, "unlimited_feeds": int(trace.n_feeds - len(stated))}
+    return {
+        **_summary_statistics(stated),
+        "min": smallest,
+        "unlimited_feeds": int(trace.n_feeds - len(stated)),
+    }
 
 
 def _week(trace: Trace) -> Floats:
@@ -119,13 +127,18 @@ def fano_factors(trace: Trace) -> Floats:
 def lifetimes_s(trace: Trace) -> Floats:
     """How long every entry stayed in its feed's document, feeds one after another; those still there are left out."""
     stated = np.flatnonzero(np.diff(trace.offsets) > trace.window)
-    spans = [entry_lifetimes_s(trace.times[trace.offsets[f] : trace.offsets[f + 1]], int(trace.window[f])) for f in stated]
+    spans = [
+        entry_lifetimes_s(
+            trace.times[trace.offsets[f] : trace.offsets[f + 1]], int(trace.window[f])
+        )
+        for f in stated
+    ]
     return np.concatenate(spans) if spans else np.empty(0)
 
 
 def _lifetimes_summary(trace: Trace) -> dict[str, Any]:
     spans = lifetimes_s(trace)
-    return {**_spread(spans), "entries": len(spans)}
+    return {**_summary_statistics(spans), "entries": len(spans)}
 
 
 # --- text ---------------------------------------------------------------------------------------------------------------
@@ -176,14 +189,19 @@ def as_text(found: dict[str, Any]) -> str:
 
 
 def _item(label: str, *lines: str) -> list[str]:
-    return [f"{label if first else '':<17}{line}" for line, first in zip(lines, [True] + [False] * len(lines), strict=False)]
+    return [
+        f"{label if first else '':<17}{line}"
+        for line, first in zip(lines, [True] + [False] * len(lines), strict=False)
+    ]
 
 
 def _window_text(window: dict[str, Any], feeds: int) -> str:
     if window["unlimited_feeds"] == feeds:
         return "not stated: every feed is taken to show everything"
     text = f"median {window['p50']:,.0f} entries, {window['min']:,.0f} to {window['max']:,.0f}"
-    return text + (f"; {window['unlimited_feeds']:,} feeds without limit" if window["unlimited_feeds"] else "")
+    return text + (
+        f"; {window['unlimited_feeds']:,} feeds without limit" if window["unlimited_feeds"] else ""
+    )
 
 
 def _zipf_text(zipf: dict[str, Any]) -> str:
@@ -196,7 +214,10 @@ def _zipf_text(zipf: dict[str, Any]) -> str:
 def _burst_text(bursts: dict[str, Any]) -> list[str]:
     close = f"{bursts['within_60s_share']:.1%} of posts come within 60 s of the one before"
     if not bursts["fano_feeds"]:
-        return [close, f"Fano factor of daily counts: no feed has {FANO_POSTS} posts in two whole days"]
+        return [
+            close,
+            f"Fano factor of daily counts: no feed has {FANO_POSTS} posts in two whole days",
+        ]
     return [
         close,
         f"Fano factor of daily counts: median {figures(bursts['fano_median'])}, 90 % below {figures(bursts['fano_p90'])}",
@@ -208,7 +229,10 @@ def _life_text(life: dict[str, Any]) -> list[str]:
     if not life["entries"]:
         return ["no entry was pushed out of its document"]
     spread = f"10 % below {duration(life['p10'])}, 10 % above {duration(life['p90'])}"
-    return [f"median {duration(life['p50'])}; {spread}", f"({life['entries']:,} entries that were pushed out)"]
+    return [
+        f"median {duration(life['p50'])}; {spread}",
+        f"({life['entries']:,} entries that were pushed out)",
+    ]
 
 
 def _date(seconds: float) -> str:
@@ -240,32 +264,39 @@ def _title(ax: plots.Axes, text: str) -> None:
 
 def _decades(ax: plots.Axes, axis: str, values: Floats) -> None:
     """Ticks at 0.1, 1, 10, ... as people write them."""
-    powers = 10.0 ** np.arange(np.floor(np.log10(values.min())), np.ceil(np.log10(values.max())) + 1)
+    powers = 10.0 ** np.arange(
+        np.floor(np.log10(values.min())), np.ceil(np.log10(values.max())) + 1
+    )
     low, high = ax.get_xlim() if axis == "x" else ax.get_ylim()
     inside = powers[(powers >= low) & (powers <= high)]
     if len(inside):
-        plots.log_ticks(ax, axis, inside.tolist(), [f"{p:,.0f}" if p >= 1 else f"{p:g}" for p in inside])
+        plots.log_ticks(
+            ax, axis, inside.tolist(), [f"{p:,.0f}" if p >= 1 else f"{p:g}" for p in inside]
+        )
     ax.set_xlim(low, high) if axis == "x" else ax.set_ylim(low, high)
 
 
-def _nothing(ax: plots.Axes, why: str) -> None:
+def _empty_panel(ax: plots.Axes, message: str) -> None:
     ax.set_xticks([])
     ax.set_yticks([])
-    ax.text(0.5, 0.5, why, transform=ax.transAxes, ha="center", va="center", color="#7a7a7a")
+    ax.text(0.5, 0.5, message, transform=ax.transAxes, ha="center", va="center", color="#7a7a7a")
 
 
 def _steps(values: Floats) -> Floats:
     """Bin edges, even in the logarithm, that hold all values."""
-    low, high = np.floor(np.log10(values.min()) * PER_DECADE), np.ceil(np.log10(values.max()) * PER_DECADE + 1e-9)
+    low, high = (
+        np.floor(np.log10(values.min()) * PER_DECADE),
+        np.ceil(np.log10(values.max()) * PER_DECADE + 1e-9),
+    )
     edges: Floats = 10 ** (np.arange(low, max(high, low + 1) + 1) / PER_DECADE)
     return edges
 
 
-def _draw_histogram(ax: plots.Axes, title: str, values: Floats, x: str, why_not: str) -> None:
+def _draw_histogram(ax: plots.Axes, title: str, values: Floats, x: str, empty_message: str) -> None:
     """How many feeds have which value, on a logarithmic axis."""
     _title(ax, title)
     if len(values) == 0:
-        return _nothing(ax, why_not)
+        return _empty_panel(ax, empty_message)
     ax.hist(values, bins=_steps(values).tolist(), color=plots.ACCENT, rwidth=0.92)
     ax.set_xscale("log")
     _decades(ax, "x", values)
@@ -276,12 +307,18 @@ def _draw_histogram(ax: plots.Axes, title: str, values: Floats, x: str, why_not:
 def draw_zipf(ax: plots.Axes, rates: Floats, zipf: dict[str, Any]) -> None:
     _title(ax, "Rate by rank, with Zipf's law")
     if len(rates) == 0:
-        return _nothing(ax, "no posts")
+        return _empty_panel(ax, "no posts")
     ax.loglog(np.arange(1, len(rates) + 1), rates, color=plots.ACCENT, linewidth=2.2)
     if not np.isnan(zipf["exponent"]):
         low, high = zipf["ranks"]
         ranks = np.geomspace(low, high, 50)
-        ax.plot(ranks, zipf["scale"] * ranks ** -zipf["exponent"], color=plots.INK, linestyle=(0, (4, 2)), linewidth=1.2)
+        ax.plot(
+            ranks,
+            zipf["scale"] * ranks ** -zipf["exponent"],
+            color=plots.INK,
+            linestyle=(0, (4, 2)),
+            linewidth=1.2,
+        )
         words = f"rank$^{{-{zipf['exponent']:.2f}}}$, ranks {low} to {high}"
         ax.text(0.04, 0.06, words, transform=ax.transAxes, fontsize=9)
     _decades(ax, "x", np.array([1.0, len(rates)]))
@@ -303,9 +340,13 @@ def draw_hours(ax: plots.Axes, shares: Sequence[float]) -> None:
 def _draw_week(ax: plots.Axes, shares: Floats) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
-    shades = LinearSegmentedColormap.from_list("teal", ["#ffffff", "#7fb8b4", plots.ACCENT, "#06383a"])
+    shades = LinearSegmentedColormap.from_list(
+        "teal", ["#ffffff", "#7fb8b4", plots.ACCENT, "#06383a"]
+    )
     _title(ax, "Hour of the week (darker: more posts)")
-    ax.imshow(shares, aspect="auto", cmap=shades, vmin=0.0, extent=(0, 24, 7, 0), interpolation="nearest")
+    ax.imshow(
+        shares, aspect="auto", cmap=shades, vmin=0.0, extent=(0, 24, 7, 0), interpolation="nearest"
+    )
     ax.set_yticks(np.arange(7) + 0.5, WEEKDAYS)
     ax.tick_params(axis="y", length=0)
     ax.set_xticks([0, 6, 12, 18, 24])
@@ -313,22 +354,39 @@ def _draw_week(ax: plots.Axes, shares: Floats) -> None:
 
 
 def _draw_fano(ax: plots.Axes, factors: Floats) -> None:
-    title, why_not = "Variance over mean of daily counts", f"no feed has {FANO_POSTS} posts\nin two whole days"
-    _draw_histogram(ax, title, factors[factors > 0], "Fano factor of a feed", why_not)
+    title, empty_message = (
+        "Variance over mean of daily counts",
+        f"no feed has {FANO_POSTS} posts\nin two whole days",
+    )
+    _draw_histogram(ax, title, factors[factors > 0], "Fano factor of a feed", empty_message)
     if factors.any():
         ax.axvline(1.0, color=plots.INK, linestyle=(0, (4, 2)), linewidth=0.9)
-        ax.text(1.0, 0.98, "Poisson  ", transform=ax.get_xaxis_transform(), ha="right", va="top", fontsize=9)
+        ax.text(
+            1.0,
+            0.98,
+            "Poisson  ",
+            transform=ax.get_xaxis_transform(),
+            ha="right",
+            va="top",
+            fontsize=9,
+        )
 
 
 def _draw_lifetimes(ax: plots.Axes, spans: Floats) -> None:
     _title(ax, "How long entries stay in the document")
     spans = np.sort(spans[spans > 0])
     if len(spans) == 0:
-        return _nothing(ax, "no entry was pushed out")
+        return _empty_panel(ax, "no entry was pushed out")
     share = np.linspace(0, 1, min(len(spans), 500))
     ax.plot(np.quantile(spans, share), share * 100, color=plots.ACCENT)
     ax.set_xscale("log")
-    ticks = [(60, "1 min"), (3600, "1 h"), (86400, "1 d"), (10 * 86400, "10 d"), (100 * 86400, "100 d")]
+    ticks = [
+        (60, "1 min"),
+        (3600, "1 h"),
+        (86400, "1 d"),
+        (10 * 86400, "10 d"),
+        (100 * 86400, "100 d"),
+    ]
     inside = [t for t in ticks if spans[0] / 2 <= t[0] <= spans[-1] * 2]
     if len(inside) > 1:
         plots.log_ticks(ax, "x", [t for t, _ in inside], [word for _, word in inside])

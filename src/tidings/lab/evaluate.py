@@ -22,7 +22,7 @@ from tidings.policy import make_policy, policy_class
 from tidings.policy.constraints import Limits
 
 #: The policies of the papers; those without a budget knob are scaled to the budget by one factor.
-PAPERS = (
+PAPER_POLICIES = (
     "uniform",
     "scheduling",
     "min-delay",
@@ -36,7 +36,7 @@ PAPERS = (
 )
 OURS = "price"
 #: Who loses the fewest posts among the papers' policies; our losses are measured against his.
-LEAST_LOSSES = "min-missing"
+FEWEST_MISSED_POLICY = "min-missing"
 BUDGETS = (0.5, 1.0, 4.0, 12.0)
 TRAIN_DAYS = 28.0
 RESAMPLES = 10_000
@@ -55,7 +55,9 @@ class Task:
     ours: str
     seed: int
     resamples: int = RESAMPLES
-    min_interval_s: float | None = None  #: as served with this minimum interval; None without constraints
+    min_interval_s: float | None = (
+        None  #: as served with this minimum interval; None without constraints
+    )
 
     @property
     def name(self) -> str:
@@ -70,14 +72,14 @@ def evaluate(
     traces: Iterable[str | Path],
     budgets: Sequence[float] = BUDGETS,
     train_days: float = TRAIN_DAYS,
-    policies: Sequence[str] = PAPERS,
+    policies: Sequence[str] = PAPER_POLICIES,
     ours: str = OURS,
     *,
     seed: int = 0,
     jobs: int = 1,
     resamples: int = RESAMPLES,
     min_interval_s: float | None = None,
-    tell: Report | None = None,
+    report: Report | None = None,
 ) -> Figures:
     """Every policy on every trace at every budget; `cells`, and over all of them the geometric mean and the worst ratio.
 
@@ -89,24 +91,28 @@ def evaluate(
     for spec in (*others, ours):
         make_policy(spec)  # an unknown name is refused before a long run
     tasks = [
-        Task(str(trace), b, train_days, others, ours, seed, resamples, min_interval_s) for trace in traces for b in budgets
+        Task(str(trace), b, train_days, others, ours, seed, resamples, min_interval_s)
+        for trace in traces
+        for b in budgets
     ]
     if not tasks:
         raise UsageError("no traces to run on; name at least one, and at least one budget")
-    cells = run_tasks(_cell, tasks, jobs, tell, name=lambda task: task.name, steps=len(others) + 1)
+    cells = run_tasks(
+        _cell, tasks, jobs, report, name=lambda task: task.name, steps=len(others) + 1
+    )
     run = {"ours": ours, "train_days": train_days, "seed": seed, "min_interval_s": min_interval_s}
     return {**run, "cells": cells, "overall": _overall(cells)}
 
 
-def _cell(task: Task, tell: Report | None = None) -> Figures:
+def _cell(task: Task, report: Report | None = None) -> Figures:
     trace = read_trace(task.trace)
     place = f"{trace.name} at {task.budget:g}"
     begun = False
 
     def step(spec: str) -> None:
         nonlocal begun
-        if tell is not None:
-            tell(f"{place}: {spec}", int(begun))
+        if report is not None:
+            report(f"{place}: {spec}", int(begun))
         begun = True
 
     specs = (*task.policies, task.ours)
@@ -121,18 +127,22 @@ def _cell(task: Task, tell: Report | None = None) -> Figures:
         progress=step,
         conditions=conditions,
     )
-    if tell is not None:
-        tell(f"{place}: resampling feeds", 1)
-    judged = {result.policy: result.judged for result in compared.results}
+    if report is not None:
+        report(f"{place}: resampling feeds", 1)
+    scores = {result.policy: result.scores for result in compared.results}
     against = {
-        spec: asdict(paired_bootstrap(judged[task.ours], judged[spec], "charged", task.resamples, task.seed))
+        spec: asdict(
+            paired_bootstrap(scores[task.ours], scores[spec], "charged", task.resamples, task.seed)
+        )
         for spec in task.policies
     }
-    wanted = budget_polls(trace, task.budget, trace.cut(task.train_days))
+    wanted = budget_polls(trace, task.budget, trace.training_end(task.train_days))
     told = compared.figures()
-    rows = {row["policy"]: {**row, "off_budget": row["polls"] / wanted - 1} for row in told["results"]}
-    ours, least = rows[task.ours], rows.get(LEAST_LOSSES)
-    best = min(task.policies, key=lambda spec: _or(rows[spec]["charged_delay_s"], np.inf))
+    rows = {
+        row["policy"]: {**row, "off_budget": row["polls"] / wanted - 1} for row in told["results"]
+    }
+    ours, least = rows[task.ours], rows.get(FEWEST_MISSED_POLICY)
+    best = min(task.policies, key=lambda spec: _value_or(rows[spec]["charged_delay_s"], np.inf))
     return {
         **told,
         "results": list(rows.values()),
@@ -144,11 +154,12 @@ def _cell(task: Task, tell: Report | None = None) -> Figures:
         "best": best,
         "ratio": against[best],
         "against": against,
-        "missed_points": least and 100 * (_or(ours["missed_share"], 0.0) - _or(least["missed_share"], 0.0)),
+        "missed_points": least
+        and 100 * (_value_or(ours["missed_share"], 0.0) - _value_or(least["missed_share"], 0.0)),
     }
 
 
-def _or(figure: float | None, otherwise: float) -> float:
+def _value_or(figure: float | None, otherwise: float) -> float:
     """Without posts there is nothing to say."""
     return otherwise if figure is None else figure
 
@@ -160,7 +171,11 @@ def _overall(cells: Sequence[Figures]) -> Figures:
     points = [cell["missed_points"] for cell in cells if cell["missed_points"] is not None]
     return {
         "geometric_mean": geometric_mean(ratios),
-        "worst": {"trace": worst["trace"], "budget": worst["budget"], "ratio": worst["ratio"]["ratio"]},
+        "worst": {
+            "trace": worst["trace"],
+            "budget": worst["budget"],
+            "ratio": worst["ratio"]["ratio"],
+        },
         "most_missed_points": max(points, default=None),
         "off_budget": max((cell["off_budget"] for cell in cells), key=abs),
     }
@@ -169,7 +184,7 @@ def _overall(cells: Sequence[Figures]) -> Figures:
 # --- parts switched off -------------------------------------------------------------------------------------------------
 
 
-def parts_of(policy: str = OURS) -> list[str]:
+def ablation_parts(policy: str = OURS) -> list[str]:
     """What can be switched off in a policy: its parameters that are true unless said otherwise."""
     parameters = inspect.signature(policy_class(policy).__init__).parameters
     return [name for name, parameter in parameters.items() if parameter.default is True]
@@ -187,13 +202,15 @@ def ablate(
 
     ``options`` are those of `evaluate`.
     """
-    known = parts_of(policy)
+    known = ablation_parts(policy)
     chosen = list(known if parts is None else parts)
     unknown = [part for part in chosen if part not in known]
     if unknown or not chosen:
         has = f"it has {', '.join(known)}" if known else "it has no part that can be switched off"
         raise UsageError(
-            f"policy {policy!r} has no part {', '.join(unknown)}; {has}" if unknown else f"policy {policy!r}: {has}"
+            f"policy {policy!r} has no part {', '.join(unknown)}; {has}"
+            if unknown
+            else f"policy {policy!r}: {has}"
         )
     without = {part: f"{policy}:{part}=false" for part in chosen}
     found = evaluate(traces, budgets, train_days, list(without.values()), policy, **options)

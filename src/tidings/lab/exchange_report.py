@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tidings.formatting import duration, figures, percent
 from tidings.lab import plots
-from tidings.lab.exchange import Outcome
+from tidings.lab.exchange_experiment import ExperimentResult
 from tidings.model import HOUR_S
-from tidings.words import duration, figures, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ PAPER_16H = (0.36, 5.7 * HOUR_S, 0.90, 22 * 60.0)
 PAPER_PUTS, PAPER_CHECKS = 0.9, 6.3
 
 
-def beside_paper(found: list[Outcome]) -> list[list[str]]:
+def compare_with_paper(found: list[ExperimentResult]) -> list[list[str]]:
     """Rows of: what, the paper's, ours."""
     rows: list[list[str]] = []
     for outcome in found:
@@ -31,12 +31,22 @@ def beside_paper(found: list[Outcome]) -> list[list[str]]:
         every = f"every {duration(outcome.setup.interval_s)}"
         if hours == 16:
             rows.append([f"coverage alone, {every}", percent(PAPER_16H[0]), percent(alone_cover)])
-            rows.append([f"coverage in exchange, {every}", f"over {percent(PAPER_16H[2])}", percent(cover)])
+            rows.append(
+                [f"coverage in exchange, {every}", f"over {percent(PAPER_16H[2])}", percent(cover)]
+            )
             rows.append([f"lag alone, {every}", duration(PAPER_16H[1]), duration(alone_lag)])
             rows.append([f"lag in exchange, {every}", duration(PAPER_16H[3]), duration(lag)])
-        rows.append([f"lag alone over lag in exchange, {every}", figures(PAPER_RATIO.get(hours)), figures(alone_lag / lag)])
+        rows.append(
+            [
+                f"lag alone over lag in exchange, {every}",
+                figures(PAPER_RATIO.get(hours)),
+                figures(alone_lag / lag),
+            ]
+        )
         bundle = outcome.counts.entries / max(outcome.counts.puts, 1)
-        rows.append([f"entries in a bundle, {every}", figures(PAPER_BUNDLE.get(hours)), figures(bundle)])
+        rows.append(
+            [f"entries in a bundle, {every}", figures(PAPER_BUNDLE.get(hours)), figures(bundle)]
+        )
     puts = np.mean([float(str(outcome.rows()[1]["put_entries_per_min"])) for outcome in found])
     checks = np.mean([float(str(outcome.rows()[1]["check_did_per_min"])) for outcome in found])
     rows.append(["put_entries a minute, mean", figures(PAPER_PUTS), figures(float(puts))])
@@ -44,35 +54,46 @@ def beside_paper(found: list[Outcome]) -> list[list[str]]:
     return rows
 
 
-def _means(outcome: Outcome) -> tuple[tuple[float, float], tuple[float, float]]:
-    alone, shared = np.nanmean(outcome.alone, axis=0), np.nanmean(outcome.shared, axis=0)
-    return (float(alone[0]), float(alone[1])), (float(shared[0]), float(shared[1]))
+def _means(outcome: ExperimentResult) -> tuple[tuple[float, float], tuple[float, float]]:
+    standalone, with_exchange = (
+        np.nanmean(outcome.standalone, axis=0),
+        np.nanmean(outcome.with_exchange, axis=0),
+    )
+    return (float(standalone[0]), float(standalone[1])), (
+        float(with_exchange[0]),
+        float(with_exchange[1]),
+    )
 
 
-def picture(found: list[Outcome]) -> "Figure":
+def picture(found: list[ExperimentResult]) -> "Figure":
     """Four panels over the interval, the paper's numbers as rings where it prints any."""
     found = sorted(found, key=lambda outcome: outcome.setup.interval_s)
     hours = [outcome.setup.interval_s / HOUR_S for outcome in found]
     fig, (lag, missing, calls, bundle) = plots.panels(2, 2, 9.0, 6.2)
-    for place, (name, colour) in enumerate((("alone", plots.GREY), ("exchange", plots.ACCENT))):
-        scores = [outcome.alone if place == 0 else outcome.shared for outcome in found]
-        _range(lag, hours, [s[:, 1] / 60 for s in scores], name, colour)
-        _range(missing, hours, [100 * (1 - s[:, 0]) for s in scores], name, colour)
+    for place, (name, color) in enumerate((("alone", plots.GRAY), ("exchange", plots.ACCENT))):
+        scores = [outcome.standalone if place == 0 else outcome.with_exchange for outcome in found]
+        _range(lag, hours, [s[:, 1] / 60 for s in scores], name, color)
+        _range(missing, hours, [100 * (1 - s[:, 0]) for s in scores], name, color)
     lag.set_yscale("log")
     _rings(lag, [16.0, 16.0], [PAPER_16H[1] / 60, PAPER_16H[3] / 60])
     _rings(missing, [16.0, 16.0], [100 * (1 - PAPER_16H[0]), 100 * (1 - PAPER_16H[2])])
     lag.set_title("Time lag, minutes (Fig. 4)")
     missing.set_title("Missing entries, % (Fig. 5)")
     rows = [outcome.rows()[1] for outcome in found]
-    for key, colour, name in (
-        ("check_did_per_min", plots.GREY, "check_did"),
+    for key, color, name in (
+        ("check_did_per_min", plots.GRAY, "check_did"),
         ("put_entries_per_min", plots.ACCENT, "put_entries"),
     ):
         values = [float(str(row[key])) for row in rows]
-        calls.plot(hours, values, color=colour, marker="o", markersize=3.2, label=name)
+        calls.plot(hours, values, color=color, marker="o", markersize=3.2, label=name)
     calls.set_title("Calls that a node gets in a minute (Fig. 6)")
     bundle.plot(
-        hours, [float(str(row["bundle_size"])) for row in rows], color=plots.ACCENT, marker="o", markersize=3.2, label="here"
+        hours,
+        [float(str(row["bundle_size"])) for row in rows],
+        color=plots.ACCENT,
+        marker="o",
+        markersize=3.2,
+        label="here",
     )
     _rings(bundle, list(PAPER_BUNDLE), list(PAPER_BUNDLE.values()))
     bundle.set_title("Entries in a bundle (Table 3)")
@@ -87,13 +108,15 @@ def picture(found: list[Outcome]) -> "Figure":
     return fig
 
 
-def _range(ax: "Axes", hours: list[float], nodes: list[np.ndarray], name: str, colour: str) -> None:
+def _range(ax: "Axes", hours: list[float], nodes: list[np.ndarray], name: str, color: str) -> None:
     """Mean over nodes with the range from the 5th to the 95th percentile, as the paper draws them."""
     mean = [float(np.nanmean(values)) for values in nodes]
     low, high = (np.array([np.nanpercentile(values, q) for values in nodes]) for q in (5, 95))
-    ax.fill_between(hours, low, high, color=colour, alpha=0.15, linewidth=0)
-    ax.plot(hours, mean, color=colour, marker="o", markersize=3.2, label=name)
+    ax.fill_between(hours, low, high, color=color, alpha=0.15, linewidth=0)
+    ax.plot(hours, mean, color=color, marker="o", markersize=3.2, label=name)
 
 
 def _rings(ax: "Axes", hours: list[float], values: list[float]) -> None:
-    ax.plot(hours, values, "o", color="#cc6d2e", markersize=7, markerfacecolor="none", label="paper")
+    ax.plot(
+        hours, values, "o", color="#cc6d2e", markersize=7, markerfacecolor="none", label="paper"
+    )

@@ -32,7 +32,7 @@ class Population:
     shapes: Floats  #: (K, 24) shares of a day's posts by hour, rows sum to 1
     shape: Ints  #: which shape each feed has
     week: Floats  #: (n, 7) factor of each day of the week, Monday first, mean 1
-    level: Floats  #: (n, days) slow change of the rate, about 1
+    drift: Floats  #: (n, days) slow change of the rate, about 1
     window: Ints  #: entries in the document
     burst: float = 1.0  #: mean posts per arrival
     burst_gap_s: float = 600.0  #: mean gap between the posts of one arrival
@@ -55,7 +55,7 @@ def generate(like: str, feeds: int, days: float, seed: int = 0) -> Trace:
 # --- from a population to posts ----------------------------------------------------------------------------------------
 
 
-def draw(rng: np.random.Generator, feeds: Population, days: float) -> tuple[Ints, Floats]:
+def sample_posts(rng: np.random.Generator, feeds: Population, days: float) -> tuple[Ints, Floats]:
     """Posts of a population over ``days`` days from `EPOCH`: (feed, time), unsorted."""
     return _posts(rng, feeds, _daily_counts(rng, feeds, days), days)
 
@@ -66,12 +66,14 @@ def _daily_counts(rng: np.random.Generator, feeds: Population, days: float) -> I
     share = np.ones(whole)
     share[-1] = days - (whole - 1)
     weekday = np.arange(whole) % 7
-    mean = feeds.rate_per_day[:, None] * feeds.week[:, weekday] * feeds.level[:, :whole] * share
+    mean = feeds.rate_per_day[:, None] * feeds.week[:, weekday] * feeds.drift[:, :whole] * share
     counts: Ints = rng.poisson(mean / feeds.burst)
     return counts
 
 
-def _posts(rng: np.random.Generator, feeds: Population, counts: Ints, days: float) -> tuple[Ints, Floats]:
+def _posts(
+    rng: np.random.Generator, feeds: Population, counts: Ints, days: float
+) -> tuple[Ints, Floats]:
     """Times for all arrivals of ``counts``, and the posts that their bursts add: (feed, time), unsorted."""
     n, whole = counts.shape
     cell = np.repeat(np.arange(n * whole), counts.ravel())
@@ -80,7 +82,9 @@ def _posts(rng: np.random.Generator, feeds: Population, counts: Ints, days: floa
     table = (np.cumsum(feeds.shapes, axis=1) + np.arange(len(feeds.shapes))[:, None]).ravel()
     hour = np.searchsorted(table, feeds.shape[feed] + rng.random(len(feed)), side="right") % 24
     within_day = (hour + rng.random(len(feed))) * HOUR_S
-    last = day == whole - 1  # a last day cut short: its posts are spread over the part that there is
+    last = (
+        day == whole - 1
+    )  # a last day cut short: its posts are spread over the part that there is
     within_day[last] *= days - (whole - 1)
     time = EPOCH + day * DAY_S + within_day
     if feeds.burst > 1:
@@ -89,7 +93,11 @@ def _posts(rng: np.random.Generator, feeds: Population, counts: Ints, days: floa
         gaps = rng.exponential(feeds.burst_gap_s, size=len(of))
         run = np.cumsum(gaps)
         begins = np.cumsum(more) - more
-        run -= np.repeat((run - gaps)[np.minimum(begins, max(len(run) - 1, 0))], more) if len(run) else run
+        run -= (
+            np.repeat((run - gaps)[np.minimum(begins, max(len(run) - 1, 0))], more)
+            if len(run)
+            else run
+        )
         feed = np.concatenate([feed, feed[of]])
         time = np.concatenate([time, time[of] + run])
         inside = time < EPOCH + days * DAY_S
@@ -98,12 +106,19 @@ def _posts(rng: np.random.Generator, feeds: Population, counts: Ints, days: floa
 
 
 def _trace(
-    name: str, rng: np.random.Generator, feeds: Population, feed: Ints, time: Floats, post_bytes: float = POST_BYTES
+    name: str,
+    rng: np.random.Generator,
+    feeds: Population,
+    feed: Ints,
+    time: Floats,
+    post_bytes: float = POST_BYTES,
 ) -> Trace:
     """The finished trace; sizes of posts are lognormal about their mean."""
     if len(time) == 0:  # a trace has at least one post
         feed, time = np.array([0]), np.array([EPOCH])
-    sizes = np.rint(post_bytes * np.exp(rng.normal(-(SIZE_SPREAD**2) / 2, SIZE_SPREAD, size=len(time))))
+    sizes = np.rint(
+        post_bytes * np.exp(rng.normal(-(SIZE_SPREAD**2) / 2, SIZE_SPREAD, size=len(time)))
+    )
     return Trace.build(name, feed, time, feeds.window, feed_names=feeds.names, sizes=sizes)
 
 
@@ -153,11 +168,13 @@ def _week(n: int, weekend: float) -> Floats:
     return np.tile(days / days.mean(), (n, 1))
 
 
-def _steady(n: int, days: float) -> Floats:
+def _no_drift(n: int, days: float) -> Floats:
     return np.ones((n, int(np.ceil(days))))
 
 
-def _drift(rng: np.random.Generator, n: int, days: float, spread: float, memory_weeks: float) -> Floats:
+def _drift(
+    rng: np.random.Generator, n: int, days: float, spread: float, memory_weeks: float
+) -> Floats:
     """A level that changes from week to week: log-normal of log-sd ``spread``, mean 1, correlated over ``memory_weeks``."""
     whole = int(np.ceil(days))
     weeks = whole // 7 + 1
@@ -165,7 +182,9 @@ def _drift(rng: np.random.Generator, n: int, days: float, spread: float, memory_
     log_level = np.empty((n, weeks))
     log_level[:, 0] = rng.normal(size=n)
     for week in range(1, weeks):
-        log_level[:, week] = keep * log_level[:, week - 1] + np.sqrt(1 - keep**2) * rng.normal(size=n)
+        log_level[:, week] = keep * log_level[:, week - 1] + np.sqrt(1 - keep**2) * rng.normal(
+            size=n
+        )
     by_day = np.repeat(np.exp(spread * log_level - spread**2 / 2), 7, axis=1)
     return np.asarray(by_day[:, :whole])
 
@@ -188,12 +207,16 @@ def _sia_cho(rng: np.random.Generator, n: int, days: float) -> Trace:
     while found < n:
         batch = int((n - found) * 1.05) + 20
         feeds = Population(
-            rate_per_day=np.exp(rng.normal(np.log(SIA_CHO_MEDIAN_PER_DAY), SIA_CHO_SPREAD, size=batch)),
+            rate_per_day=np.exp(
+                rng.normal(np.log(SIA_CHO_MEDIAN_PER_DAY), SIA_CHO_SPREAD, size=batch)
+            ),
             shapes=SIA_CHO_SHAPES,
             shape=rng.choice(len(SIA_CHO_SHARES), size=batch, p=SIA_CHO_SHARES),
             week=_week(batch, 0.75),
-            level=_drift(rng, batch, days, 0.25, 6.0),
-            window=rng.choice([10, 11, 12, 13, 14, 15], size=batch, p=[0.38, 0.06, 0.18, 0.05, 0.05, 0.28]),
+            drift=_drift(rng, batch, days, 0.25, 6.0),
+            window=rng.choice(
+                [10, 11, 12, 13, 14, 15], size=batch, p=[0.38, 0.06, 0.18, 0.05, 0.05, 0.28]
+            ),
         )
         counts = _daily_counts(rng, feeds, days)
         learned = np.flatnonzero(counts[:, :SIA_CHO_LEARNING_DAYS].sum(axis=1) > 0)[: n - found]
@@ -205,16 +228,18 @@ def _sia_cho(rng: np.random.Generator, n: int, days: float) -> Trace:
 
 
 #: What of a population belongs to one feed each.
-OF_FEEDS = ("rate_per_day", "shape", "week", "level", "window")
+PER_FEED_FIELDS = ("rate_per_day", "shape", "week", "drift", "window")
 
 
 def _take(feeds: Population, rows: Ints) -> Population:
-    taken: dict[str, Any] = {name: getattr(feeds, name)[rows] for name in OF_FEEDS}
+    taken: dict[str, Any] = {name: getattr(feeds, name)[rows] for name in PER_FEED_FIELDS}
     return replace(feeds, **taken)
 
 
 def _join(parts: list[Population]) -> Population:
-    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in OF_FEEDS}
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in PER_FEED_FIELDS
+    }
     return replace(parts[0], **joined)
 
 
@@ -235,25 +260,31 @@ def _han(rng: np.random.Generator, n: int, days: float) -> Trace:
     fast = rng.permutation(n) < round(HAN_FAST_SHARE * n)
     slow_mean = (HAN_MEAN_PER_DAY - HAN_FAST_SHARE * HAN_FAST_PER_DAY) / (1 - HAN_FAST_SHARE)
     slow = rng.gamma(HAN_SLOW_SHAPE, slow_mean / HAN_SLOW_SHAPE, size=n)
-    quick = HAN_FAST_PER_DAY * np.exp(rng.normal(-(HAN_FAST_SPREAD**2) / 2, HAN_FAST_SPREAD, size=n))
+    quick = HAN_FAST_PER_DAY * np.exp(
+        rng.normal(-(HAN_FAST_SPREAD**2) / 2, HAN_FAST_SPREAD, size=n)
+    )
     rate = np.where(fast, quick, slow)
     window = rng.choice([10, 12, 15], size=n, p=[0.5, 0.1, 0.4])
     # Fig. 12: 83 % store 10 to 15 posts, the others 1 to 60.
     other = rng.random(n) < 0.2  # some of these fall between 10 and 15 again
-    window[other] = np.clip(np.rint(np.exp(rng.normal(np.log(12), 1.0, size=int(other.sum())))), 1, 60)
-    level = _drift(rng, n, days, 0.3, 4.0)
-    level *= np.exp(rng.normal(0.0, 0.08, size=level.shape[1]))  # holidays and news: all feeds at once (Fig. 10's range)
+    window[other] = np.clip(
+        np.rint(np.exp(rng.normal(np.log(12), 1.0, size=int(other.sum())))), 1, 60
+    )
+    drift = _drift(rng, n, days, 0.3, 4.0)
+    drift *= np.exp(
+        rng.normal(0.0, 0.08, size=drift.shape[1])
+    )  # holidays and news: all feeds at once (Fig. 10's range)
     feeds = Population(
         rate_per_day=rate * (HAN_MEAN_PER_DAY / rate.mean()),
         shapes=SIA_CHO_SHAPES,
         shape=rng.choice(len(SIA_CHO_SHARES), size=n, p=SIA_CHO_SHARES),
         week=_week(n, HAN_WEEKEND),
-        level=level,
+        drift=drift,
         window=window,
         burst=HAN_BURST,
         burst_gap_s=HAN_BURST_GAP_S,
     )
-    feed, time = draw(rng, feeds, days)
+    feed, time = sample_posts(rng, feeds, days)
     return _trace("han", rng, feeds, feed, time)
 
 
@@ -276,17 +307,21 @@ def _urbansky(rng: np.random.Generator, n: int, days: float) -> Trace:
         shapes=SIA_CHO_SHAPES,
         shape=rng.choice(len(SIA_CHO_SHARES), size=n, p=SIA_CHO_SHARES),
         week=_week(n, 0.75),
-        level=np.where(changing[:, None], _drift(rng, n, days, 1.0, 1.5), _drift(rng, n, days, 0.2, 6.0)),
+        drift=np.where(
+            changing[:, None], _drift(rng, n, days, 1.0, 1.5), _drift(rng, n, days, 0.2, 6.0)
+        ),
         window=rng.choice([5, 10, 15, 20, 25, 50], size=n, p=[0.05, 0.4, 0.2, 0.2, 0.1, 0.05]),
     )
-    feed, time = draw(rng, feeds, days)
+    feed, time = sample_posts(rng, feeds, days)
     # A whole window, seconds apart, somewhere in the first half of the trace; then nothing.
     rows = np.flatnonzero(batch)
     of = np.repeat(rows, feeds.window[rows])
     begun = np.zeros(n)
     begun[rows] = EPOCH + rng.random(len(rows)) * days / 2 * DAY_S
     batches = np.floor(begun[of] + rng.random(len(of)) * 10 * feeds.window[of])
-    return _trace("urbansky", rng, feeds, np.concatenate([feed, of]), np.concatenate([time, batches]), 900.0)
+    return _trace(
+        "urbansky", rng, feeds, np.concatenate([feed, of]), np.concatenate([time, batches]), 900.0
+    )
 
 
 #: Fig. 2(a): Zipf between ranks 30 and 200 of 245; the exponent is not printed. Sect. 4: 70 feeds have 5 entries a day or more.
@@ -294,7 +329,12 @@ FEEDEX_EXPONENT = 1.2
 FEEDEX_RANKS = (30, 200, 245)
 FEEDEX_RATE_AT_70 = 5.0
 #: Fig. 2(c): the four patterns of publishing, each named after its example.
-FEEDEX_PATTERNS = ("by day, as Reuters", "round the clock, as Yahoo", "no weekends, as Motley Fool", "fixed hours, as NPR")
+FEEDEX_PATTERNS = (
+    "by day, as Reuters",
+    "round the clock, as Yahoo",
+    "no weekends, as Motley Fool",
+    "fixed hours, as NPR",
+)
 
 
 def _feedex(rng: np.random.Generator, n: int, days: float) -> Trace:
@@ -309,7 +349,11 @@ def _feedex(rng: np.random.Generator, n: int, days: float) -> Trace:
     weeks = np.array([_week(1, 0.75)[0], np.ones(7), _week(1, 0.0)[0], _week(1, 0.85)[0]])
     # Fig. 2(b): 79 of 245 documents hold 15 entries, 30 hold 10, one 126 on average.
     kind = rng.permutation(n) * all_feeds / n
-    others = np.clip(np.rint(np.exp(rng.normal(np.log(22), 0.5, size=n)) * (rate / np.median(rate)) ** 0.25), 3, 90)
+    others = np.clip(
+        np.rint(np.exp(rng.normal(np.log(22), 0.5, size=n)) * (rate / np.median(rate)) ** 0.25),
+        3,
+        90,
+    )
     others += np.isin(others, (10, 15))
     window = np.where(kind < 79, 15, np.where(kind < 109, 10, others)).astype(np.int64)
     window[np.argmax(np.where(kind >= 109, window, 0))] = 126
@@ -320,11 +364,11 @@ def _feedex(rng: np.random.Generator, n: int, days: float) -> Trace:
         shapes=np.array(shapes),
         shape=pattern,
         week=weeks[pattern],
-        level=_drift(rng, n, days, 0.2, 6.0),
+        drift=_drift(rng, n, days, 0.2, 6.0),
         window=window,
         names=[FEEDEX_PATTERNS[p] for p in pattern],
     )
-    feed, time = draw(rng, feeds, days)
+    feed, time = sample_posts(rng, feeds, days)
     return _trace("feedex", rng, feeds, feed, time)
 
 
@@ -335,10 +379,10 @@ def _homogeneous(rng: np.random.Generator, n: int, days: float) -> Trace:
         shapes=np.full((1, 24), 1 / 24),
         shape=np.zeros(n, dtype=np.int64),
         week=np.ones((n, 7)),
-        level=_steady(n, days),
+        drift=_no_drift(n, days),
         window=np.full(n, UNLIMITED),
     )
-    feed, time = draw(rng, feeds, days)
+    feed, time = sample_posts(rng, feeds, days)
     return _trace("homogeneous", rng, feeds, feed, time)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidings.errors import MissingExtra, UsageError
-from tidings.words import TIME_TICKS
+from tidings.formatting import TIME_TICKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -23,15 +23,22 @@ else:  # so that whoever draws can name them
 
 ACCENT = "#0f6b6b"
 INK = "#222222"
-GREY = "#7a7a7a"
+GRAY = "#7a7a7a"
 FAINT = "#dddddd"
 #: After Paul Tol's "vibrant" and "muted" schemes, the accent first; neighbours differ in lightness too.
 PALETTE = (ACCENT, "#cc6d2e", "#7a7a7a", "#3d5a99", "#b0a03a", "#993366", "#60b0a8", "#444444")
 #: Lines of a printout without colour are told apart by these.
-DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)), (0, (8, 2, 1, 2, 1, 2)))
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (6, 2)),
+    (0, (1, 1.3)),
+    (0, (5, 1.5, 1, 1.5)),
+    (0, (3, 1)),
+    (0, (8, 2, 1, 2, 1, 2)),
+)
 #: A policy keeps its colour in every picture.
-COLOURS = {
-    "uniform": GREY,
+COLORS = {
+    "uniform": GRAY,
     "scheduling": "#3d5a99",
     "min-delay": "#cc6d2e",
     "combined": "#60b0a8",
@@ -41,8 +48,8 @@ COLOURS = {
     "price": ACCENT,
     "the limit": INK,
     "mean": ACCENT,
-    "half within": GREY,
-    "95 % within": GREY,
+    "half within": GRAY,
+    "95 % within": GRAY,
 }
 SUFFIXES = (".png", ".svg", ".pdf")
 DPI = 144
@@ -90,7 +97,14 @@ def _matplotlib() -> Any:
 
 
 def figure(
-    width: float, height: float, *, title: str = "", x: str = "", y: str = "", log: str = "", grids: str = ""
+    width: float,
+    height: float,
+    *,
+    title: str = "",
+    x: str = "",
+    y: str = "",
+    log: str = "",
+    grids: str = "",
 ) -> tuple[Figure, Axes]:
     """An empty picture of one panel, sizes in inches, with the names of its axes; those in ``log`` are logarithmic."""
     fig, (ax,) = panels(1, 1, width, height)
@@ -106,7 +120,13 @@ def figure(
 
 
 def panels(
-    rows: int, columns: int, width: float = 7.0, height: float = 4.0, *, sharex: bool = False, sharey: bool = False
+    rows: int,
+    columns: int,
+    width: float = 7.0,
+    height: float = 4.0,
+    *,
+    sharex: bool = False,
+    sharey: bool = False,
 ) -> tuple[Figure, list[Axes]]:
     """An empty picture of several panels, row by row."""
     matplotlib = _matplotlib()
@@ -123,7 +143,7 @@ def panels(
 def color_of(policy: str, index: int = 0) -> str:
     """The colour of a policy, parameters aside; unknown ones go round the palette by ``index``."""
     name = policy.split("@")[0].split(":")[0]
-    return COLOURS.get(name, PALETTE[index % len(PALETTE)])
+    return COLORS.get(name, PALETTE[index % len(PALETTE)])
 
 
 def grid(ax: Axes, axis: str = "y") -> None:
@@ -132,7 +152,13 @@ def grid(ax: Axes, axis: str = "y") -> None:
     ax.set_axisbelow(True)
 
 
-def line_labels(ax: Axes, labels: Iterable[tuple[float, float, str, str]], *, gap: float = 0.052, pad: float = 5.0) -> None:
+def line_labels(
+    ax: Axes,
+    labels: Iterable[tuple[float, float, str, str]],
+    *,
+    gap: float = 0.052,
+    pad: float = 5.0,
+) -> None:
     """Write words at the right end of lines: (x, y, text, colour) each; labels too close are moved apart.
 
     ``gap`` is the least vertical distance as a share of the axis, ``pad`` the horizontal distance in points. Call it when the
@@ -143,7 +169,7 @@ def line_labels(ax: Axes, labels: Iterable[tuple[float, float, str, str]], *, ga
         return
     to_axes = ax.transData + ax.transAxes.inverted()
     heights = [float(to_axes.transform((x, y))[1]) for x, y, _, _ in placed]
-    for (x, y, text, colour), height in zip(placed, _apart(heights, gap), strict=True):
+    for (x, y, text, color), height in zip(placed, _separate_labels(heights, gap), strict=True):
         anchor = ax.transAxes.inverted().transform(ax.transData.transform((x, y)))
         ax.annotate(
             text,
@@ -151,7 +177,7 @@ def line_labels(ax: Axes, labels: Iterable[tuple[float, float, str, str]], *, ga
             xycoords="axes fraction",
             xytext=(pad, 0),
             textcoords="offset points",
-            color=colour,
+            color=color,
             va="center",
             ha="left",
             annotation_clip=False,
@@ -159,7 +185,7 @@ def line_labels(ax: Axes, labels: Iterable[tuple[float, float, str, str]], *, ga
         )
 
 
-def _apart(heights: Sequence[float], gap: float) -> list[float]:
+def _separate_labels(heights: Sequence[float], gap: float) -> list[float]:
     """Ascending heights moved as little as needed to be ``gap`` apart: groups that touch share their centre."""
     groups: list[list[float]] = []
     for height in heights:
@@ -185,20 +211,34 @@ def curves(
     """One line per name with its name at its right end; colours by `color_of`. Set scales and axis labels before."""
     ends = []
     for index, (name, y) in enumerate(lines.items()):
-        colour = color_of(name, index)
+        color = color_of(name, index)
         dash = DASHES[index % len(DASHES)]
-        ax.plot(x, y, color=colour, linestyle=dash, marker="o" if markers else "", markersize=3.2, clip_on=False, zorder=3)
+        ax.plot(
+            x,
+            y,
+            color=color,
+            linestyle=dash,
+            marker="o" if markers else "",
+            markersize=3.2,
+            clip_on=False,
+            zorder=3,
+        )
         finite = np.flatnonzero(np.isfinite(np.asarray(y, dtype=np.float64)))
         if len(finite):
             last = int(finite[-1])
-            ends.append((float(x[last]), float(y[last]), (labels or {}).get(name, name), colour))
+            ends.append((float(x[last]), float(y[last]), (labels or {}).get(name, name), color))
     ax.autoscale_view()
     line_labels(ax, ends)
 
 
-def delay_curves(ax: Axes, budgets: Sequence[float], lines: Mapping[str, Sequence[float | None]]) -> None:
+def delay_curves(
+    ax: Axes, budgets: Sequence[float], lines: Mapping[str, Sequence[float | None]]
+) -> None:
     """Delays in seconds against the budget, both logarithmic; what is not above zero has no place on such axes."""
-    shown = {name: [y if y is not None and y > 0 else np.nan for y in line] for name, line in lines.items()}
+    shown = {
+        name: [y if y is not None and y > 0 else np.nan for y in line]
+        for name, line in lines.items()
+    }
     every = [y for line in shown.values() for y in line if y == y] or [1.0, 10.0]
     ax.set_xscale("log")
     ax.set_yscale("log")
@@ -210,20 +250,36 @@ def delay_curves(ax: Axes, budgets: Sequence[float], lines: Mapping[str, Sequenc
     grid(ax)
 
 
-def bars(ax: Axes, names: Sequence[str], values: Sequence[float], *, form: str = "{:.3g}", accent: str | None = None) -> None:
+def bars(
+    ax: Axes,
+    names: Sequence[str],
+    values: Sequence[float],
+    *,
+    form: str = "{:.3g}",
+    accent: str | None = None,
+) -> None:
     """Horizontal bars from zero, the value written at each end; the first name is on top, ``accent`` in teal."""
     place = np.arange(len(names))[::-1]
-    colours = [ACCENT if name == accent else "#a9b4b4" for name in names]
-    ax.barh(place, values, color=colours, height=0.62)
+    colors = [ACCENT if name == accent else "#a9b4b4" for name in names]
+    ax.barh(place, values, color=colors, height=0.62)
     ax.set_yticks(place, list(names))
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     for y, value in zip(place, values, strict=True):
-        ax.annotate(form.format(value), (value, y), xytext=(4, 0), textcoords="offset points", va="center", fontsize=9)
+        ax.annotate(
+            form.format(value),
+            (value, y),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+        )
     ax.set_xlim(0, max([*values, 1e-12]) * 1.14)
 
 
-def log_ticks(ax: Axes, axis: str, values: Sequence[float], words: Sequence[str] | None = None) -> None:
+def log_ticks(
+    ax: Axes, axis: str, values: Sequence[float], words: Sequence[str] | None = None
+) -> None:
     """Ticks at chosen values of a logarithmic axis, written in words that people use (``1 h``, ``1 d``)."""
     ruler = ax.xaxis if axis == "x" else ax.yaxis
     limits = ax.get_xlim(), ax.get_ylim()
@@ -264,4 +320,6 @@ def to_png(fig: Figure) -> bytes:
 
 def _metadata(suffix: str) -> dict[str, Any]:
     """No dates and no version in the file: the same data give the same bytes."""
-    return {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[suffix]
+    return {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[
+        suffix
+    ]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tidings.lab.limit import MISS_CHARGE_S
-from tidings.lab.segments import search
+from tidings.lab.lower_bound import MISS_CHARGE_S
+from tidings.lab.segments import segment_searchsorted
 from tidings.lab.simulate import Conditions, Polls, simulate
-from tidings.lab.traces import Trace, column, numbers, read_table, rows_of
+from tidings.lab.traces import Trace, column, feed_rows, numbers, read_table
 from tidings.model import DAY_S, HOUR_S, Bools, Floats, Ints
 from tidings.policy import make_policy
 
@@ -23,7 +23,7 @@ HEADER_BYTES = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class PollScores:
     """What happened to every post of the judged period, and what every poll transferred."""
 
     feed: Ints  #: of each post
@@ -37,19 +37,23 @@ class Judgement:
     stale_s: Floats  #: per feed: time during which something was waiting
     age_s2: Floats  #: per feed: integral of the age of the oldest waiting post
     bytes_full: float  #: every poll transfers the document
-    bytes_conditional: float  #: a poll that finds nothing new is answered with 304, where the publisher does that
-    bytes_new_only: float  #: only what is new since the last poll is transferred (Sia & Cho sect. 4.6)
+    bytes_conditional: (
+        float  #: a poll that finds nothing new is answered with 304, where the publisher does that
+    )
+    bytes_new_only: (
+        float  #: only what is new since the last poll is transferred (Sia & Cho sect. 4.6)
+    )
     poll_delay_s: Floats  #: mean delay of the posts that each successful poll found
 
 
-def judge(
+def score_polls(
     trace: Trace,
     polls: Polls,
     start: float | None = None,
     end: float | None = None,
     *,
     conditions: Conditions | None = None,
-) -> Judgement:
+) -> PollScores:
     """Judge polls within [start, end]; posts before ``start`` are known and cost nothing.
 
     ``conditions`` say which publishers answer with 304 and how large their documents are. Without
@@ -61,13 +65,17 @@ def judge(
     feed = trace.feed_of_post[post]
     published = trace.times[post]
     first, stop = polls.offsets[:-1], polls.offsets[1:]
-    look = search(polls.times, first[feed], stop[feed], published)
+    look = segment_searchsorted(polls.times, first[feed], stop[feed], published)
     by_poll = look < stop[feed]
     seen_at = np.minimum(np.append(polls.times, np.inf)[np.where(by_poll, look, len(polls))], end)
-    out_by_then = search(trace.times, post, trace.offsets[1:][feed], seen_at, side="right")
+    out_by_then = segment_searchsorted(
+        trace.times, post, trace.offsets[1:][feed], seen_at, side="right"
+    )
     window = trace.window[feed]
     missed = post < out_by_then - window
-    pushed_out_at = trace.times[np.where(missed, np.minimum(post + window, len(trace.times) - 1), 0)]
+    pushed_out_at = trace.times[
+        np.where(missed, np.minimum(post + window, len(trace.times) - 1), 0)
+    ]
     delay = np.where(missed, np.nan, seen_at - published)
     charged = np.where(missed, pushed_out_at - published + MISS_CHARGE_S, seen_at - published)
     stale, age = _staleness(trace.n_feeds, feed, published, seen_at)
@@ -75,7 +83,7 @@ def judge(
     sums = sum_by(look[caught], delay[caught], len(polls))
     found = np.bincount(look[caught], minlength=len(polls))
     full, conditional, new_only = _transfer(trace, polls, start, conditions)
-    return Judgement(
+    return PollScores(
         feed=feed,
         delay_s=delay,
         charged_s=charged,
@@ -93,9 +101,11 @@ def judge(
     )
 
 
-def replay(trace: Trace, spec: str, budget_per_feed_day: float, start: float) -> Judgement:
+def simulate_and_score(
+    trace: Trace, spec: str, budget_per_feed_day: float, start: float
+) -> PollScores:
     """How a policy, named as on the command line, does from ``start`` on."""
-    return judge(trace, simulate(trace, make_policy(spec), budget_per_feed_day, start), start)
+    return score_polls(trace, simulate(trace, make_policy(spec), budget_per_feed_day, start), start)
 
 
 def _staleness(n: int, feed: Ints, published: Floats, seen_at: Floats) -> tuple[Floats, Floats]:
@@ -113,13 +123,19 @@ def sum_by(group: Ints, values: Floats, n: int) -> Floats:
     return np.bincount(group, weights=values, minlength=n).astype(np.float64)
 
 
-def _transfer(trace: Trace, polls: Polls, start: float, conditions: Conditions | None) -> tuple[float, float, float]:
+def _transfer(
+    trace: Trace, polls: Polls, start: float, conditions: Conditions | None
+) -> tuple[float, float, float]:
     """Bytes under three protocols: full documents, conditional requests, and only new entries."""
     feed = polls.feed
     sums = np.concatenate([[0.0], np.cumsum(trace.sizes)])
-    end = search(trace.times, trace.offsets[:-1][feed], trace.offsets[1:][feed], polls.times, side="right")
+    end = segment_searchsorted(
+        trace.times, trace.offsets[:-1][feed], trace.offsets[1:][feed], polls.times, side="right"
+    )
     first = np.maximum(end - trace.window[feed], trace.offsets[:-1][feed])
-    known = np.empty_like(end)  # posts known before each poll: those of the poll before, or of the training part
+    known = np.empty_like(
+        end
+    )  # posts known before each poll: those of the poll before, or of the training part
     at_start = trace.history(start).end
     known[1:] = end[:-1]
     begins = np.searchsorted(np.arange(len(feed)), polls.offsets[:-1])
@@ -134,19 +150,23 @@ def _transfer(trace: Trace, polls: Polls, start: float, conditions: Conditions |
         if conditions.conditional is not None:
             full = new | ~conditions.conditional[feed]
     news = np.where(new, sums[end] - sums[np.maximum(first, known)], 0.0) + HEADER_BYTES
-    return float(document.sum()), float(np.where(full, document, HEADER_BYTES).sum()), float(news.sum())
+    return (
+        float(document.sum()),
+        float(np.where(full, document, HEADER_BYTES).sum()),
+        float(news.sum()),
+    )
 
 
-def metrics(judged: Judgement, policy: str | None = None) -> dict[str, object]:
+def metrics(scores: PollScores, policy: str | None = None) -> dict[str, object]:
     """The figures of a judgement under the names that the command line prints."""
-    delay = judged.delay_s[~judged.missed]
-    weight = judged.weight[~judged.missed]
-    posts, polls = len(judged.feed), int(judged.polls.sum())
-    missed = int(judged.missed.sum())
-    feed_days = judged.n_feeds * judged.period_s / DAY_S
+    delay = scores.delay_s[~scores.missed]
+    weight = scores.weight[~scores.missed]
+    posts, polls = len(scores.feed), int(scores.polls.sum())
+    missed = int(scores.missed.sum())
+    feed_days = scores.n_feeds * scores.period_s / DAY_S
     figures: dict[str, object] = {} if policy is None else {"policy": policy}
     quantiles = np.percentile(delay, [50, 90, 95, 99, 100]) if len(delay) else [np.nan] * 5
-    per_feed_delay, per_feed_polls = _per_feed(judged)
+    per_feed_delay, per_feed_polls = _per_feed(scores)
     figures |= {
         "polls": polls,
         "polls_per_feed_day": _number(polls / feed_days if feed_days > 0 else np.nan),
@@ -158,31 +178,35 @@ def metrics(judged: Judgement, policy: str | None = None) -> dict[str, object]:
         "p99_delay_s": _number(quantiles[3]),
         "max_delay_s": _number(quantiles[4]),
         "sd_delay_s": _number(delay.std() if len(delay) else np.nan),
-        "weighted_delay_s": _number(np.average(delay, weights=weight) if weight.sum() > 0 else np.nan),
+        "weighted_delay_s": _number(
+            np.average(delay, weights=weight) if weight.sum() > 0 else np.nan
+        ),
         "missed": missed,
         "missed_share": _number(missed / posts if posts else np.nan),
-        "charged_delay_s": _number(_mean(judged.charged_s)),
+        "charged_delay_s": _number(_mean(scores.charged_s)),
         "polls_per_post": _number(polls / posts if posts else np.nan),
         "timeliness_3h": _number(np.exp(-delay / (3 * HOUR_S)).sum() / posts if posts else np.nan),
-        "freshness": _number(1 - judged.stale_s.sum() / max(judged.n_feeds * judged.period_s, 1e-9)),
-        "age_s": _number(judged.age_s2.sum() / max(judged.n_feeds * judged.period_s, 1e-9)),
+        "freshness": _number(
+            1 - scores.stale_s.sum() / max(scores.n_feeds * scores.period_s, 1e-9)
+        ),
+        "age_s": _number(scores.age_s2.sum() / max(scores.n_feeds * scores.period_s, 1e-9)),
         "feeds_mode_delay_s": _number(_mean(per_feed_delay)),
         "feeds_mode_polls_per_post": _number(_mean(per_feed_polls)),
-        "polls_mode_delay_s": _number(_mean(judged.poll_delay_s)),
-        "bytes": round(judged.bytes_conditional),
-        "bytes_full": round(judged.bytes_full),
-        "bytes_new_only": round(judged.bytes_new_only),
+        "polls_mode_delay_s": _number(_mean(scores.poll_delay_s)),
+        "bytes": round(scores.bytes_conditional),
+        "bytes_full": round(scores.bytes_full),
+        "bytes_new_only": round(scores.bytes_new_only),
     }
     return figures
 
 
-def _per_feed(judged: Judgement) -> tuple[Floats, Floats]:
+def _per_feed(scores: PollScores) -> tuple[Floats, Floats]:
     """Mean delay and polls per collected post of every feed that has any (Urbansky et al., mode "Feeds")."""
-    kept = ~judged.missed
-    count = np.bincount(judged.feed[kept], minlength=judged.n_feeds)
-    sums = sum_by(judged.feed[kept], judged.delay_s[kept], judged.n_feeds)
+    kept = ~scores.missed
+    count = np.bincount(scores.feed[kept], minlength=scores.n_feeds)
+    sums = sum_by(scores.feed[kept], scores.delay_s[kept], scores.n_feeds)
     active = count > 0
-    return sums[active] / count[active], judged.polls[active] / count[active]
+    return sums[active] / count[active], scores.polls[active] / count[active]
 
 
 def _mean(values: Floats) -> float:
@@ -200,10 +224,10 @@ def read_polls(file: str | Path, trace: Trace) -> Polls:
     table = read_table(path)
     ids = column(path, table, "feed_id")
     times = numbers(path, table, "polled_at", low=0.0)
-    return Polls.build(rows_of(ids, trace.feed_ids, path, "the trace"), times, trace.n_feeds)
+    return Polls.build(feed_rows(ids, trace.feed_ids, path, "the trace"), times, trace.n_feeds)
 
 
-def within(polls: Polls, start: float, end: float) -> Polls:
+def polls_within(polls: Polls, start: float, end: float) -> Polls:
     """The polls of [start, end]; others say nothing about the trace."""
     keep = (polls.times >= start) & (polls.times <= end)
     return Polls.build(polls.feed[keep], polls.times[keep], len(polls.offsets) - 1)

@@ -5,12 +5,14 @@ import numpy as np
 from tidings.model import Floats, Ints
 
 
-def offsets_of(segment: Ints, n: int) -> Ints:
+def segment_offsets(segment: Ints, n: int) -> Ints:
     """Where each of n segments begins, and where the last ends: (n + 1,), for a sorted array of segment numbers."""
     return np.searchsorted(segment, np.arange(n + 1)).astype(np.int64)
 
 
-def search(values: Floats, first: Ints, end: Ints, wanted: Floats, side: str = "left") -> Ints:
+def segment_searchsorted(
+    values: Floats, first: Ints, end: Ints, wanted: Floats, side: str = "left"
+) -> Ints:
     """`numpy.searchsorted` within ``values[first[k]:end[k]]`` for each ``wanted[k]``; returns positions in ``values``.
 
     A binary search over all queries at once: exact, and about 20 vector operations however many segments there are.

@@ -10,15 +10,15 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from tidings.lab.segments import offsets_of
+from tidings.lab.segments import segment_offsets
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, Bools, Documents, Floats, Ints, Rows
 from tidings.policy import Feeds, Policy
 from tidings.policy.constraints import (
+    ASSUMED_CONDITIONAL_SHARE,
     DEFAULT_LIMITS,
-    PROMISED_SHARE,
     Limits,
-    apply,
+    apply_constraints,
     constrain,
     learn_transfer,
     no_facts,
@@ -27,7 +27,7 @@ from tidings.policy.constraints import (
 )
 
 #: Two polls of one feed are at least this far apart; polls happen at whole seconds.
-LEAST_GAP_S = 1.0
+MIN_GAP_S = 1.0
 #: Longer than any trace, in seconds; a power of two, so that feed x span + time is exact in 64 bits.
 SPAN_S = 2**33
 
@@ -42,7 +42,7 @@ class Polls:
     @classmethod
     def build(cls, feed: Ints, times: Floats, n_feeds: int) -> "Polls":
         order = np.lexsort((times, feed))
-        return cls(times[order], offsets_of(feed[order], n_feeds))
+        return cls(times[order], segment_offsets(feed[order], n_feeds))
 
     @property
     def feed(self) -> Ints:
@@ -62,7 +62,9 @@ class Publisher:
         # All posts in one sorted array of whole numbers: a poll at a whole second sees a post of the second's fraction
         # before it, so rounding posts up changes nothing.
         self._start = np.floor(trace.start)
-        self._keys = trace.feed_of_post * SPAN_S + np.ceil(trace.times - self._start).astype(np.int64)
+        self._keys = trace.feed_of_post * SPAN_S + np.ceil(trace.times - self._start).astype(
+            np.int64
+        )
 
     def poll(self, rows: Rows, now: Floats) -> Documents:
         """The documents of ``rows`` at ``now``; a post at exactly ``now`` is in its document."""
@@ -91,55 +93,79 @@ class Conditions:
     limits: Limits = DEFAULT_LIMITS
     ttl_s: Floats | None = None  #: stated in the document, 0 for none
     max_age_s: Floats | None = None  #: stated in every answer, 0 for none
-    skip: npt.NDArray[np.uint8] | None = None  #: (n, 21) packed hours of the week, see `constraints.skip_hours`
+    skip: npt.NDArray[np.uint8] | None = (
+        None  #: (n, 21) packed hours of the week, see `constraints.skip_hours`
+    )
     conditional: Bools | None = None  #: whether an unchanged document is answered with 304
     document_bytes: Floats | None = None  #: of a full document; None: the sum of its entries' sizes
     override_s: Floats | None = None  #: minimum interval that subscribers have set, 0 for none
-    pushed: Floats | None = None  #: share of each feed's posts that hubs push
+    pushed_share: Floats | None = None  #: share of each feed's posts that hubs push
 
     def select(self, rows: Rows) -> "Conditions":
         """Those of some feeds."""
-        arrays = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "limits"}
+        arrays = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "limits"
+        }
         chosen = {name: None if array is None else array[rows] for name, array in arrays.items()}
         return Conditions(self.limits, **chosen)
 
 
-class Service:
+class SimulatedService:
     """Keeps the facts of every feed, as the service does, and applies the one constraint rule after each poll."""
 
-    def __init__(self, conditions: Conditions, feeds: Feeds, publisher: Publisher, now: float) -> None:
+    def __init__(
+        self, conditions: Conditions, feeds: Feeds, publisher: Publisher, now: float
+    ) -> None:
         """All feeds have just been polled."""
         n = len(feeds)
         self._conditions, self._feeds, self._publisher = conditions, feeds, publisher
-        ttl_s, max_age_s = (np.zeros(n) if a is None else a for a in (conditions.ttl_s, conditions.max_age_s))
-        self._conditional = np.ones(n, dtype=np.bool_) if conditions.conditional is None else conditions.conditional
+        ttl_s, max_age_s = (
+            np.zeros(n) if a is None else a for a in (conditions.ttl_s, conditions.max_age_s)
+        )
+        self._conditional = (
+            np.ones(n, dtype=np.bool_) if conditions.conditional is None else conditions.conditional
+        )
         self.facts = no_facts(n)
-        self.facts["stated_s"], self.facts["stated_by"] = stated_interval(ttl_s, np.zeros(n), max_age_s)
+        self.facts["stated_s"], self.facts["stated_by"] = stated_interval(
+            ttl_s, np.zeros(n), max_age_s
+        )
         self.facts["window"] = feeds.window
-        self.facts["not_modified"] = np.where(self._conditional, PROMISED_SHARE, 0.0)
+        self.facts["not_modified"] = np.where(self._conditional, ASSUMED_CONDITIONAL_SHARE, 0.0)
         if conditions.override_s is not None:
             self.facts["override_s"] = conditions.override_s
         if conditions.skip is not None:
             self.facts["skip"] = conditions.skip
-        if conditions.pushed is not None:
-            feeds.pushed[:] = conditions.pushed
+        if conditions.pushed_share is not None:
+            feeds.pushed_share[:] = conditions.pushed_share
         everyone = np.arange(n)
-        self.after(everyone, np.full(n, now), publisher.poll(everyone, np.full(n, now)), first=True)
+        self.record_polls(
+            everyone, np.full(n, now), publisher.poll(everyone, np.full(n, now)), first=True
+        )
 
-    def after(self, rows: Rows, now: Floats, seen: Documents, *, first: bool = False) -> None:
+    def record_polls(
+        self, rows: Rows, now: Floats, seen: Documents, *, first: bool = False
+    ) -> None:
         """These have been polled: learn from the answers, and constrain their next poll."""
         facts = self.facts[rows]
         count = seen.count
         with np.errstate(divide="ignore", invalid="ignore"):
-            facts["mean_gap_s"] = np.where(count > 1, (seen.newest() - seen.oldest()) / (count - 1), np.nan)
+            facts["mean_gap_s"] = np.where(
+                count > 1, (seen.newest() - seen.oldest()) / (count - 1), np.nan
+            )
         facts["polled_at"], facts["entries"] = now, count
         unchanged = (seen.new == 0) & (not first)
         not_modified = unchanged & self._conditional[rows]
         chosen = self._conditions.document_bytes
         document = self._publisher.document_bytes(seen) if chosen is None else chosen[rows]
-        facts = learn_transfer(facts, np.where(not_modified, 0.0, document), unchanged, not_modified)
+        facts = learn_transfer(
+            facts, np.where(not_modified, 0.0, document), unchanged, not_modified
+        )
         self.facts[rows] = facts
-        apply(self._feeds, rows, constrain(facts, self._feeds.phase[rows], self._conditions.limits))
+        apply_constraints(
+            self._feeds, rows, constrain(facts, self._feeds.phase[rows], self._conditions.limits)
+        )
 
 
 def simulate(
@@ -162,8 +188,12 @@ def simulate(
     history = trace.history(start)
     publisher = Publisher(trace, history.end)
     feeds = Feeds.of(trace.window, trace.weight, seed)
-    service = None if conditions is None else Service(conditions, feeds, publisher, start)
-    budget = budget_per_feed_day * n if service is None else usable_budget(feeds, budget_per_feed_day * n)[0]
+    service = None if conditions is None else SimulatedService(conditions, feeds, publisher, start)
+    budget = (
+        budget_per_feed_day * n
+        if service is None
+        else usable_budget(feeds, budget_per_feed_day * n)[0]
+    )
     policy.start(feeds, history, trace.start, start, budget)
     everyone = np.arange(n)
     now = np.full(n, start)
@@ -186,16 +216,20 @@ def simulate(
             if policy.learns or service is not None:
                 seen = publisher.poll(rows, times)
                 if service is not None:
-                    service.after(rows, times, seen)
+                    service.record_polls(rows, times, seen)
                 if policy.learns:
                     policy.observe(rows, times, seen)
-            due_at[rows] = np.ceil(np.maximum(policy.decide(rows, times).times, times + LEAST_GAP_S))
+            due_at[rows] = np.ceil(np.maximum(policy.decide(rows, times).times, times + MIN_GAP_S))
             rows = rows[due_at[rows] <= tick if final else due_at[rows] < tick]
         if not final:
             again = policy.tick(tick, spent)
             if again is not None and len(again):
-                when = np.full(len(again), tick - LEAST_GAP_S)  # a poll may still be due at the tick itself
-                due_at[again] = np.ceil(np.maximum(policy.decide(again, when).times, last[again] + LEAST_GAP_S))
+                when = np.full(
+                    len(again), tick - MIN_GAP_S
+                )  # a poll may still be due at the tick itself
+                due_at[again] = np.ceil(
+                    np.maximum(policy.decide(again, when).times, last[again] + MIN_GAP_S)
+                )
         if progress is not None:
             progress((tick - start) / (end - start))
     if not polled:

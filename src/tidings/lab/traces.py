@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidings.errors import MissingExtra, TraceError
-from tidings.lab.segments import offsets_of
+from tidings.lab.segments import segment_offsets
 from tidings.model import DAY_S, Documents, Floats, Ints
 
 #: A feed without a stated window is taken to show everything.
@@ -62,7 +62,7 @@ class Trace:
             weight=np.ones(n) if weight is None else np.asarray(weight, dtype=np.float64),
             times=times[order].astype(np.float64),
             sizes=np.where(np.isnan(size), POST_BYTES, size)[order],
-            offsets=offsets_of(feed[order], n),
+            offsets=segment_offsets(feed[order], n),
         )
 
     @property
@@ -91,10 +91,13 @@ class Trace:
     def feed_of_post(self) -> Ints:
         return np.repeat(np.arange(self.n_feeds), np.diff(self.offsets))
 
-    def cut(self, train_days: float) -> float:
+    def training_end(self, train_days: float) -> float:
         """When the training part ends and the test begins: ``train_days`` after the first post."""
         if not 0 <= train_days < max(self.days, 1e-9):
-            raise TraceError(self.name, f"covers {self.days:.1f} days; {train_days:g} days of training leave nothing to test")
+            raise TraceError(
+                self.name,
+                f"covers {self.days:.1f} days; {train_days:g} days of training leave nothing to test",
+            )
         return self.start + train_days * DAY_S
 
     def history(self, until: float) -> Documents:
@@ -102,11 +105,17 @@ class Trace:
         first = self.offsets[:-1]
         before = np.concatenate([[0], np.cumsum(self.times < until)])
         known = first + (before[self.offsets[1:]] - before[first])
-        return Documents(self.times, first.copy(), first.copy(), known, np.zeros(self.n_feeds, dtype=np.bool_))
+        return Documents(
+            self.times, first.copy(), first.copy(), known, np.zeros(self.n_feeds, dtype=np.bool_)
+        )
 
     def select(self, feeds: Ints) -> "Trace":
         """The same trace with some feeds only."""
-        keep = np.concatenate([np.arange(self.offsets[f], self.offsets[f + 1]) for f in feeds]) if len(feeds) else feeds
+        keep = (
+            np.concatenate([np.arange(self.offsets[f], self.offsets[f + 1]) for f in feeds])
+            if len(feeds)
+            else feeds
+        )
         lengths = self.offsets[feeds + 1] - self.offsets[feeds]
         return Trace.build(
             self.name,
@@ -129,7 +138,10 @@ def read_trace(path: str | Path) -> Trace:
     """Read and check a trace directory; a fault is a `TraceError` that names file, row and column."""
     folder = Path(path)
     if not folder.is_dir():
-        raise TraceError(folder, "is not a directory; a trace is a directory with posts.parquet and feeds.parquet (or .csv)")
+        raise TraceError(
+            folder,
+            "is not a directory; a trace is a directory with posts.parquet and feeds.parquet (or .csv)",
+        )
     posts_file = _one_of(folder, "posts")
     if posts_file is None:
         raise TraceError(folder, "holds neither posts.parquet nor posts.csv")
@@ -142,26 +154,59 @@ def read_trace(path: str | Path) -> Trace:
     feeds_file = _one_of(folder, "feeds")
     if feeds_file is None:
         feed_ids, feed = np.unique(ids, return_inverse=True)
-        return Trace.build(folder.name, feed, times, np.full(len(feed_ids), UNLIMITED), feed_ids=feed_ids, sizes=sizes)
+        return Trace.build(
+            folder.name,
+            feed,
+            times,
+            np.full(len(feed_ids), UNLIMITED),
+            feed_ids=feed_ids,
+            sizes=sizes,
+        )
     feeds = read_table(feeds_file)
     feed_ids = column(feeds_file, feeds, "feed_id")
     _unique, first = np.unique(feed_ids, return_index=True)
     if len(first) < len(feed_ids):
         row = int(np.setdiff1d(np.arange(len(feed_ids)), first)[0])
-        raise TraceError(feeds_file, f"feed {feed_ids[row]} is listed twice", row=row + 1, column="feed_id")
-    feed = rows_of(ids, feed_ids, posts_file, feeds_file.name)
+        raise TraceError(
+            feeds_file, f"feed {feed_ids[row]} is listed twice", row=row + 1, column="feed_id"
+        )
+    feed = feed_rows(ids, feed_ids, posts_file, feeds_file.name)
     n = len(feed_ids)
-    window = numbers(feeds_file, feeds, "window", low=1.0, missing=UNLIMITED) if "window" in feeds else np.full(n, UNLIMITED)
+    window = (
+        numbers(feeds_file, feeds, "window", low=1.0, missing=UNLIMITED)
+        if "window" in feeds
+        else np.full(n, UNLIMITED)
+    )
     broken = np.flatnonzero(window != np.rint(window))
     if len(broken):
         row = int(broken[0])
-        raise TraceError(feeds_file, f"{window[row]:g} is not a whole number of entries", row=row + 1, column="window")
-    weight = numbers(feeds_file, feeds, "weight", low=0.0, missing=1.0) if "weight" in feeds else None
-    names = [str(name) if name is not None else "" for name in feeds["name"].tolist()] if "name" in feeds else None
-    return Trace.build(folder.name, feed, times, window, feed_ids=feed_ids, feed_names=names, weight=weight, sizes=sizes)
+        raise TraceError(
+            feeds_file,
+            f"{window[row]:g} is not a whole number of entries",
+            row=row + 1,
+            column="window",
+        )
+    weight = (
+        numbers(feeds_file, feeds, "weight", low=0.0, missing=1.0) if "weight" in feeds else None
+    )
+    names = (
+        [str(name) if name is not None else "" for name in feeds["name"].tolist()]
+        if "name" in feeds
+        else None
+    )
+    return Trace.build(
+        folder.name,
+        feed,
+        times,
+        window,
+        feed_ids=feed_ids,
+        feed_names=names,
+        weight=weight,
+        sizes=sizes,
+    )
 
 
-def rows_of(ids: npt.NDArray[Any], known: npt.NDArray[Any], file: Path, where: str) -> Ints:
+def feed_rows(ids: npt.NDArray[Any], known: npt.NDArray[Any], file: Path, where: str) -> Ints:
     """The place of each id among those that are known, be they written as numbers or as text."""
     if known.dtype.kind != ids.dtype.kind:
         known, ids = known.astype(str), ids.astype(str)
@@ -175,7 +220,10 @@ def rows_of(ids: npt.NDArray[Any], known: npt.NDArray[Any], file: Path, where: s
 
 
 def _one_of(folder: Path, stem: str) -> Path | None:
-    return next((file for file in (folder / f"{stem}.parquet", folder / f"{stem}.csv") if file.exists()), None)
+    return next(
+        (file for file in (folder / f"{stem}.parquet", folder / f"{stem}.csv") if file.exists()),
+        None,
+    )
 
 
 def read_table(file: Path) -> Table:
@@ -208,7 +256,9 @@ def _read_csv(file: Path) -> Table:
         rows = []
         for number, row in enumerate(reader, start=1):
             if row and len(row) != len(header):
-                raise TraceError(file, f"has {len(row)} fields where the header names {len(header)}", row=number)
+                raise TraceError(
+                    file, f"has {len(row)} fields where the header names {len(header)}", row=number
+                )
             if row:
                 rows.append(row)
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(header)
@@ -227,7 +277,9 @@ def column(file: Path, table: Table, name: str) -> npt.NDArray[Any]:
         raise TraceError(file, f"has no column {name!r}; it has {', '.join(table)}", column=name)
     values = table[name]
     if values.dtype.kind == "f" and np.isnan(values).any():
-        raise TraceError(file, "is empty", row=int(np.flatnonzero(np.isnan(values))[0]) + 1, column=name)
+        raise TraceError(
+            file, "is empty", row=int(np.flatnonzero(np.isnan(values))[0]) + 1, column=name
+        )
     if values.dtype == object:
         for row, value in enumerate(values.tolist(), start=1):
             if value is None or value == "":
@@ -236,14 +288,22 @@ def column(file: Path, table: Table, name: str) -> npt.NDArray[Any]:
     return values
 
 
-def numbers(file: Path, table: Table, name: str, *, low: float, missing: float | None = None) -> Floats:
+def numbers(
+    file: Path, table: Table, name: str, *, low: float, missing: float | None = None
+) -> Floats:
     """A column of finite numbers of at least ``low``; empty cells become ``missing`` where that is allowed."""
     if name not in table:
         raise TraceError(file, f"has no column {name!r}; it has {', '.join(table)}", column=name)
     raw = table[name]
     values = np.empty(len(raw))
-    if raw.dtype.kind in "mM":  # as numbers they would be nanoseconds, or whatever unit the file has
-        raise TraceError(file, "holds dates or spans; it must hold numbers (times in seconds since 1970, UTC)", column=name)
+    if (
+        raw.dtype.kind in "mM"
+    ):  # as numbers they would be nanoseconds, or whatever unit the file has
+        raise TraceError(
+            file,
+            "holds dates or spans; it must hold numbers (times in seconds since 1970, UTC)",
+            column=name,
+        )
     if raw.dtype.kind in "iufb":
         values[:] = raw
     else:
@@ -251,16 +311,25 @@ def numbers(file: Path, table: Table, name: str, *, low: float, missing: float |
             try:
                 values[row] = np.nan if cell is None or cell == "" else float(cell)
             except (TypeError, ValueError):
-                raise TraceError(file, f"{cell!r} is not a number", row=row + 1, column=name) from None
+                raise TraceError(
+                    file, f"{cell!r} is not a number", row=row + 1, column=name
+                ) from None
     empty = np.isnan(values)
     if empty.any():
         if missing is None:
-            raise TraceError(file, "is empty or not a number", row=int(np.flatnonzero(empty)[0]) + 1, column=name)
+            raise TraceError(
+                file, "is empty or not a number", row=int(np.flatnonzero(empty)[0]) + 1, column=name
+            )
         values[empty] = missing
     wrong = np.flatnonzero(~np.isnan(values) & ((values < low) | np.isinf(values)))
     if len(wrong):
         row = int(wrong[0])
-        raise TraceError(file, f"{values[row]:g} must be a finite number of at least {low:g}", row=row + 1, column=name)
+        raise TraceError(
+            file,
+            f"{values[row]:g} must be a finite number of at least {low:g}",
+            row=row + 1,
+            column=name,
+        )
     return values
 
 

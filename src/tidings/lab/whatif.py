@@ -13,12 +13,12 @@ import numpy as np
 
 from tidings.errors import TraceError, UsageError
 from tidings.lab import plots
-from tidings.lab.score import Judgement, judge, metrics
+from tidings.lab.score import PollScores, metrics, score_polls
 from tidings.lab.simulate import Conditions, simulate
 from tidings.lab.traces import Trace
 from tidings.policy import make_policy
 
-LADDER = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 24.0)
+DEFAULT_BUDGETS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 24.0)
 TRAIN_DAYS = 28.0
 #: A feed of whose posts a hub sends this share is not one that has to be looked at.
 MOSTLY_PUSHED = 0.5
@@ -39,14 +39,14 @@ class Point:
     charged_delay_s: float | None
 
 
-def training_days(trace: Trace, asked: float | None = None) -> float:
+def training_days(trace: Trace, train_days: float | None = None) -> float:
     """Four weeks, or half of a trace that is shorter than eight."""
-    return min(TRAIN_DAYS, trace.days / 2) if asked is None else asked
+    return min(TRAIN_DAYS, trace.days / 2) if train_days is None else train_days
 
 
 def whatif(
     trace: Trace,
-    budgets: Sequence[float] = LADDER,
+    budgets: Sequence[float] = DEFAULT_BUDGETS,
     policy: str = "price",
     train_days: float | None = None,
     sample_feeds: int | None = None,
@@ -66,37 +66,48 @@ def whatif(
         )
     if not budgets or not all(np.isfinite(budget) and budget > 0 for budget in budgets):
         raise UsageError("budgets must be numbers of polls per feed and day above 0, at least one")
-    start, end = trace.cut(training_days(trace, train_days)), trace.end
-    replayed, conditions = sampled(trace, conditions, sample_feeds, seed)
+    start, end = trace.training_end(training_days(trace, train_days)), trace.end
+    replayed, conditions = sample_trace(trace, conditions, sample_feeds, seed)
     if not np.any(replayed.times >= start):
-        raise TraceError(trace.name, "has no posts after the training part; there is nothing to judge")
+        raise TraceError(
+            trace.name, "has no posts after the training part; there is nothing to judge"
+        )
     points = []
     # Twice the polls take about twice the time: progress goes by polls, not by rungs of the ladder.
     total, before = sum(budgets), 0.0
     for budget in budgets:
 
-        def tell(share: float, before: float = before, budget: float = budget) -> None:
+        def report(share: float, before: float = before, budget: float = budget) -> None:
             if progress is not None:
                 progress((before + share * budget) / total)
 
         chooser = make_policy(policy, live=conditions is not None, seed=seed)
-        polls = simulate(replayed, chooser, budget, start, end, seed=seed, conditions=conditions, progress=tell)
-        judged = looked_for(judge(replayed, polls, start, end, conditions=conditions), conditions)
-        points.append(_point(budget, metrics(judged), trace.n_feeds))
+        polls = simulate(
+            replayed, chooser, budget, start, end, seed=seed, conditions=conditions, progress=report
+        )
+        scores = exclude_pushed_feeds(
+            score_polls(replayed, polls, start, end, conditions=conditions), conditions
+        )
+        points.append(_point(budget, metrics(scores), trace.n_feeds))
         before += budget
     return points
 
 
-def looked_for(judged: Judgement, conditions: Conditions | None) -> Judgement:
+def exclude_pushed_feeds(scores: PollScores, conditions: Conditions | None) -> PollScores:
     """The posts of feeds that have to be polled: what a hub sends comes at once, at any budget."""
-    if conditions is None or conditions.pushed is None:
-        return judged
-    keep = conditions.pushed[judged.feed] < MOSTLY_PUSHED
-    posts = {name: getattr(judged, name)[keep] for name in ("feed", "delay_s", "charged_s", "missed", "weight")}
-    return replace(judged, **posts)
+    if conditions is None or conditions.pushed_share is None:
+        return scores
+    keep = conditions.pushed_share[scores.feed] < MOSTLY_PUSHED
+    posts = {
+        name: getattr(scores, name)[keep]
+        for name in ("feed", "delay_s", "charged_s", "missed", "weight")
+    }
+    return replace(scores, **posts)
 
 
-def sampled(trace: Trace, conditions: Conditions | None, feeds: int | None, seed: int) -> tuple[Trace, Conditions | None]:
+def sample_trace(
+    trace: Trace, conditions: Conditions | None, feeds: int | None, seed: int
+) -> tuple[Trace, Conditions | None]:
     """So many of the feeds, and what hubs send of these; all if there are no more, or None are asked for."""
     if feeds is None or feeds >= trace.n_feeds:
         return trace, conditions
@@ -108,9 +119,19 @@ def sampled(trace: Trace, conditions: Conditions | None, feeds: int | None, seed
 
 def _point(budget: float, found: dict[str, Any], feeds: int) -> Point:
     per_feed = found["polls_per_feed_day"] or 0.0
-    kept = ("posts", "mean_delay_s", "median_delay_s", "p95_delay_s", "missed_share", "charged_delay_s")
+    kept = (
+        "posts",
+        "mean_delay_s",
+        "median_delay_s",
+        "p95_delay_s",
+        "missed_share",
+        "charged_delay_s",
+    )
     return Point(
-        budget=budget, polls_per_feed_day=per_feed, polls_per_day=per_feed * feeds, **{key: found[key] for key in kept}
+        budget=budget,
+        polls_per_feed_day=per_feed,
+        polls_per_day=per_feed * feeds,
+        **{key: found[key] for key in kept},
     )
 
 

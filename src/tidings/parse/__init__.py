@@ -4,7 +4,7 @@
 `sanitise` makes published HTML safe to show.
 """
 
-from .entries import each_once
-from .reader import MAX_BYTES, ParseError, parse
+from .entry_identity import unique_entries
+from .parser import MAX_BYTES, ParseError, parse
 
-__all__ = ["MAX_BYTES", "ParseError", "each_once", "parse"]
+__all__ = ["MAX_BYTES", "ParseError", "unique_entries", "parse"]

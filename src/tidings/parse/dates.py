@@ -12,16 +12,29 @@ from typing import NamedTuple
 from unicodedata import combining, normalize
 
 
-class When(NamedTuple):
+class ParsedDate(NamedTuple):
     """A date that was read: seconds since the epoch, and whether the time of day was missing."""
 
     time: float
     date_only: bool = False
 
 
-_MONTHS = {name: i + 1 for i, name in enumerate(re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec"))}
+_MONTHS = {
+    name: i + 1 for i, name in enumerate(re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec"))
+}
 #: Months that do not begin like the English ones, without accents: German, French, Spanish, Italian, Portuguese, Dutch, Nordic.
-_MONTHS |= {"mrz": 3, "maa": 3, "mai": 5, "mag": 5, "mei": 5, "maj": 5, "okt": 10, "out": 10, "ott": 10, "dez": 12}
+_MONTHS |= {
+    "mrz": 3,
+    "maa": 3,
+    "mai": 5,
+    "mag": 5,
+    "mei": 5,
+    "maj": 5,
+    "okt": 10,
+    "out": 10,
+    "ott": 10,
+    "dez": 12,
+}
 _MONTHS |= {"dic": 12, "ene": 1, "gen": 1, "fev": 2, "avr": 4, "abr": 4, "giu": 6, "lug": 7}
 _MONTHS |= {"juin": 6, "juil": 7, "aou": 8, "ago": 8, "set": 9, "des": 12}
 _MONTHS |= {"sze": 9, "мая": 5}  # Hungarian; Russian has two for May
@@ -34,10 +47,56 @@ for _twelve in (  # Greek, Russian, Ukrainian, Turkish; not Polish and Croatian,
     _MONTHS |= {name: i + 1 for i, name in enumerate(_twelve.split())}
 #: Hours from UTC. RFC 822's own zones (sect. 5.1), then those that real feeds use; letters are military and read as RFC 2822
 #: says (sect. 4.3): their signs were misprinted, so that they mean nothing, except Z.
-_ZONES = {"ut": 0, "utc": 0, "gmt": 0, "z": 0, "est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8}
-_ZONES |= {"pdt": -7, "akst": -9, "akdt": -8, "hst": -10, "ast": -4, "adt": -3, "wet": 0, "west": 1, "bst": 1, "cet": 1}
-_ZONES |= {"cest": 2, "met": 1, "mest": 2, "mez": 1, "mesz": 2, "eet": 2, "eest": 3, "msk": 3, "msd": 4, "jst": 9, "kst": 9}
-_ZONES |= {"sgt": 8, "hkt": 8, "aest": 10, "aedt": 11, "awst": 8, "nzst": 12, "nzdt": 13, "sast": 2, "et": -5, "ct": -6}
+_ZONES = {
+    "ut": 0,
+    "utc": 0,
+    "gmt": 0,
+    "z": 0,
+    "est": -5,
+    "edt": -4,
+    "cst": -6,
+    "cdt": -5,
+    "mst": -7,
+    "mdt": -6,
+    "pst": -8,
+}
+_ZONES |= {
+    "pdt": -7,
+    "akst": -9,
+    "akdt": -8,
+    "hst": -10,
+    "ast": -4,
+    "adt": -3,
+    "wet": 0,
+    "west": 1,
+    "bst": 1,
+    "cet": 1,
+}
+_ZONES |= {
+    "cest": 2,
+    "met": 1,
+    "mest": 2,
+    "mez": 1,
+    "mesz": 2,
+    "eet": 2,
+    "eest": 3,
+    "msk": 3,
+    "msd": 4,
+    "jst": 9,
+    "kst": 9,
+}
+_ZONES |= {
+    "sgt": 8,
+    "hkt": 8,
+    "aest": 10,
+    "aedt": 11,
+    "awst": 8,
+    "nzst": 12,
+    "nzdt": 13,
+    "sast": 2,
+    "et": -5,
+    "ct": -6,
+}
 _ZONES |= {"mt": -7, "pt": -8, "at": -4, "brt": -3, "art": -3}
 _HALF_ZONES = {"ist": 5.5, "acst": 9.5, "acdt": 10.5, "nst": -3.5, "ndt": -2.5}
 
@@ -52,9 +111,9 @@ _ISO = re.compile(
 _ISO_SHORT = re.compile(r"(\d\d)(-?)(\d\d)\2(\d\d)|-(\d\d)-?(\d\d)|(\d\d)(\d{3})")
 #: 2004년 5월 28일 오후 1:31, 2004年5月28日(金) 午後1時31分: as in ISO 8601, once the weekday is gone. Who writes so and names
 #: no zone is nine hours ahead of Greenwich, or eight where it is Chinese.
-_EASTERN = str.maketrans("년월일年月日号號시时時点點분分초秒", "-- --   :::::::  ")
-_EASTERN_WEEKDAY = re.compile(r"\([^)]*\)|.요일|.曜日?|星期.|[周週].")
-_EASTERN_HALF = re.compile(r"(?:(오전|上午|午前)|오후|下午|午後)\s*(\d[\d:]*)")
+_CJK_UNITS = str.maketrans("년월일年月日号號시时時点點분分초秒", "-- --   :::::::  ")
+_CJK_WEEKDAY = re.compile(r"\([^)]*\)|.요일|.曜日?|星期.|[周週].")
+_CJK_AM_PM = re.compile(r"(?:(오전|上午|午前)|오후|下午|午後)\s*(\d[\d:]*)")
 _KOREAN_OR_JAPANESE = re.compile("[가-힣ぁ-ヿ曜]|午[前後]")
 _CLOCK = re.compile(
     r"(?P<hour>\d\d?)[:.h]?(?P<minute>\d\d)(?:[:.]?(?P<second>\d\d?)(?:[.,:](?P<fraction>\d+))?)?\s*(?P<half>[ap]\.?m\.?)?\s*(?P<zone>.*)",
@@ -64,13 +123,15 @@ _BEFORE_CLOCK = re.compile(r"^(?:[^\d\s]+ ){1,3}(?=\d)")  # at, um, à, г.
 _OFFSET = re.compile(r"(?:gmt|utc|ut|etc/gmt|z)?\s*([+-])\s*(\d{1,2}):?(\d\d)?", re.IGNORECASE)
 _WEEKDAY = re.compile(r"^[^\d\s,]+?(?:,|\.,|\.?\s)\s*(?=\S)")
 #: Nine dates in ten, read four times as fast and more.
-_COMMON = re.compile(r"[A-Z][a-z]{2}, (\d\d?) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) (?:GMT|[+-]0000)")
+_COMMON = re.compile(
+    r"[A-Z][a-z]{2}, (\d\d?) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) (?:GMT|[+-]0000)"
+)
 _COMMON_ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 _UNIX = re.compile(r"\d{9,10}(?:\.\d+)?|\d{12,13}")
 
 
 @lru_cache(maxsize=64)  # an entry's two dates are mostly one
-def read_date(text: str) -> When | None:
+def parse_date(text: str) -> ParsedDate | None:
     """The date that stands in `text`."""
     text = " ".join(text.split())[:100]
     if not text:
@@ -79,15 +140,17 @@ def read_date(text: str) -> When | None:
         day, name, year, hour, minute, second = common.groups()
         if month := _MONTHS.get(name.lower()):
             with suppress(ValueError):
-                date = datetime(int(year), month, int(day), int(hour), int(minute), int(second), tzinfo=UTC)
-                return When(date.timestamp())
+                date = datetime(
+                    int(year), month, int(day), int(hour), int(minute), int(second), tzinfo=UTC
+                )
+                return ParsedDate(date.timestamp())
     if _COMMON_ISO.fullmatch(text):
         with suppress(ValueError):
-            return When(datetime.fromisoformat(text).timestamp())
+            return ParsedDate(datetime.fromisoformat(text).timestamp())
     if _UNIX.fullmatch(text):
         number = float(text)
-        return When(number / 1000 if number > 1e11 else number)
-    for attempt in _forms(text):
+        return ParsedDate(number / 1000 if number > 1e11 else number)
+    for attempt in _candidates(text):
         try:
             when = _assemble(*attempt)
         except (ValueError, OverflowError):  # the 31st of February, 25 o'clock
@@ -97,19 +160,27 @@ def read_date(text: str) -> When | None:
     return None
 
 
-def _forms(text: str) -> Iterator[tuple[int, int, int, str]]:
+def _candidates(text: str) -> Iterator[tuple[int, int, int, str]]:
     """Year, month, day and the rest that tells the time of day, in each reading that fits."""
     if not text.isascii():
-        text = _from_the_east(text)
+        text = _normalize_cjk_date(text)
     iso = _ISO.match(text)
     if iso:
         clock = iso["clock"] or ""
         if iso["ordinal"]:
             yield *_calendar_day(iso["year"] + iso["ordinal"], "%Y%j"), clock
         elif iso["week"]:
-            yield *_calendar_day(f"{iso['year']}{iso['week']}{iso['weekday'] or 1}", "%G%V%u"), clock
+            yield (
+                *_calendar_day(f"{iso['year']}{iso['week']}{iso['weekday'] or 1}", "%G%V%u"),
+                clock,
+            )
         else:
-            yield int(iso["year"]), int(iso["month"] or iso["month2"] or 1), int(iso["day"] or iso["day2"] or 1), clock
+            yield (
+                int(iso["year"]),
+                int(iso["month"] or iso["month2"] or 1),
+                int(iso["day"] or iso["day2"] or 1),
+                clock,
+            )
     if short := _ISO_SHORT.fullmatch(text):
         if short[8]:
             yield *_calendar_day(f"{_year(short[7])}{short[8]}", "%Y%j"), ""
@@ -129,8 +200,18 @@ def _forms(text: str) -> Iterator[tuple[int, int, int, str]]:
             if year := _year(third):
                 yield year, month, day, rest  # January 1, 2004 00:00
             elif ":" in third and (tail := rest.split()) and (year := _year(tail[-1])):
-                yield year, month, day, " ".join([third, *tail[:-1]])  # asctime: Jan 1 00:00:00 [GMT] 2004
-        elif len(first) >= 4 and (month := _month(second)) and (year := _year(first)) and (day := _day(third)):
+                yield (
+                    year,
+                    month,
+                    day,
+                    " ".join([third, *tail[:-1]]),
+                )  # asctime: Jan 1 00:00:00 [GMT] 2004
+        elif (
+            len(first) >= 4
+            and (month := _month(second))
+            and (year := _year(first))
+            and (day := _day(third))
+        ):
             yield year, month, day, rest  # 2004 Jan 1
     numeric = re.match(r"(?:\w+,? )?(\d{4})/(\d\d?)/(\d\d?)(?: (.*))?$", text)
     if numeric:
@@ -152,10 +233,10 @@ def _calendar_day(text: str, form: str) -> tuple[int, int, int]:
     return date.year, date.month, date.day
 
 
-def _from_the_east(text: str) -> str:
+def _normalize_cjk_date(text: str) -> str:
     """Signs of Chinese, Japanese and Korean dates as ISO 8601 has them; other texts are as they were."""
-    plain = _EASTERN_WEEKDAY.sub(" ", text).translate(_EASTERN)
-    plain = _EASTERN_HALF.sub(lambda half: f"{half[2]} {'am' if half[1] else 'pm'}", plain)
+    plain = _CJK_WEEKDAY.sub(" ", text).translate(_CJK_UNITS)
+    plain = _CJK_AM_PM.sub(lambda half: f"{half[2]} {'am' if half[1] else 'pm'}", plain)
     if plain == text:
         return text
     plain = re.sub(r":(?!\d)|(?<=-) ", "", " ".join(plain.split())).rstrip(" -")
@@ -164,13 +245,19 @@ def _from_the_east(text: str) -> str:
     return plain
 
 
-def _assemble(year: int, month: int, day: int, clock: str) -> When | None:
+def _assemble(year: int, month: int, day: int, clock: str) -> ParsedDate | None:
     if not clock.strip():
-        return When(datetime(year, month, day, tzinfo=UTC).timestamp(), date_only=True)
+        return ParsedDate(datetime(year, month, day, tzinfo=UTC).timestamp(), date_only=True)
     parts = _CLOCK.match(_BEFORE_CLOCK.sub("", clock.strip()))
     if parts is None:
         offset = _offset(clock)  # "1 Jan 2004 GMT"
-        return None if offset is None else When(datetime(year, month, day, tzinfo=UTC).timestamp() - offset, date_only=True)
+        return (
+            None
+            if offset is None
+            else ParsedDate(
+                datetime(year, month, day, tzinfo=UTC).timestamp() - offset, date_only=True
+            )
+        )
     hour, minute, second = int(parts["hour"]), int(parts["minute"]), int(parts["second"] or 0)
     if parts["half"]:
         hour = hour % 12 + (12 if parts["half"][0] in "pP" else 0)
@@ -181,7 +268,7 @@ def _assemble(year: int, month: int, day: int, clock: str) -> When | None:
         return None
     moment = datetime(year, month, day, tzinfo=UTC) + extra
     fraction = float(f"0.{parts['fraction']}") if parts["fraction"] else 0.0
-    return When(moment.timestamp() + fraction - (offset or 0.0))
+    return ParsedDate(moment.timestamp() + fraction - (offset or 0.0))
 
 
 def _offset(zone: str) -> float | None:

@@ -4,29 +4,35 @@ from collections.abc import Iterator
 
 from tidings.document import Hints
 
-from .elements import Children, first_words, words
+from .elements import Children, element_text, first_text
 
 #: A ttl beyond a month is a slip (units mixed up), not a wish.
-_LONGEST_S = 31 * 86400.0
-_PERIODS_S = {"hourly": 3600.0, "daily": 86400.0, "weekly": 7 * 86400.0, "monthly": 30 * 86400.0, "yearly": 365 * 86400.0}
+_MAX_HINT_S = 31 * 86400.0
+_PERIODS_S = {
+    "hourly": 3600.0,
+    "daily": 86400.0,
+    "weekly": 7 * 86400.0,
+    "monthly": 30 * 86400.0,
+    "yearly": 365 * 86400.0,
+}
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
-def read_hints(feed: Children) -> Hints:
+def parse_hints(feed: Children) -> Hints:
     """The hints among a channel's children."""
     return Hints(
-        ttl_s=_within(_number(first_words(feed, "ttl")) * 60),
-        period_s=_within(_period_s(feed)),
-        skip_hours=_proper(frozenset(_hours(feed)), 24),
-        skip_days=_proper(frozenset(_days(feed)), 7),
+        ttl_s=_plausible_interval(_number(first_text(feed, "ttl")) * 60),
+        period_s=_plausible_interval(_period_s(feed)),
+        skip_hours=_ignore_if_all(frozenset(_hours(feed)), 24),
+        skip_days=_ignore_if_all(frozenset(_days(feed)), 7),
     )
 
 
-def _within(seconds: float) -> float | None:
-    return seconds if 0 < seconds <= _LONGEST_S else None
+def _plausible_interval(seconds: float) -> float | None:
+    return seconds if 0 < seconds <= _MAX_HINT_S else None
 
 
-def _proper(chosen: frozenset[int], all_of_them: int) -> frozenset[int]:
+def _ignore_if_all(chosen: frozenset[int], all_of_them: int) -> frozenset[int]:
     """Who forbids every hour forbids nothing."""
     return chosen if len(chosen) < all_of_them else frozenset()
 
@@ -43,23 +49,23 @@ def _period_s(feed: Children) -> float:
     """sy:updatePeriod (daily where only the frequency is told, as the module says) shared by the updates in it."""
     if "sy:updateperiod" not in feed and "sy:updatefrequency" not in feed:
         return 0.0
-    period_s = _PERIODS_S.get(first_words(feed, "sy:updateperiod").lower() or "daily", 0.0)
-    return period_s / (_number(first_words(feed, "sy:updatefrequency")) or 1.0)
+    period_s = _PERIODS_S.get(first_text(feed, "sy:updateperiod").lower() or "daily", 0.0)
+    return period_s / (_number(first_text(feed, "sy:updatefrequency")) or 1.0)
 
 
 def _hours(feed: Children) -> Iterator[int]:
     """0 to 23; RSS 0.91 counted 1 to 24, so that 24 is midnight."""
-    for text in _listed(feed, "skiphours"):
+    for text in _child_texts(feed, "skiphours"):
         if text.isascii() and text.isdigit() and int(text[:4]) <= 24:
             yield int(text) % 24
 
 
 def _days(feed: Children) -> Iterator[int]:
-    for text in _listed(feed, "skipdays"):
+    for text in _child_texts(feed, "skipdays"):
         if text[:3].lower() in _DAYS:
             yield _DAYS.index(text[:3].lower())
 
 
-def _listed(feed: Children, name: str) -> Iterator[str]:
+def _child_texts(feed: Children, name: str) -> Iterator[str]:
     for group in feed.get(name, ()):
-        yield from (words(child) for child in group if isinstance(child.tag, str))
+        yield from (element_text(child) for child in group if isinstance(child.tag, str))

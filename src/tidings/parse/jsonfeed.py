@@ -9,52 +9,59 @@ import msgspec
 
 from tidings.document import Document, Enclosure, Entry, Links
 
-from .dates import When, read_date
-from .elements import absolute, with_lines
-from .entries import MOST_ENTRIES, make_entry
+from .dates import ParsedDate, parse_date
+from .elements import absolute_url, text_to_html
+from .entry_identity import MAX_ENTRIES, make_entry
 
 #: The character zero, which no XML may have and PostgreSQL cannot keep, and halves of pairs (a title cut in mid-emoji), which
 #: are none; pairs stay. Browsers show another character in their place, and so do we.
-_ODD = re.compile(
+_INVALID_ESCAPE = re.compile(
     rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2}))"
 )
 
 
 #: Each takes sixty bytes and more however short it is written: 10 MB of empty ones took 260.
-_MOST_OBJECTS = 500_000
+_MAX_OBJECTS = 500_000
 
 
-def read_json_feed(data: dict[str, Any], url: str) -> Document:
+def parse_json_feed(data: dict[str, Any], url: str) -> Document:
     """The document in a decoded JSON object that has a version of JSON Feed."""
     home = _text(data, "home_page_url")
-    hubs = (_text(hub, "url") for hub in _objects(data, "hubs") if _text(hub, "type").lower() in ("", "websub", "pubsubhubbub"))
-    next_page = absolute(_text(data, "next_url"), url)
+    hubs = (
+        _text(hub, "url")
+        for hub in _objects(data, "hubs")
+        if _text(hub, "type").lower() in ("", "websub", "pubsubhubbub")
+    )
+    next_page = absolute_url(_text(data, "next_url"), url)
     return Document(
         format="json feed " + (_text(data, "version").rpartition("/")[2] or "1"),
         title=_text(data, "title"),
         description=_text(data, "description"),
         author=_authors(data),
         language=_text(data, "language"),
-        icon_url=absolute(_text(data, "icon") or _text(data, "favicon"), url),
-        entries=tuple(_entry(item, url) for item in _objects(data, "items")[:MOST_ENTRIES]),
+        icon_url=absolute_url(_text(data, "icon") or _text(data, "favicon"), url),
+        entries=tuple(_entry(item, url) for item in _objects(data, "items")[:MAX_ENTRIES]),
         links=Links(
-            site=absolute(home, url),
-            self_url=absolute(_text(data, "feed_url"), url),
-            hubs=tuple(dict.fromkeys(absolute(hub, url) for hub in hubs if hub)),
+            site=absolute_url(home, url),
+            self_url=absolute_url(_text(data, "feed_url"), url),
+            hubs=tuple(dict.fromkeys(absolute_url(hub, url) for hub in hubs if hub)),
             next_page=next_page if next_page != url else "",
         ),
     )
 
 
-def is_overfull(body: bytes) -> bool:
+def has_too_many_objects(body: bytes) -> bool:
     """Whether there are more objects and lists in it than any feed has. Signs within texts count too; nobody writes so many."""
-    return len(body) > _MOST_OBJECTS and body.count(b"{") + body.count(b"[") > _MOST_OBJECTS
+    return len(body) > _MAX_OBJECTS and body.count(b"{") + body.count(b"[") > _MAX_OBJECTS
 
 
 def decode(body: bytes) -> dict[str, Any] | None:
     """The JSON object in a body, None where it is not one. Deep nesting is refused by the decoder."""
     try:
-        known = _ODD.sub(lambda odd: odd[0] if odd[2] else odd[1] + rb"\ufffd", body.removeprefix(b"\xef\xbb\xbf"))
+        known = _INVALID_ESCAPE.sub(
+            lambda odd: odd[0] if odd[2] else odd[1] + rb"\ufffd",
+            body.removeprefix(b"\xef\xbb\xbf"),
+        )
         data = msgspec.json.decode(known)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
@@ -63,21 +70,25 @@ def decode(body: bytes) -> dict[str, Any] | None:
 
 def _entry(item: dict[str, Any], url: str) -> Entry:
     id = _text(item, "id")
-    web_id = id if id.startswith(("http://", "https://")) else ""  # "ideally", says JSON Feed, it is the page's address
-    page = absolute(_text(item, "url") or _text(item, "external_url") or web_id, url)
+    web_id = (
+        id if id.startswith(("http://", "https://")) else ""
+    )  # "ideally", says JSON Feed, it is the page's address
+    page = absolute_url(_text(item, "url") or _text(item, "external_url") or web_id, url)
     plain = _text(item, "content_text")
-    image = absolute(_text(item, "image"), url)
+    image = absolute_url(_text(item, "image"), url)
     return make_entry(
         id=id,
         url=page,
         title=" ".join(_text(item, "title").split()),
         author=_authors(item),
-        content=_text(item, "content_html") or with_lines(plain),
+        content=_text(item, "content_html") or text_to_html(plain),
         summary=html.escape(_text(item, "summary"), quote=False),
         base_url=page if page.startswith(("http://", "https://")) else url,
         published=_date(item.get("date_published")),
         updated=_date(item.get("date_modified")),
-        tags=[tag for tag in item.get("tags") or () if isinstance(tag, str)] if isinstance(item.get("tags"), list) else (),
+        tags=[tag for tag in item.get("tags") or () if isinstance(tag, str)]
+        if isinstance(item.get("tags"), list)
+        else (),
         enclosures=[*_attachments(item, url), *([Enclosure(image, "image")] if image else [])],
     )
 
@@ -86,7 +97,9 @@ def _attachments(item: dict[str, Any], url: str) -> Iterator[Enclosure]:
     for attachment in _objects(item, "attachments"):
         size = attachment.get("size_in_bytes")
         length = int(size) if isinstance(size, int | float) and 0 < size < 1e15 else None
-        yield Enclosure(absolute(_text(attachment, "url"), url), _text(attachment, "mime_type"), length)
+        yield Enclosure(
+            absolute_url(_text(attachment, "url"), url), _text(attachment, "mime_type"), length
+        )
 
 
 def _authors(data: dict[str, Any]) -> str:
@@ -94,14 +107,18 @@ def _authors(data: dict[str, Any]) -> str:
     single = data.get("author")
     if isinstance(single, str):
         return single.strip()
-    people = _objects(data, "authors") or _objects(data, "author") or ([single] if isinstance(single, dict) else [])
-    return ", ".join(dict.fromkeys(name for person in people if (name := _text(person, "name"))))
+    authors = (
+        _objects(data, "authors")
+        or _objects(data, "author")
+        or ([single] if isinstance(single, dict) else [])
+    )
+    return ", ".join(dict.fromkeys(name for author in authors if (name := _text(author, "name"))))
 
 
-def _date(value: object) -> When | None:
+def _date(value: object) -> ParsedDate | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
-    return read_date(str(value))
+    return parse_date(str(value))
 
 
 def _text(data: dict[str, Any], key: str) -> str:

@@ -7,35 +7,35 @@ from itertools import islice
 
 from tidings.document import Document, Enclosure, Entry, Links
 
-from .dates import When, read_date
+from .dates import ParsedDate, parse_date
 from .elements import (
     RDF,
     XML_BASE,
     XML_LANG,
     Children,
-    Names,
-    absolute,
+    TagNames,
+    absolute_url,
     atom_html,
     atom_text,
-    base_of,
+    element_text,
     first,
-    first_words,
-    markup,
+    first_text,
+    inner_html,
+    resolve_xml_base,
     rss_text,
-    with_lines,
-    words,
+    text_to_html,
 )
-from .entries import MOST_ENTRIES, make_entry
-from .hints import read_hints
-from .sanitise import plain_text
-from .tree import Element
+from .entry_identity import MAX_ENTRIES, make_entry
+from .hints import parse_hints
+from .sanitize import plain_text
+from .xml_tree import Element
 
 _EMAIL_AND_NAME = re.compile(r"[^\s()<>]+@[^\s()<>]+\s*\((.+)\)$")
 _NAME_AND_EMAIL = re.compile(r"(.+?)\s*[(<\[]\s*(?:mailto:)?[^\s()<>]+@[^\s()<>]+\s*[)>\]]$")
-_BETWEEN_PEOPLE = re.compile(r"(?<=[)>])\s*[,;]\s*")
-_LONGEST_NAME = 300
+_AUTHOR_SEPARATOR = re.compile(r"(?<=[)>])\s*[,;]\s*")
+_MAX_NAME_LENGTH = 300
 _PAGED = re.compile(r"[?&]paged=([0-9]{1,6})(?![^&])")
-_MOST_PEERS = 30
+_MAX_PEERS = 30
 _FORMATS = {
     "http://www.w3.org/2005/Atom": "atom 1.0",
     "http://purl.org/atom/ns#": "atom 0.3",
@@ -53,9 +53,25 @@ _PUBLISHED = (
     "dcterms:created",
 )
 _UPDATED = ("updated", "modified", "atom:updated", "dcterms:modified", "dc:date")
-_DESCRIPTION = ("description", "subtitle", "tagline", "dc:description", "itunes:subtitle", "itunes:summary", "abstract")
+_DESCRIPTION = (
+    "description",
+    "subtitle",
+    "tagline",
+    "dc:description",
+    "itunes:subtitle",
+    "itunes:summary",
+    "abstract",
+)
 
-_AUTHORS = ("author", "atom:author", "dc:creator", "itunes:author", "dc:author", "managingeditor", "webmaster")
+_AUTHORS = (
+    "author",
+    "atom:author",
+    "dc:creator",
+    "itunes:author",
+    "dc:author",
+    "managingeditor",
+    "webmaster",
+)
 _ALTERNATE = ("alternate", "http://www.iana.org/assignments/relation/alternate")
 _PAGES = ("text/html", "application/xhtml+xml", "html")
 _RSS_CONTENT = ("content:encoded", "encoded", "xhtml:body", "xhtml:div", "body", "fullitem")
@@ -63,20 +79,25 @@ _RSS_CONTENT = ("content:encoded", "encoded", "xhtml:body", "xhtml:div", "body",
 
 def is_feed(root: Element) -> bool:
     """Whether the root is one that a feed has."""
-    return root.tag.rpartition("}")[2].rpartition(":")[2].lower() in ("rss", "feed", "rdf", "channel")
+    return root.tag.rpartition("}")[2].rpartition(":")[2].lower() in (
+        "rss",
+        "feed",
+        "rdf",
+        "channel",
+    )
 
 
-def read_feed(root: Element, url: str, *, repaired: bool) -> Document:
+def parse_feed(root: Element, url: str, *, repaired: bool) -> Document:
     """The document under a root for which `is_feed` holds."""
-    return _Reader(root, url).document(repaired=repaired)
+    return _FeedParser(root, url).document(repaired=repaired)
 
 
-class _Reader:
+class _FeedParser:
     """What is the same throughout one document: names, address, which kind of text it has."""
 
     def __init__(self, root: Element, url: str) -> None:
         self.root, self.url = root, url
-        self.names = Names(root)
+        self.names = TagNames(root)
         self.kind = root.tag.rpartition("}")[2].rpartition(":")[2].lower()
         self.is_atom = self.kind == "feed"
         self.text = atom_text if self.is_atom else rss_text
@@ -90,16 +111,21 @@ class _Reader:
         feed = top if channel is self.root else self.names.children(channel)
         base = self.base(channel)
         self.feed_author = self.author(feed) if self.is_atom else ""
-        language = first_words(feed, "language", "dc:language") or channel.get(XML_LANG) or self.root.get(XML_LANG) or ""
+        language = (
+            first_text(feed, "language", "dc:language")
+            or channel.get(XML_LANG)
+            or self.root.get(XML_LANG)
+            or ""
+        )
         return Document(
             format=self.format(top),
             title=self.text(first(feed, "title")) or rss_text(first(feed, "dc:title")),
             description=self.text(first(feed, *_DESCRIPTION)),
             author=self.author(feed),
             language=language.replace("_", "-"),
-            icon_url=absolute(self.icon(feed, top), base),
-            entries=tuple(self.entry(item) for item in islice(self.items(top, feed), MOST_ENTRIES)),
-            hints=read_hints(feed),
+            icon_url=absolute_url(self.icon(feed, top), base),
+            entries=tuple(self.entry(item) for item in islice(self.items(top, feed), MAX_ENTRIES)),
+            hints=parse_hints(feed),
             links=self.links(channel, feed, base),
             archive="fh:archive" in feed,
             complete="fh:complete" in feed,
@@ -107,13 +133,17 @@ class _Reader:
         )
 
     def icon(self, feed: Children, top: Children) -> str:
-        if text := first_words(feed, "icon", "logo", "atom:icon", "atom:logo"):
+        if text := first_text(feed, "icon", "logo", "atom:icon", "atom:logo"):
             return text
         for image in (*feed.get("image", ()), *top.get("image", ())):
-            if text := first_words(self.names.children(image), "url"):
+            if text := first_text(self.names.children(image), "url"):
                 return text
         itunes_image = first(feed, "itunes:image")
-        return "" if itunes_image is None else itunes_image.get("href") or itunes_image.get("url") or ""
+        return (
+            ""
+            if itunes_image is None
+            else itunes_image.get("href") or itunes_image.get("url") or ""
+        )
 
     def format(self, top: Children) -> str:
         namespace = self.names.root_namespace
@@ -133,25 +163,29 @@ class _Reader:
         return iter(found or self.root.iter("item", "entry", "{*}item", "{*}entry"))
 
     def base(self, element: Element) -> str:
-        return base_of(element, self.url) if self.has_bases else self.url
+        return resolve_xml_base(element, self.url) if self.has_bases else self.url
 
     def entry(self, item: Element) -> Entry:
         parts = self.names.children(item)
         base = self.base(item)
         guid = first(parts, "guid", "id", "atom:id")
-        id = words(guid) or item.get(RDF + "about") or first_words(parts, "dc:identifier")
+        id = element_text(guid) or item.get(RDF + "about") or first_text(parts, "dc:identifier")
         if self.has_bases and "id" in parts:
-            id = absolute(id, base_of(guid, ""))  # never relative to the document's address, which may change
+            id = absolute_url(
+                id, resolve_xml_base(guid, "")
+            )  # never relative to the document's address, which may change
         url = self.page(item, parts, base)
         if not url and guid is not None and self.is_permalink(guid):
-            url = absolute(words(guid), base)
+            url = absolute_url(element_text(guid), base)
         content, content_base = self.content(parts, base)
         summary, summary_base = self.summary(parts, base)
         # Without xml:base, addresses in the text are in practice relative to the page that the text is from.
         text_base = content_base if content else summary_base
         if text_base == self.url and not self.has_bases and url.startswith(("http://", "https://")):
             text_base = url
-        comments = first_words(parts, "comments") or first_words(parts, "wfw:comment", "wfw:commentrss")
+        comments = first_text(parts, "comments") or first_text(
+            parts, "wfw:comment", "wfw:commentrss"
+        )
         return make_entry(
             id=id,
             url=url,
@@ -162,10 +196,10 @@ class _Reader:
             summary=summary,
             base_url=text_base,
             published=_date(parts, _PUBLISHED),
-            updated=_date(parts, _UPDATED) or read_date(item.get("LASTMOD") or ""),
+            updated=_date(parts, _UPDATED) or parse_date(item.get("LASTMOD") or ""),
             tags=self.tags(parts),
             enclosures=self.enclosures(parts, base),
-            comments_url=absolute(comments, base) or self.related(parts, base, "replies"),
+            comments_url=absolute_url(comments, base) or self.related(parts, base, "replies"),
         )
 
     def is_permalink(self, guid: Element) -> bool:
@@ -173,25 +207,38 @@ class _Reader:
 
         Atom says nothing of the kind, but an id of the web's form is mostly the page, and better than no page.
         """
-        text = words(guid)
+        text = element_text(guid)
         if guid.get("isPermaLink", "true").strip().lower() == "false":
             return False
-        return text.startswith(("http://", "https://")) or (guid.get("isPermaLink") is not None and ":" not in text)
+        return text.startswith(("http://", "https://")) or (
+            guid.get("isPermaLink") is not None and ":" not in text
+        )
 
     def page(self, element: Element, parts: Children, base: str) -> str:
         """The page of an entry or of the feed: by its own format's link; Atom's link in RSS comes second, CDF's (1997) last."""
-        own = self.alternate(parts.get("link", ()), base) or self.alternate(parts.get("atom:link", ()), base)
-        told = own or absolute(first_words(parts, "feedburner:origlink") or element.get("HREF") or "", base)
-        if told or not self.is_atom:
-            return told
-        return next((file.url for file in self.content_elsewhere(parts, base) if _is_page(file.type)), "")
+        own = self.alternate(parts.get("link", ()), base) or self.alternate(
+            parts.get("atom:link", ()), base
+        )
+        found = own or absolute_url(
+            first_text(parts, "feedburner:origlink") or element.get("HREF") or "", base
+        )
+        if found or not self.is_atom:
+            return found
+        return next(
+            (file.url for file in self.external_content(parts, base) if _is_page(file.type)), ""
+        )
 
     def alternate(self, links: Iterable[Element], base: str) -> str:
         """The link whose relation is alternate, or untold: Atom's `href` before plain text, HTML before other types."""
-        candidates = [link for link in links if (link.get("rel") or "alternate").strip().lower() in _ALTERNATE]
+        candidates = [
+            link for link in links if (link.get("rel") or "alternate").strip().lower() in _ALTERNATE
+        ]
         if len(candidates) > 1:
             candidates.sort(
-                key=lambda link: (not link.get("href"), (link.get("type") or "text/html").strip().lower() not in _PAGES)
+                key=lambda link: (
+                    not link.get("href"),
+                    (link.get("type") or "text/html").strip().lower() not in _PAGES,
+                )
             )
         for link in candidates:
             if address := self.address(link, base):
@@ -205,13 +252,22 @@ class _Reader:
         for name in ("link", "atom:link"):
             for link in parts.get(name, ()):
                 relations = link.get("rel")
-                if relations and relation in relations.lower().split() and (address := self.address(link, base)):
+                if (
+                    relations
+                    and relation in relations.lower().split()
+                    and (address := self.address(link, base))
+                ):
                     yield address
 
     def address(self, link: Element, base: str) -> str:
-        if self.has_bases and link.get("href") == "":  # the base itself, where one is told: the document's address may change
-            return base_of(link, "")
-        return absolute(link.get("href") or words(link), base if link.get(XML_BASE) is None else self.base(link))
+        if (
+            self.has_bases and link.get("href") == ""
+        ):  # the base itself, where one is told: the document's address may change
+            return resolve_xml_base(link, "")
+        return absolute_url(
+            link.get("href") or element_text(link),
+            base if link.get(XML_BASE) is None else self.base(link),
+        )
 
     def links(self, channel: Element, feed: Children, base: str) -> Links:
         return Links(
@@ -226,7 +282,10 @@ class _Reader:
 
     def likely_page(self, generator: Element | None) -> str:
         """The page after this one, which is told by its address."""
-        if generator is None or "wordpress" not in f"{generator.get('uri')} {words(generator)}".lower():
+        if (
+            generator is None
+            or "wordpress" not in f"{generator.get('uri')} {element_text(generator)}".lower()
+        ):
             return ""
         url = self.url.partition("#")[0]
         if page := _PAGED.search(url):
@@ -235,9 +294,9 @@ class _Reader:
 
     def peers(self, feed: Children) -> tuple[str, ...]:
         """Nodes of the exchange (docs/exchange-protocol.md)."""
-        told = first(feed, "exchange:peers")
-        named = self.names.children(told).get("exchange:peer", ()) if told is not None else ()
-        return tuple(words(peer) for peer in named[:_MOST_PEERS])
+        found = first(feed, "exchange:peers")
+        named = self.names.children(found).get("exchange:peer", ()) if found is not None else ()
+        return tuple(element_text(peer) for peer in named[:_MAX_PEERS])
 
     def content(self, parts: Children, base: str) -> tuple[str, str]:
         if self.is_atom or "atom:content" in parts:
@@ -246,16 +305,16 @@ class _Reader:
                     return html, self.base(element)
         for name in _RSS_CONTENT:
             for element in parts.get(name, ()):
-                if html := markup(element):
+                if html := inner_html(element):
                     return html, self.base(element)
         both = _summaries(parts)
         if len(both) == 2 and not self.is_atom:
             element = parts[both[1]][0]
-            return markup(element), self.base(element)
+            return inner_html(element), self.base(element)
         return "", base
 
     def summary(self, parts: Children, base: str) -> tuple[str, str]:
-        read = atom_html if self.is_atom else markup
+        read = atom_html if self.is_atom else inner_html
         for name in _summaries(parts):
             for element in parts[name]:
                 if html := read(element):
@@ -265,39 +324,58 @@ class _Reader:
                 return html, self.base(element)
         for name in ("dc:description", "itunes:summary", "media:description", "itunes:subtitle"):
             for element in parts.get(name, ()):
-                if html := markup(element):
+                if html := inner_html(element):
                     return html, self.base(element)
-        for group in (*parts.get("media:group", ()), *parts.get("media:content", ())):  # a film's only text
-            if text := first_words(self.names.children(group), "media:description"):
-                return with_lines(text), base
+        for group in (
+            *parts.get("media:group", ()),
+            *parts.get("media:content", ()),
+        ):  # a film's only text
+            if text := first_text(self.names.children(group), "media:description"):
+                return text_to_html(text), base
         return "", base
 
     def author(self, parts: Children) -> str:
         for name in _AUTHORS:
-            if name in parts and (people := [self.person(element) for element in parts[name]]) and any(people):
-                return unescape(", ".join(dict.fromkeys(" ".join(person.split()) for person in people if person)))
+            if (
+                name in parts
+                and (author_names := [self.author_name(element) for element in parts[name]])
+                and any(author_names)
+            ):
+                return unescape(
+                    ", ".join(
+                        dict.fromkeys(
+                            " ".join(author_name.split())
+                            for author_name in author_names
+                            if author_name
+                        )
+                    )
+                )
         return ""
 
     def inherited_author(self, parts: Children) -> str:
         """RFC 4287 sect. 4.2.1: who an entry does not name is the author of its source, else of the feed."""
         source = first(parts, "source", "atom:source")
-        told = self.author(self.names.children(source)) if source is not None and len(source) else ""
-        return told or self.feed_author
+        found = (
+            self.author(self.names.children(source)) if source is not None and len(source) else ""
+        )
+        return found or self.feed_author
 
-    def person(self, element: Element) -> str:
+    def author_name(self, element: Element) -> str:
         if len(element) == 0:
-            return _person(words(element))
-        named = first_words(self.names.children(element), "name", "atom:name", "email", "atom:email")
-        return named if named or self.is_atom else _person(words(element))
+            return _parse_authors(element_text(element))
+        named = first_text(self.names.children(element), "name", "atom:name", "email", "atom:email")
+        return named if named or self.is_atom else _parse_authors(element_text(element))
 
     def tags(self, parts: Children) -> Iterable[str]:
         for name in ("category", "atom:category", "dc:subject", "media:category"):
             for element in parts.get(name, ()):
-                yield plain_text(element.get("label") or element.get("term") or words(element))
+                yield plain_text(
+                    element.get("label") or element.get("term") or element_text(element)
+                )
         for category in parts.get("itunes:category", ()):  # these have categories within them
             yield from (element.get("text", "") for element in category.iter())
         for element in (*parts.get("itunes:keywords", ()), *parts.get("tags", ())):
-            yield from (word.strip() for word in words(element).split(","))
+            yield from (word.strip() for word in element_text(element).split(","))
 
     def enclosures(self, parts: Children, base: str) -> Iterator[Enclosure]:
         for element in parts.get("enclosure", ()):
@@ -306,7 +384,7 @@ class _Reader:
             for link in parts.get(name, ()):
                 if (link.get("rel") or "").strip().lower() == "enclosure":
                     yield _enclosure(self.address(link, base), link, "length", base)
-        for file in self.content_elsewhere(parts, base) if self.is_atom else ():
+        for file in self.external_content(parts, base) if self.is_atom else ():
             if not _is_page(file.type):
                 yield file
         media = list(parts.get("media:content", ()))
@@ -315,11 +393,16 @@ class _Reader:
         for element in media:
             yield _enclosure(element.get("url"), element, "fileSize", base)
 
-    def content_elsewhere(self, parts: Children, base: str) -> Iterator[Enclosure]:
+    def external_content(self, parts: Children, base: str) -> Iterator[Enclosure]:
         """Atom's content may be at another address (RFC 4287 sect. 4.1.3.2): a page, or a file."""
         for element in parts.get("content", ()):
             if source := element.get("src"):
-                yield _enclosure(source, element, "length", base if element.get(XML_BASE) is None else self.base(element))
+                yield _enclosure(
+                    source,
+                    element,
+                    "length",
+                    base if element.get(XML_BASE) is None else self.base(element),
+                )
 
 
 def _is_page(type: str) -> bool:
@@ -334,30 +417,30 @@ def _summaries(parts: Children) -> list[str]:
 def _enclosure(url: str | None, element: Element, length_name: str, base: str) -> Enclosure:
     length = (element.get(length_name) or "").strip()
     return Enclosure(
-        absolute(url or "", base),
+        absolute_url(url or "", base),
         (element.get("type") or "").strip(),
         int(length) if length.isascii() and length.isdigit() and len(length) < 16 else None,
     )
 
 
-def _person(text: str) -> str:
+def _parse_authors(text: str) -> str:
     """`me@example.org (Name)` and `Name <me@example.org>` are called Name."""
-    text = " ".join(text.split())[:_LONGEST_NAME]
+    text = " ".join(text.split())[:_MAX_NAME_LENGTH]
     if "@" not in text and "<" not in text:
         return text
-    return ", ".join(filter(None, map(_one_person, _BETWEEN_PEOPLE.split(text))))
+    return ", ".join(filter(None, map(_parse_author, _AUTHOR_SEPARATOR.split(text))))
 
 
-def _one_person(text: str) -> str:
+def _parse_author(text: str) -> str:
     match = _EMAIL_AND_NAME.match(text) or _NAME_AND_EMAIL.match(text)
     name = match[1].strip() if match else text
     return (plain_text(name) or name) if "<" in name else name
 
 
-def _date(parts: Children, names: tuple[str, ...]) -> When | None:
+def _date(parts: Children, names: tuple[str, ...]) -> ParsedDate | None:
     for name in names:
         if name in parts:
             for element in reversed(parts[name]):
-                if when := read_date(words(element)):
+                if when := parse_date(element_text(element)):
                     return when
     return None

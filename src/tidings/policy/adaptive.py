@@ -16,15 +16,15 @@ from tidings.reasons import Reason
 from tidings.reasons import reason as reason_value
 
 #: Urbansky et al. sect. 3: "we limit the poll interval to [2 min, 31 d]".
-SHORTEST_S = 2 * MINUTE_S
-LONGEST_S = 31 * DAY_S
+MIN_INTERVAL_S = 2 * MINUTE_S
+MAX_INTERVAL_S = 31 * DAY_S
 
 
-class Interval(Policy):
+class IntervalPolicy(Policy):
     """A rule that gives the interval to the next poll from the document just seen."""
 
-    shortest_s: float = SHORTEST_S
-    longest_s: float = LONGEST_S
+    min_interval_s: float = MIN_INTERVAL_S
+    max_interval_s: float = MAX_INTERVAL_S
     rule: ClassVar[str] = "rule"  #: the name of the rule in `tidings.reasons`
 
     @property
@@ -34,11 +34,13 @@ class Interval(Policy):
     def _learn(self, history: Documents, now: float) -> None:
         rows = np.arange(len(self.feeds))
         window = np.minimum(history.count, self.feeds.window)
-        document = Documents(history.times, history.end - window, history.end - window, history.end, history.gap)
+        document = Documents(
+            history.times, history.end - window, history.end - window, history.end, history.gap
+        )
         when = np.full(len(rows), now)
-        self._first(rows, when, document)
+        self._set_first_interval(rows, when, document)
 
-    def _first(self, rows: Rows, now: Floats, seen: Documents) -> None:
+    def _set_first_interval(self, rows: Rows, now: Floats, seen: Documents) -> None:
         """Set the interval from the first document; all its entries are new."""
         self.state["interval_s"][rows] = self._interval(rows, now, seen)
 
@@ -50,15 +52,20 @@ class Interval(Policy):
         raise NotImplementedError  # each rule has its own; `fixed` needs none
 
     def _choose(self, rows: Rows, now: Floats, first: bool) -> Decisions:
-        interval = np.clip(self.state["interval_s"][rows], self.shortest_s, self.longest_s) * self.scale
+        interval = (
+            np.clip(self.state["interval_s"][rows], self.min_interval_s, self.max_interval_s)
+            * self.scale
+        )
         wait = interval * self.feeds.phase[rows] if first else interval
         return Decisions(now + wait, **reason(0, interval / HOUR_S, n=len(rows)))
 
     def reason(self, code: int, numbers: npt.NDArray[np.float32]) -> Reason:
-        return reason_value("adaptive", policy=self.name, interval_h=round(float(numbers[0]), 4), rule=self.rule)
+        return reason_value(
+            "adaptive", policy=self.name, interval_h=round(float(numbers[0]), 4), rule=self.rule
+        )
 
 
-class Fixed(Interval):
+class Fixed(IntervalPolicy):
     name = "fixed"
     summary = "the same interval for ever (Urbansky et al.: Fix 1h, Fix 1d)"
     rule = "configured"
@@ -80,7 +87,7 @@ def mean_gap_s(seen: Documents) -> Floats:
         return np.where(seen.count > 1, (seen.newest() - seen.oldest()) / (seen.count - 1), np.nan)
 
 
-class FixedLearned(Interval):
+class FixedLearned(IntervalPolicy):
     name = "fixed-learned"
     summary = "the mean gap of the first document, for ever (Urbansky et al.)"
     rule = "first_document"
@@ -91,7 +98,7 @@ class FixedLearned(Interval):
         return np.where(np.isnan(gap), HOUR_S, gap)
 
 
-class MovingAverage(Interval):
+class MovingAverage(IntervalPolicy):
     """Eq. 1 on the window when something is new; else Eq. 2: the oldest gap gives way to the silence since the newest.
 
     Repeated empty polls each put one virtual item on the real window, (poll - second oldest) / (w - 1), as the authors'
@@ -107,12 +114,14 @@ class MovingAverage(Interval):
         with np.errstate(divide="ignore", invalid="ignore"):
             stretched = (silence - seen.oldest(1)) / (seen.count - 1)
         interval = np.where(seen.new > 0, mean_gap_s(seen), stretched)
-        interval = np.where(interval > 0, interval, self.longest_s)  # all entries at one time: nothing to average
+        interval = np.where(
+            interval > 0, interval, self.max_interval_s
+        )  # all entries at one time: nothing to average
         interval = np.where(seen.count == 1, HOUR_S / 2, interval)
-        return np.where(seen.count == 0, self.longest_s, interval)
+        return np.where(seen.count == 0, self.max_interval_s, interval)
 
 
-class PostRate(Interval):
+class PostRate(IntervalPolicy):
     """Poll when ``target`` posts are expected, from the feed's posts per hour of the day.
 
     The paper keeps 1,440 minute bins; hourly bins, interpolated, give the same interval but for a few minutes. Chances are
@@ -122,7 +131,7 @@ class PostRate(Interval):
     name = "post-rate"
     summary = "when one new post is expected, from its posts per hour of the day (Urbansky et al.)"
     rule = "expected_post"
-    forgets_nothing: ClassVar[bool] = True
+    learns_online: ClassVar[bool] = True
 
     def __init__(self, *, target: float = 1.0, scale: float = 1.0, seed: int = 0) -> None:
         super().__init__(scale=scale, seed=seed)
@@ -140,10 +149,12 @@ class PostRate(Interval):
 
     def _count(self, rows: Rows, seen: Documents) -> None:
         index, times = seen.new_entries()
-        np.add.at(self.state["hourly"], (rows[index], ((times % DAY_S) // HOUR_S).astype(np.int64)), 1)
+        np.add.at(
+            self.state["hourly"], (rows[index], ((times % DAY_S) // HOUR_S).astype(np.int64)), 1
+        )
 
     def observe(self, rows: Rows, now: Floats, seen: Documents) -> None:
-        if self.forgets_nothing:
+        if self.learns_online:
             self._count(rows, seen)
         super().observe(rows, now, seen)
 
@@ -151,7 +162,7 @@ class PostRate(Interval):
         state = self.state[rows]
         chances = np.maximum((self._known_until(now) - state["since"]) / DAY_S, 1.0)
         per_hour = state["hourly"] / chances[:, None]
-        return time_to_expect(per_hour, now, self.target, self.longest_s)
+        return time_to_expect(per_hour, now, self.target, self.max_interval_s)
 
     def _known_until(self, now: Floats) -> Floats:
         return now
@@ -159,9 +170,11 @@ class PostRate(Interval):
 
 class IndividualHistory(PostRate):
     name = "individual-history"
-    summary = "as post-rate, but with the hourly rates of the training part for ever (Bright et al. 2006)"
+    summary = (
+        "as post-rate, but with the hourly rates of the training part for ever (Bright et al. 2006)"
+    )
     rule = "trained_post"
-    forgets_nothing = False
+    learns_online = False
 
     def _learn(self, history: Documents, now: float) -> None:
         self._trained_until = now
@@ -171,7 +184,7 @@ class IndividualHistory(PostRate):
         return np.full(len(now), self._trained_until)
 
 
-def time_to_expect(per_hour: Floats, now: Floats, target: float, longest_s: float) -> Floats:
+def time_to_expect(per_hour: Floats, now: Floats, target: float, max_interval_s: float) -> Floats:
     """Seconds from ``now`` until the daily pattern ``per_hour`` (n, 24) has yielded ``target`` expected posts."""
     n = len(now)
     cumulative = np.zeros((n, 49))
@@ -189,10 +202,10 @@ def time_to_expect(per_hour: Floats, now: Floats, target: float, longest_s: floa
         low = cumulative[row, slot - 1]
         part = np.clip((goal - low) / (cumulative[row, slot] - low), 0.0, 1.0)
         wait = days * DAY_S + (slot - 1 + part - hour_now) * HOUR_S
-    return np.where(daily > 0, np.minimum(wait, longest_s), longest_s)
+    return np.where(daily > 0, np.minimum(wait, max_interval_s), max_interval_s)
 
 
-class FreshnessRate(Interval):
+class FreshnessRate(IntervalPolicy):
     """FeedEx sect. 3.3: double or halve by the share f of new entries in the document against a target.
 
     As printed, f below the target *shortens* the interval, against the section's own intuition and with positive feedback;
@@ -202,18 +215,26 @@ class FreshnessRate(Interval):
     name = "freshness-rate"
     summary = "double or halve the interval by the share of new entries (FeedEx)"
     rule = "new_share"
-    shortest_s = 15 * MINUTE_S
+    min_interval_s = 15 * MINUTE_S
 
     def __init__(
-        self, *, target: float = 0.1, literal: bool = False, first_h: float = 1.0, scale: float = 1.0, seed: int = 0
+        self,
+        *,
+        target: float = 0.1,
+        literal: bool = False,
+        first_h: float = 1.0,
+        scale: float = 1.0,
+        seed: int = 0,
     ) -> None:
         super().__init__(scale=scale, seed=seed)
         if not 0 <= target <= 1:
             raise UsageError(f"freshness-rate: target is a share between 0 and 1, not {target}")
         self.target, self.literal, self.first_s = target, literal, first_h * HOUR_S
 
-    def _first(self, rows: Rows, now: Floats, seen: Documents) -> None:
-        self.state["interval_s"][rows] = self.first_s  # all entries of a first document are new: no evidence
+    def _set_first_interval(self, rows: Rows, now: Floats, seen: Documents) -> None:
+        self.state["interval_s"][rows] = (
+            self.first_s
+        )  # all entries of a first document are new: no evidence
 
     def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
         share = seen.new / np.maximum(seen.count, 1)
@@ -221,10 +242,10 @@ class FreshnessRate(Interval):
         shorter = share < self.target if self.literal else share > self.target
         before = self.state["interval_s"][rows]
         after = np.where(longer, before * 2, np.where(shorter, before / 2, before))
-        return np.clip(after, self.shortest_s, self.longest_s)
+        return np.clip(after, self.min_interval_s, self.max_interval_s)
 
 
-class AdaptiveTtl(Interval):
+class AdaptiveTtl(IntervalPolicy):
     name = "adaptive-ttl"
     summary = "a share of the time since the newest entry, as web caches do"
     rule = "newest_age"
@@ -237,7 +258,7 @@ class AdaptiveTtl(Interval):
         return np.where(seen.count > 0, self.share * np.maximum(now - seen.newest(), 0.0), HOUR_S)
 
 
-class Lru2(Interval):
+class Lru2(IntervalPolicy):
     name = "lru-2"
     summary = "the gap between the two newest entries"
     rule = "newest_gap"

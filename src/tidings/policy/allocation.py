@@ -79,7 +79,7 @@ def cgm_freshness(rates: Floats, weights: Floats, windows: Ints, budget: float) 
         r = np.exp(np.interp(np.log(y), _LOG_FRESHNESS, _LOG_R_RISING))
         return np.where(worth, rates / r, 0.0)
 
-    return _at_price(polls, rates, weights, windows, budget)
+    return _allocate_at_price(polls, rates, weights, windows, budget)
 
 
 def cgm_age(rates: Floats, weights: Floats, windows: Ints, budget: float) -> Floats:
@@ -89,11 +89,15 @@ def cgm_age(rates: Floats, weights: Floats, windows: Ints, budget: float) -> Flo
         y = price * rates * rates / weights
         return rates / np.exp(np.interp(np.log(y), _LOG_AGE, _LOG_R))
 
-    return _at_price(polls, rates, weights, windows, budget)
+    return _allocate_at_price(polls, rates, weights, windows, budget)
 
 
-def _at_price(
-    polls: Callable[[float, Floats, Floats], Floats], rates: Floats, weights: Floats, windows: Ints, budget: float
+def _allocate_at_price(
+    polls: Callable[[float, Floats, Floats], Floats],
+    rates: Floats,
+    weights: Floats,
+    windows: Ints,
+    budget: float,
 ) -> Floats:
     """Polls at the price at which they add up to the budget; ``polls`` falls with the price.
 
@@ -105,9 +109,13 @@ def _at_price(
         return uniform(rates, weights, windows, budget)
     r, w = rates[positive], weights[positive]
     if len(r) <= 20_000:
-        found = polls(float(np.exp(_bisect(lambda price: float(polls(price, r, w).sum()), budget))), r, w)
+        found = polls(
+            float(np.exp(_bisect(lambda price: float(polls(price, r, w).sum()), budget))), r, w
+        )
     else:
-        cell = np.round(np.log(r) * 50).astype(np.int64) * 1_000 + np.round(np.log(w) * 10).astype(np.int64)
+        cell = np.round(np.log(r) * 50).astype(np.int64) * 1_000 + np.round(np.log(w) * 10).astype(
+            np.int64
+        )
         _, index, count = np.unique(cell, return_index=True, return_counts=True)
         group_r, group_w, aim = r[index], w[index], budget
         for _ in range(3):
@@ -165,7 +173,9 @@ def integer_min_delay(rates: Floats, weights: Floats, windows: Ints, budget: flo
 
     log_price = _bisect(lambda price: float(worth(price).sum()), polls)
     granted = np.maximum(worth(float(np.exp(log_price + 1e-9))), 1)
-    left = polls - int(granted.sum())  # feeds whose next poll is worth the price itself: one more each, best first
+    left = polls - int(
+        granted.sum()
+    )  # feeds whose next poll is worth the price itself: one more each, best first
     with np.errstate(divide="ignore"):
         gain = np.round(np.log(value / (2 * granted * (granted + 1))), 9)
     granted[np.lexsort((np.arange(n), -gain))[:left]] += 1
@@ -202,7 +212,9 @@ def allocate(
     for what, values in (("rates", rates), ("weights", weights), ("windows", windows)):
         if len(values) != n:
             raise UsageError(f"{len(values)} {what} for {n} rates; give one for each feed")
-        if not np.all(np.isfinite(values)) or np.any(np.asarray(values) < (1 if what == "windows" else 0)):
+        if not np.all(np.isfinite(values)) or np.any(
+            np.asarray(values) < (1 if what == "windows" else 0)
+        ):
             raise UsageError(f"{what} must be numbers of at least {1 if what == 'windows' else 0}")
     if not np.isfinite(budget) or budget < 0:
         raise UsageError(f"the budget must be a number of polls, 0 or more, not {budget}")

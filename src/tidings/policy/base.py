@@ -24,9 +24,9 @@ from tidings.reasons import reason as reason_value
 
 #: The epoch's first hour in a week that begins on Monday: 1 January 1970 was a Thursday.
 EPOCH_HOUR = 72
-HOURS_OF_WEEK = 168
+HOURS_PER_WEEK = 168
 #: Fractional part of the golden ratio: its multiples fill [0, 1) evenly however many are taken.
-GOLDEN = 0.6180339887498949
+GOLDEN_RATIO = 0.6180339887498949
 
 
 @dataclass(slots=True)
@@ -40,11 +40,15 @@ class Feeds:
     earliest: Floats  #: no poll before this time (`constraints`), -inf if any will do
     min_interval_s: Floats  #: no less than this between polls, 0 if any will do
     max_interval_s: Floats  #: no more than this between polls, inf if any will do
-    pushed: Floats  #: share of its posts, in [0, 1), that come without being asked for (WebSub, neighbours)
-    forbidden: Bools | None = None  #: (n, 168) hours of the week, Monday first, in which the feed may not be asked
+    pushed_share: Floats  #: share of its posts, in [0, 1), that come without being asked for (WebSub, neighbours)
+    skip: Bools | None = (
+        None  #: (n, 168) hours of the week, Monday first, in which the feed may not be asked
+    )
 
     @classmethod
-    def of(cls, window: npt.ArrayLike, weight: npt.ArrayLike | None = None, seed: int = 0) -> "Feeds":
+    def of(
+        cls, window: npt.ArrayLike, weight: npt.ArrayLike | None = None, seed: int = 0
+    ) -> "Feeds":
         """A table of feeds without outside constraints."""
         windows = np.asarray(window, dtype=np.int64)
         n = len(windows)
@@ -52,12 +56,12 @@ class Feeds:
         return cls(
             weight=weights,
             window=windows,
-            phase=spread(n, seed),
+            phase=golden_ratio_phases(n, seed),
             cost=np.ones(n),
             earliest=np.full(n, -np.inf),
             min_interval_s=np.zeros(n),
             max_interval_s=np.full(n, np.inf),
-            pushed=np.zeros(n),
+            pushed_share=np.zeros(n),
         )
 
     def extend(self, more: "Feeds") -> None:
@@ -65,28 +69,37 @@ class Feeds:
         n = len(self)
         for name in _COLUMNS:
             setattr(self, name, np.concatenate([getattr(self, name), getattr(more, name)]))
-        if self.forbidden is not None or more.forbidden is not None:
-            free = np.zeros((len(self), HOURS_OF_WEEK), dtype=np.bool_)
-            for rows, forbidden in ((slice(0, n), self.forbidden), (slice(n, None), more.forbidden)):
-                if forbidden is not None:
-                    free[rows] = forbidden
-            self.forbidden = free
+        if self.skip is not None or more.skip is not None:
+            free = np.zeros((len(self), HOURS_PER_WEEK), dtype=np.bool_)
+            for rows, skip in ((slice(0, n), self.skip), (slice(n, None), more.skip)):
+                if skip is not None:
+                    free[rows] = skip
+            self.skip = free
 
     def __len__(self) -> int:
         return len(self.weight)
 
 
-_COLUMNS = ("weight", "window", "phase", "cost", "earliest", "min_interval_s", "max_interval_s", "pushed")
+_COLUMNS = (
+    "weight",
+    "window",
+    "phase",
+    "cost",
+    "earliest",
+    "min_interval_s",
+    "max_interval_s",
+    "pushed_share",
+)
 
 
-def spread(n: int, seed: int = 0) -> Floats:
+def golden_ratio_phases(n: int, seed: int = 0) -> Floats:
     """Phases in [0, 1) for n feeds: pseudo-random to look at, yet even over any run of neighbouring feeds.
 
     Sums over feeds (polls in a period, say) therefore stay within one or two of their expectation, where independent
     random phases would be off by the root of n.
     """
     start = np.random.default_rng(seed).random()
-    phases: Floats = np.mod(start + GOLDEN * np.arange(n), 1.0)
+    phases: Floats = np.mod(start + GOLDEN_RATIO * np.arange(n), 1.0)
     return phases
 
 
@@ -116,11 +129,11 @@ class Policy(ABC):
     #: Seconds between calls of `tick`.
     tick_s: float = DAY_S
     #: Whether the last `tick` has changed what is remembered of every feed.
-    renewed: bool = False
+    all_rows_changed: bool = False
     #: Looks that others have made and told of since the last `tick`; `observe` has heard of them like of our own.
-    others: int = 0
+    peer_polls: int = 0
     #: The share of looks for which we stand in line where others look as well; for the rest we wait longer, and let them.
-    turns: float = 1.0
+    participation: float = 1.0
     #: Whether `observe` changes anything; if not, nobody need compute what polls return.
     learns: bool = True
 
@@ -138,7 +151,14 @@ class Policy(ABC):
         """The record kept per feed."""
         return np.dtype([("since", "f8")])
 
-    def start(self, feeds: Feeds, history: Documents, since: float | Floats, now: float, budget_per_day: float) -> None:
+    def start(
+        self,
+        feeds: Feeds,
+        history: Documents,
+        since: float | Floats,
+        now: float,
+        budget_per_day: float,
+    ) -> None:
         """Begin with what is known: all posts of ``history`` came in [since, now) and have been seen.
 
         ``budget_per_day`` is in polls per day over all feeds, ``since`` one time or one for each feed.
@@ -179,33 +199,40 @@ class Policy(ABC):
         return f"{self.name}: {', '.join(f'{float(number):.3g}' for number in numbers)}"
 
     @property
-    def among_others(self) -> bool:
+    def has_peer_polls(self) -> bool:
         """Whether others look as well: who knows the same would look at the same moment (`together`)."""
-        return self.others > 0
+        return self.peer_polls > 0
 
     # The next four are for policies that say `extends`; whoever calls them has asked.
 
-    def _starts_anew(self) -> NotImplementedError:
+    def _not_extensible(self) -> NotImplementedError:
         return NotImplementedError(f"{self.name} plans for all feeds at once: start it anew")
 
     def extend(self, feeds: Feeds, history: Documents, since: Floats, now: float) -> Rows:
         """Take in more feeds, with one document each: everything they posted since ``since``. Returns their rows."""
-        raise self._starts_anew()
+        raise self._not_extensible()
 
     def set_budget(self, budget_per_day: float, now: float) -> None:
         """Go on with another budget."""
-        raise self._starts_anew()
+        raise self._not_extensible()
 
-    def save_shared(self) -> bytes:
+    def save_shared_state(self) -> bytes:
         """What the policy knows beyond single feeds."""
-        raise self._starts_anew()
+        raise self._not_extensible()
 
-    def restore(self, feeds: Feeds, rows: Sequence[bytes], shared: bytes, budget_per_day: float | None, now: float) -> None:
+    def restore(
+        self,
+        feeds: Feeds,
+        rows: Sequence[bytes],
+        shared: bytes,
+        budget_per_day: float | None,
+        now: float,
+    ) -> None:
         """Go on where `save_row` and `save_shared` left off; `UsageError` if that was another policy or version.
 
         With no budget these are some of the feeds only: they are decided for at the price that was saved.
         """
-        raise self._starts_anew()
+        raise self._not_extensible()
 
     def save_row(self, row: int) -> bytes:
         """Everything the policy remembers of one feed."""
@@ -220,14 +247,14 @@ def clamp(feeds: Feeds, rows: Rows, now: Floats, times: Floats) -> Floats:
     """Move poll times to where they are allowed; `earliest` wins over the maximum interval, skipped hours over both."""
     latest = now + feeds.max_interval_s[rows]
     times = np.maximum(np.minimum(times, latest), feeds.earliest[rows])
-    if feeds.forbidden is None:
+    if feeds.skip is None:
         return times
-    forbidden = feeds.forbidden[rows]
-    everything = forbidden.all(axis=1)
+    skip = feeds.skip[rows]
+    everything = skip.all(axis=1)
     times = times.copy()
     for _ in range(168):
         hour = hour_of_week(times)
-        blocked = forbidden[np.arange(len(rows)), hour] & ~everything & np.isfinite(times)
+        blocked = skip[np.arange(len(rows)), hour] & ~everything & np.isfinite(times)
         if not blocked.any():
             break
         times[blocked] = (np.floor(times[blocked] / HOUR_S) + 1) * HOUR_S

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from tidings.document import Hints
 from tidings.model import DAY_S, HOUR_S, MINUTE_S, WEEK_S, Bools, Floats, Rows
-from tidings.policy.base import HOURS_OF_WEEK, Feeds
+from tidings.policy.base import HOURS_PER_WEEK, Feeds
 from tidings.reasons import NO_REASON, Reason, reason
 
 MIN_INTERVAL_S = 15 * MINUTE_S
@@ -33,7 +33,7 @@ STATED_SHARE = 1 / 3
 #: ... and up to a day: feeds of daily papers have been seen with a ttl of a month.
 STATED_MAX_S = DAY_S
 #: More than this is a mistake of units (seconds or milliseconds written as minutes), and is ignored.
-ABSURD_S = 366 * DAY_S
+MAX_PLAUSIBLE_INTERVAL_S = 366 * DAY_S
 #: Minimum intervals for a feed that always sends its full document, and the size from which it grows.
 FULL_FACTOR = 4.0
 LARGE_BYTES = 262_144.0
@@ -44,7 +44,7 @@ OVERFLOW_SHARE = 0.5
 OVERFLOW_MIN_S = MINUTE_S
 #: Minimum intervals are stretched by up to this share, by the feed's phase: feeds that were polled
 #: together part.
-STRETCH = 0.2
+PHASE_JITTER_SHARE = 0.2
 
 #: Policies plan for this share of the budget: their corrections then stay below it.
 PLANNED_SHARE = 0.995
@@ -57,7 +57,7 @@ LEARNING_RATE = 0.1
 #: Share of unchanged polls that are answered with 304 from which a feed counts as conditional, and what
 #: a first document with validators is believed to promise.
 CONDITIONAL_SHARE = 0.5
-PROMISED_SHARE = 0.75
+ASSUMED_CONDITIONAL_SHARE = 0.75
 
 #: What is known of a feed, one record each. Times are epoch seconds; 0 stands for "not stated".
 FACTS = np.dtype(
@@ -74,12 +74,23 @@ FACTS = np.dtype(
         ("entries", "i4"),  # in the last document
         ("window", "i4"),  # entries that a document holds, as far as is known; 0 for no limit
         ("mean_gap_s", "f8"),  # between the entries of the last document; nan if unknown
-        ("skip", "u1", (HOURS_OF_WEEK // 8,)),  # hours of the week not to poll in, Monday first
+        ("skip", "u1", (HOURS_PER_WEEK // 8,)),  # hours of the week not to poll in, Monday first
     ]
 )
 
 #: Reason codes, in the order in which ties are decided.
-NOTHING, SHORTEST, FULL, OVERRIDE, OVERFLOW, TTL, UPDATE_PERIOD, FRESH, RETRY, BACKOFF = range(10)
+(
+    UNCONSTRAINED,
+    MIN_INTERVAL,
+    FULL_DOCUMENT,
+    OVERRIDE,
+    OVERFLOW,
+    TTL,
+    UPDATE_PERIOD,
+    FRESHNESS_LIFETIME,
+    RETRY_AFTER,
+    BACKOFF,
+) = range(10)
 CODES = (
     "",
     "min_interval",
@@ -98,7 +109,9 @@ CODES = (
 class Limits:
     """The operator's limits."""
 
-    min_interval_s: float = MIN_INTERVAL_S  #: where publishers say nothing and answer with 304; 0: none
+    min_interval_s: float = (
+        MIN_INTERVAL_S  #: where publishers say nothing and answer with 304; 0: none
+    )
     max_interval_s: float = MAX_INTERVAL_S  #: no feed waits longer, unless its publisher says so
 
 
@@ -142,21 +155,23 @@ def constrain(facts: npt.NDArray[np.void], phase: Floats, limits: Limits) -> Con
     n = len(facts)
     shortest = limits.min_interval_s
     interval = np.full(n, float(shortest))
-    code = np.full(n, SHORTEST, dtype=np.uint8)
+    code = np.full(n, MIN_INTERVAL, dtype=np.uint8)
 
     full = facts["not_modified"] < CONDITIONAL_SHARE
     large = np.clip(facts["document_bytes"] / LARGE_BYTES, 1.0, LARGE_FACTOR_MAX)
     interval[full] *= FULL_FACTOR * large[full]
-    code[full] = FULL
+    code[full] = FULL_DOCUMENT
 
     chosen = facts["override_s"] > 0
-    override = np.maximum(facts["override_s"], shortest)  # the operator may have raised the minimum since
+    override = np.maximum(
+        facts["override_s"], shortest
+    )  # the operator may have raised the minimum since
     interval[chosen], code[chosen] = override[chosen], OVERRIDE
 
     overflow = np.maximum(OVERFLOW_SHARE * overflow_s(facts), OVERFLOW_MIN_S)
     soon = (overflow < interval) & ~chosen
     interval[soon], code[soon] = overflow[soon], OVERFLOW
-    interval *= 1 + STRETCH * phase
+    interval *= 1 + PHASE_JITTER_SHARE * phase
 
     stated_s = facts["stated_s"]
     stated = stated_s > 0
@@ -169,19 +184,19 @@ def constrain(facts: npt.NDArray[np.void], phase: Floats, limits: Limits) -> Con
     earliest = np.where(failing, facts["backoff_until"], facts["polled_at"] + interval)
     code[failing] = BACKOFF
     later = facts["retry_at"] > earliest
-    earliest[later], code[later] = facts["retry_at"][later], RETRY
-    code[np.isneginf(earliest)] = NOTHING
+    earliest[later], code[later] = facts["retry_at"][later], RETRY_AFTER
+    code[np.isneginf(earliest)] = UNCONSTRAINED
     return Constraints(
         earliest=earliest,
         min_interval_s=interval,
         max_interval_s=np.full(n, limits.max_interval_s),
-        cost=1 + added_bytes(facts) / NOT_MODIFIED_BYTES,
-        skip=unpack_hours(facts["skip"]),
+        cost=1 + marginal_bytes(facts) / NOT_MODIFIED_BYTES,
+        skip=unpack_skip_hours(facts["skip"]),
         code=code,
     )
 
 
-def added_bytes(facts: npt.NDArray[np.void]) -> Floats:
+def marginal_bytes(facts: npt.NDArray[np.void]) -> Floats:
     """Bytes that one more poll a day of each feed adds to a day's transfer.
 
     A document that has changed must be fetched once in any case, so for a feed that answers with 304 this is less than the
@@ -196,29 +211,29 @@ def added_bytes(facts: npt.NDArray[np.void]) -> Floats:
     return added
 
 
-def apply(feeds: Feeds, rows: Rows | slice, constraints: Constraints) -> None:
+def apply_constraints(feeds: Feeds, rows: Rows | slice, constraints: Constraints) -> None:
     """Write constraints into the policy's table."""
     feeds.earliest[rows] = constraints.earliest
     feeds.min_interval_s[rows] = constraints.min_interval_s
     feeds.max_interval_s[rows] = constraints.max_interval_s
     feeds.cost[rows] = constraints.cost
-    if constraints.skip is not None and feeds.forbidden is None:
-        feeds.forbidden = np.zeros((len(feeds), HOURS_OF_WEEK), dtype=np.bool_)
-    if feeds.forbidden is not None:
-        feeds.forbidden[rows] = False if constraints.skip is None else constraints.skip
+    if constraints.skip is not None and feeds.skip is None:
+        feeds.skip = np.zeros((len(feeds), HOURS_PER_WEEK), dtype=np.bool_)
+    if feeds.skip is not None:
+        feeds.skip[rows] = False if constraints.skip is None else constraints.skip
 
 
 def reason_of(constraints: Constraints, facts: npt.NDArray[np.void], i: int) -> Reason:
     """Why feed ``i`` may not be polled before its earliest time; none where any time will do."""
     code = int(constraints.code[i])
-    if code == NOTHING:
+    if code == UNCONSTRAINED:
         return NO_REASON
-    if code == RETRY:
+    if code == RETRY_AFTER:
         return reason("retry_after", wait_s=float(facts["retry_at"][i] - facts["polled_at"][i]))
     if code == BACKOFF:
         wait_s = float(facts["backoff_until"][i] - facts["polled_at"][i])
         return reason("backoff", wait_s=wait_s, failures=1, error="")
-    stated = code in (TTL, UPDATE_PERIOD, FRESH)
+    stated = code in (TTL, UPDATE_PERIOD, FRESHNESS_LIFETIME)
     seconds = facts["stated_s"][i] if stated else constraints.min_interval_s[i]
     return reason(CODES[code], interval_s=float(seconds))
 
@@ -230,8 +245,8 @@ def capacity_per_day(feeds: Feeds) -> Floats:
     """Polls a day that the minimum interval of each feed allows; inf where there is none."""
     with np.errstate(divide="ignore"):
         most = DAY_S / feeds.min_interval_s
-    if feeds.forbidden is not None:
-        most = most * (1 - feeds.forbidden.mean(axis=1))
+    if feeds.skip is not None:
+        most = most * (1 - feeds.skip.mean(axis=1))
     return most
 
 
@@ -248,18 +263,22 @@ def usable_budget(feeds: Feeds, budget_per_day: float) -> tuple[float, int]:
 # --- learning the facts ---------------------------------------------------------------------------
 
 
-def stated_interval(ttl_s: Floats, period_s: Floats, fresh_s: Floats) -> tuple[Floats, npt.NDArray[np.uint8]]:
+def stated_interval(
+    ttl_s: Floats, period_s: Floats, fresh_s: Floats
+) -> tuple[Floats, npt.NDArray[np.uint8]]:
     """The longest interval that a publisher states, and which statement it is; 0 stands for none.
 
     Absurd ones (over a year) are ignored.
     """
     said = np.stack([ttl_s, period_s, fresh_s])
-    said = np.where((said > 0) & (said <= ABSURD_S), said, 0.0)
+    said = np.where((said > 0) & (said <= MAX_PLAUSIBLE_INTERVAL_S), said, 0.0)
     longest = said.argmax(axis=0)
     return said.max(axis=0), (longest + TTL).astype(np.uint8)
 
 
-def learn_transfer(facts: npt.NDArray[np.void], bytes_: Floats, unchanged: Bools, not_modified: Bools) -> npt.NDArray[np.void]:
+def learn_transfer(
+    facts: npt.NDArray[np.void], bytes_: Floats, unchanged: Bools, not_modified: Bools
+) -> npt.NDArray[np.void]:
     """Take in what polls transferred: ``bytes_`` of body each; returns the records changed.
 
     An unchanged poll is evidence about conditional requests: 304 speaks for them, a full document with
@@ -289,12 +308,14 @@ def skip_hours(hints: Hints) -> bytes:
     """skipHours and skipDays as 168 bits, Monday 0:00 GMT first; nothing where they would skip all."""
     if not hints.skip_hours and not hints.skip_days:
         return b""
-    hour = np.arange(HOURS_OF_WEEK)
-    skipped = np.isin(hour % 24, list(hints.skip_hours)) | np.isin(hour // 24, list(hints.skip_days))
+    hour = np.arange(HOURS_PER_WEEK)
+    skipped = np.isin(hour % 24, list(hints.skip_hours)) | np.isin(
+        hour // 24, list(hints.skip_days)
+    )
     return b"" if skipped.all() else np.packbits(skipped).tobytes()
 
 
-def unpack_hours(packed: npt.NDArray[np.uint8]) -> Bools | None:
+def unpack_skip_hours(packed: npt.NDArray[np.uint8]) -> Bools | None:
     """Hours of the week (n, 168) from 21 bytes each; None where no feed skips any."""
     if not packed.any():
         return None
@@ -305,5 +326,5 @@ def is_skipped(hours: bytes, at: float) -> bool:
     """Whether a time falls into the hours that `skip_hours` gave."""
     if not hours:
         return False
-    hour = int((at + 3 * DAY_S) // HOUR_S) % HOURS_OF_WEEK  # the epoch was a Thursday
+    hour = int((at + 3 * DAY_S) // HOUR_S) % HOURS_PER_WEEK  # the epoch was a Thursday
     return bool(hours[hour // 8] & (128 >> hour % 8))

@@ -22,14 +22,14 @@ class RecentCounts:
     ``begins_s``, so that a plan made at that time sees whole days; hours are hours of the clock.
     """
 
-    def __init__(self, table: npt.NDArray[np.uint16], begins_s: float = 0.0) -> None:
+    def __init__(self, table: npt.NDArray[np.uint16], day_start_s: float = 0.0) -> None:
         self.table = table
         self.days = table.shape[1]
-        self.begins_s = begins_s
+        self.day_start_s = day_start_s
 
     def day(self, times: Floats) -> Ints:
         """The number of the day that each time falls into."""
-        number: Ints = np.floor((times - self.begins_s) / DAY_S).astype(np.int64)
+        number: Ints = np.floor((times - self.day_start_s) / DAY_S).astype(np.int64)
         return number
 
     def add(self, rows: Rows, times: Floats, now: float | Floats) -> None:
@@ -40,7 +40,7 @@ class RecentCounts:
         hour = ((times % DAY_S) // HOUR_S).astype(np.int64)
         np.add.at(self.table, (rows, day % self.days, hour), 1)
 
-    def forget(self, now: float) -> None:
+    def clear_day(self, now: float) -> None:
         """Empty the slot of the day that begins at ``now``."""
         self.table[:, int(self.day(np.array([now]))[0]) % self.days] = 0
 
@@ -61,10 +61,12 @@ class Clusters:
     """Posting patterns shared by many feeds: centroids (K, 24) that sum to 1, and each feed's cluster."""
 
     centroids: Floats
-    member: Ints
+    cluster_index: Ints
 
 
-def cluster_patterns(hourly: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 50) -> Clusters:
+def cluster_patterns(
+    hourly: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 50
+) -> Clusters:
     """K-means (Sia & Cho sect. 4.3.1) on each feed's daily fractions; feeds without posts get the common pattern.
 
     k-means++ seeding on at most 20,000 feeds, then Lloyd's iteration to a standstill.
@@ -73,10 +75,14 @@ def cluster_patterns(hourly: Floats, k: int = CLUSTERS, seed: int = 0, rounds: i
     active = np.flatnonzero(totals > 0)
     common = hourly.sum(axis=0) / totals.sum() if len(active) else np.full(24, 1 / 24)
     if len(active) <= k:
-        centroids = np.vstack([hourly[active] / totals[active, None], common]) if len(active) else common[None, :]
-        member = np.full(len(hourly), len(centroids) - 1)
-        member[active] = np.arange(len(active))
-        return Clusters(centroids, member)
+        centroids = (
+            np.vstack([hourly[active] / totals[active, None], common])
+            if len(active)
+            else common[None, :]
+        )
+        cluster_index = np.full(len(hourly), len(centroids) - 1)
+        cluster_index[active] = np.arange(len(active))
+        return Clusters(centroids, cluster_index)
     rng = np.random.default_rng(seed)
     sample = rng.permutation(active)[:20_000]
     points = hourly[sample] / totals[sample, None]
@@ -90,9 +96,9 @@ def cluster_patterns(hourly: Floats, k: int = CLUSTERS, seed: int = 0, rounds: i
             if np.any(nearest == c):
                 centroids[c] = points[nearest == c].mean(axis=0)
     centroids = np.vstack([centroids, common])
-    member = np.full(len(hourly), k)
-    member[active] = _nearest(hourly[active] / totals[active, None], centroids[:k])
-    return Clusters(centroids, member)
+    cluster_index = np.full(len(hourly), k)
+    cluster_index[active] = _nearest(hourly[active] / totals[active, None], centroids[:k])
+    return Clusters(centroids, cluster_index)
 
 
 def _seed_centroids(points: Floats, k: int, rng: np.random.Generator) -> Floats:

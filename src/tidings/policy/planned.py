@@ -14,14 +14,20 @@ from tidings.model import DAY_S, HOUR_S, Documents, Floats, Rows
 from tidings.policy.allocation import ALLOCATIONS
 from tidings.policy.base import Decisions, Policy, reason
 from tidings.policy.estimate import CLUSTERS, ESTIMATION_DAYS, RecentCounts, cluster_patterns
-from tidings.policy.schedule import GRID_PER_DAY, DailyPattern, dense_times, expected_delay_h, optimal_times_up_to
+from tidings.policy.schedule import (
+    GRID_PER_DAY,
+    DailyPattern,
+    dense_times,
+    expected_delay_h,
+    optimal_times_up_to,
+)
 from tidings.reasons import Reason
 from tidings.reasons import reason as reason_value
 
-EVEN, TIMED = 0, 1
+EVENLY_SPACED, OPTIMAL_TIMES = 0, 1
 
 
-class Planned(Policy):
+class PlannedPolicy(Policy):
     """An allocation with polls evenly spaced: every ``1 / m_i`` days, m_i a real number (docs/papers.md)."""
 
     budgeted = True
@@ -31,7 +37,9 @@ class Planned(Policy):
     #: The days over which polls are counted out; Han et al. planned for three weeks at a time.
     period_days: ClassVar[float] = 1.0
 
-    def __init__(self, *, days: int = ESTIMATION_DAYS, refit_days: int = 0, scale: float = 1.0, seed: int = 0) -> None:
+    def __init__(
+        self, *, days: int = ESTIMATION_DAYS, refit_days: int = 0, scale: float = 1.0, seed: int = 0
+    ) -> None:
         super().__init__(scale=scale, seed=seed)
         self.days = int(days)
         self.refit_days = int(refit_days)
@@ -47,7 +55,7 @@ class Planned(Policy):
         self._started = now
         self._recent.add(rows, times, now - 1e-6)  # the day that begins now has no posts yet
         self._plan(now)
-        self._recent.forget(now)
+        self._recent.clear_day(now)
 
     @property
     def _recent(self) -> RecentCounts:
@@ -64,7 +72,7 @@ class Planned(Policy):
         due = round((now - self._started) / DAY_S) % self.refit_days == 0
         if due:
             self._plan(now)
-        self._recent.forget(now)
+        self._recent.clear_day(now)
         return np.arange(len(self.feeds)) if due else None
 
     def _plan(self, now: float) -> None:
@@ -81,14 +89,16 @@ class Planned(Policy):
         with np.errstate(divide="ignore", invalid="ignore"):
             k = np.floor((now - self._started) * m - phase + 1e-9) + 1
             times = np.where(m > 0, self._started + (np.maximum(k, 0) + phase) / m, np.inf)
-        return Decisions(times, **reason(EVEN, m * DAY_S, n=len(rows)))
+        return Decisions(times, **reason(EVENLY_SPACED, m * DAY_S, n=len(rows)))
 
     def reason(self, code: int, numbers: npt.NDArray[np.float32]) -> Reason:
         polls_per_day = round(float(numbers[0]), 6)
-        return reason_value("planned", policy=self.name, polls_per_day=polls_per_day, timed=code == TIMED)
+        return reason_value(
+            "planned", policy=self.name, polls_per_day=polls_per_day, timed=code == OPTIMAL_TIMES
+        )
 
 
-class Timed(Planned):
+class TimedPolicy(PlannedPolicy):
     """An allocation with polls at the optimal times of the day for the feed's cluster (Theorems 2 and 3).
 
     Whole polls a day: an error accumulator alternates floor(m) and ceil(m), so that their mean is m; below one poll
@@ -98,7 +108,7 @@ class Timed(Planned):
     def _plan(self, now: float) -> None:
         super()._plan(now)
         clusters = cluster_patterns(self._recent.hourly(), CLUSTERS, self.seed)
-        self.centroids, self.member = clusters.centroids, clusters.member
+        self.centroids, self.cluster_index = clusters.centroids, clusters.cluster_index
         most = int(np.ceil(self.polls_per_day.max())) + 1
         self._times = np.full((len(self.centroids), most + 1, most), np.inf)
         for c, centroid in enumerate(self.centroids):
@@ -109,7 +119,7 @@ class Timed(Planned):
         m, phase = self.polls_per_day[rows], self.feeds.phase[rows]
         day = np.floor(now / DAY_S)
         polls_today = np.floor(m * (day + 1) + phase) - np.floor(m * day + phase)
-        table = self._times[self.member[rows], polls_today.astype(np.int64)]
+        table = self._times[self.cluster_index[rows], polls_today.astype(np.int64)]
         after = np.where(table > (now - day * DAY_S)[:, None] + 1e-6, table, np.inf).min(axis=1)
         # No more polls today: the next day on which the accumulator passes a whole number, at its first time.
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -117,9 +127,9 @@ class Timed(Planned):
             next_day = np.where(m > 0, np.maximum(next_day, day + 1), 0.0)
         polls_then = np.floor(m * (next_day + 1) + phase) - np.floor(m * next_day + phase)
         polls_then = np.clip(polls_then, 1, self._times.shape[1] - 1).astype(np.int64)
-        later = next_day * DAY_S + self._times[self.member[rows], polls_then, 0]
+        later = next_day * DAY_S + self._times[self.cluster_index[rows], polls_then, 0]
         times = np.where(np.isfinite(after), day * DAY_S + after, np.where(m > 0, later, np.inf))
-        return Decisions(times, **reason(TIMED, m, n=len(rows)))
+        return Decisions(times, **reason(OPTIMAL_TIMES, m, n=len(rows)))
 
 
 def _plan_table(pattern: DailyPattern, most: int) -> list[Floats]:
@@ -128,49 +138,51 @@ def _plan_table(pattern: DailyPattern, most: int) -> list[Floats]:
     table = []
     for m in range(1, most + 1):
         dense = dense_times(pattern, m)
-        better = m <= len(exact) and expected_delay_h(pattern, exact[m - 1]) <= expected_delay_h(pattern, dense)
+        better = m <= len(exact) and expected_delay_h(pattern, exact[m - 1]) <= expected_delay_h(
+            pattern, dense
+        )
         table.append(exact[m - 1] if better else dense)
     return table
 
 
-class Uniform(Planned):
+class Uniform(PlannedPolicy):
     name = "uniform"
     summary = "every feed equally often, evenly spaced"
     allocation = "uniform"
 
 
-class Scheduling(Timed):
+class Scheduling(TimedPolicy):
     name = "scheduling"
     summary = "every feed equally often, at the best times of its day (Sia & Cho, strategy 2)"
     allocation = "uniform"
 
 
-class MinDelay(Planned):
+class MinDelay(PlannedPolicy):
     name = "min-delay"
     summary = "polls in proportion to the root of weight times rate, evenly spaced (Sia & Cho, strategy 3)"
     allocation = "min-delay"
 
 
-class Combined(Timed):
+class Combined(TimedPolicy):
     name = "combined"
     summary = "root allocation at the best times of the day (Sia & Cho, strategy 4)"
     allocation = "min-delay"
 
 
-class MinMissing(Planned):
+class MinMissing(PlannedPolicy):
     name = "min-missing"
     summary = "polls to the feeds that would lose the most posts (Han et al.)"
     allocation = "min-missing"
     period_days = 21.0
 
 
-class CgmAge(Planned):
+class CgmAge(PlannedPolicy):
     name = "cgm-age"
     summary = "least age of stale copies, a crawler's optimum (Cho & Garcia-Molina 2003)"
     allocation = "cgm-age"
 
 
-class CgmFreshness(Planned):
+class CgmFreshness(PlannedPolicy):
     name = "cgm-freshness"
     summary = "most copies up to date, a crawler's optimum (Cho & Garcia-Molina 2003)"
     allocation = "cgm-freshness"

@@ -10,12 +10,12 @@ from functools import cache
 from tidings.errors import TidingsError, UsageError
 from tidings.policy import adaptive, planned
 from tidings.policy.base import Policy
-from tidings.policy.price import Price
+from tidings.policy.price import PricePolicy
 
 POLICIES: dict[str, type[Policy]] = {
     policy.name: policy
     for policy in (
-        Price,
+        PricePolicy,
         planned.Uniform,
         planned.Scheduling,
         planned.MinDelay,
@@ -34,28 +34,34 @@ POLICIES: dict[str, type[Policy]] = {
     )
 }
 
-PLUG_INS = "tidings.policies"
+ENTRY_POINT_GROUP = "tidings.policies"
 
 
 @cache
-def load_plug_ins() -> None:
+def load_plugins() -> None:
     """Add the policies of other packages to `POLICIES`; ours keep their names."""
     from importlib.metadata import entry_points  # two megabytes that nobody needs who has none
 
-    for point in entry_points(group=PLUG_INS):
+    for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
             found = point.load()
-        except Exception as error:  # whatever a stranger's package does, it must be told which one it was
-            raise TidingsError(f"the policy plug-in {point.value} cannot be loaded ({error}); repair or remove it") from error
+        except (
+            Exception
+        ) as error:  # whatever a stranger's package does, it must be told which one it was
+            raise TidingsError(
+                f"the policy plug-in {point.value} cannot be loaded ({error}); repair or remove it"
+            ) from error
         if not (isinstance(found, type) and issubclass(found, Policy)):
-            raise TidingsError(f"the policy plug-in {point.value} is not a subclass of tidings.policy.Policy; ask its author")
+            raise TidingsError(
+                f"the policy plug-in {point.value} is not a subclass of tidings.policy.Policy; ask its author"
+            )
         POLICIES.setdefault(found.name, found)
 
 
 def policy_class(name: str) -> type[Policy]:
     """A policy by its name, or a refusal that lists all there are."""
     if name not in POLICIES:
-        load_plug_ins()
+        load_plugins()
     if name not in POLICIES:
         raise UsageError(f"unknown policy {name!r}; choose from {', '.join(POLICIES)}")
     return POLICIES[name]

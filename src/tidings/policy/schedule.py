@@ -17,7 +17,7 @@ DAY_H = 24.0
 #: Sia & Cho sect. 3.2.2: "reasonable performance ... when a time granularity of 30 minutes is used".
 GRID_PER_DAY = 48
 #: Beyond, the exhaustive search may take minutes (flat patterns, where hardly anything can be pruned, are the slowest).
-EXHAUSTIVE_MOST = 12
+MAX_EXHAUSTIVE_POLLS = 12
 
 
 class DailyPattern:
@@ -89,14 +89,18 @@ def _cost_by_rotation(pattern: DailyPattern, grid: int) -> Floats:
     return np.where(j > i, cost, np.inf)
 
 
-def optimal_times_up_to(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY) -> list[Floats]:
+def optimal_times_up_to(
+    pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY
+) -> list[Floats]:
     """The best times for 1, 2, ... ``polls`` polls a day, exact on the grid.
 
     For every rotation r of the day (a poll at slot r), the cheapest way from r to r + grid in m links: O(m grid^2) each, and
     all rotations and all m in one sweep.
     """
     if not 0 < polls <= grid:
-        raise UsageError(f"between 1 and {grid} polls a day fit a grid of {grid} slots, not {polls}")
+        raise UsageError(
+            f"between 1 and {grid} polls a day fit a grid of {grid} slots, not {polls}"
+        )
     cost = _cost_by_rotation(pattern, grid)
     best = cost[:, 0, :]  # one link from slot r
     links = [np.zeros(best.shape, dtype=np.int64)]
@@ -132,7 +136,9 @@ def exhaustive_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY
     points to begin with may be taken to be those of the shortest gap.
     """
     if not 0 < polls <= grid:
-        raise UsageError(f"between 1 and {grid} polls a day fit a grid of {grid} slots, not {polls}")
+        raise UsageError(
+            f"between 1 and {grid} polls a day fit a grid of {grid} slots, not {polls}"
+        )
     width = DAY_H / grid
     slots = _slot_times(3 * grid + 1, grid)
     mass, area = pattern.mass(slots), pattern.area(slots)
@@ -140,14 +146,18 @@ def exhaustive_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY
     def cost(i: int, j: int) -> float:
         return float(area[j] - area[i] - mass[i] * (slots[j] - slots[i]))
 
-    if polls > EXHAUSTIVE_MOST:
-        raise UsageError(f"exhaustive search beyond {EXHAUSTIVE_MOST} polls a day takes too long; use the method dp")
+    if polls > MAX_EXHAUSTIVE_POLLS:
+        raise UsageError(
+            f"exhaustive search beyond {MAX_EXHAUSTIVE_POLLS} polls a day takes too long; use the method dp"
+        )
     best_cost, best_plan = np.inf, [0]
 
     def next_slots(before: int, here: int) -> range:
         """Slots n for which neither ``here - 1`` nor ``here + 1`` is better between ``before`` and n."""
         low, high = here + 1, before + grid + grid
-        right = mass[here + 1] - mass[here]  # moving right: posts of the slot wait until n instead of here + 1
+        right = (
+            mass[here + 1] - mass[here]
+        )  # moving right: posts of the slot wait until n instead of here + 1
         if right > 1e-12:
             gain_free = cost(before, here + 1) - cost(before, here) - cost(here, here + 1)
             high = min(high, here + 1 + int(np.floor(gain_free / (right * width) + 1e-9)))
@@ -156,7 +166,9 @@ def exhaustive_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY
         if left > 1e-12:
             low = max(low, here + int(np.ceil(saved / (left * width) - 1e-9)))
         elif saved > 1e-12:
-            return range(0)  # nothing was posted in the slot before: polling then is as good and sooner
+            return range(
+                0
+            )  # nothing was posted in the slot before: polling then is as good and sooner
         return range(low, high + 1)
 
     def extend(plan: list[int], so_far: float) -> None:
@@ -194,7 +206,9 @@ def iterative_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY)
     best is kept.
     """
     if not 0 < polls <= grid:
-        raise UsageError(f"between 1 and {grid} polls a day fit a grid of {grid} slots, not {polls}")
+        raise UsageError(
+            f"between 1 and {grid} polls a day fit a grid of {grid} slots, not {polls}"
+        )
     slots = _slot_times(2 * grid + 1, grid)
     mass, area = pattern.mass(slots), pattern.area(slots)
     i, j = np.meshgrid(np.arange(2 * grid + 1), np.arange(2 * grid + 1), indexing="ij")
@@ -216,16 +230,20 @@ def iterative_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY)
             moved = False
             for k in range(polls):
                 rest = np.delete(plan, k)
-                candidates = _insertions(rest, table, grid)
+                candidates = _insertion_costs(rest, table, grid)
                 slot = int(np.argmin(candidates))
                 if candidates[slot] < current - 1e-12:
-                    plan, current, moved = np.sort(np.append(rest, slot)), float(candidates[slot]), True
+                    plan, current, moved = (
+                        np.sort(np.append(rest, slot)),
+                        float(candidates[slot]),
+                        True,
+                    )
         if current < best_cost - 1e-12:
             best_cost, best_plan = current, plan
     return best_plan.astype(np.float64) * (DAY_H / grid)
 
 
-def _insertions(rest: Ints, table: Floats, grid: int) -> Floats:
+def _insertion_costs(rest: Ints, table: Floats, grid: int) -> Floats:
     """Total delay of ``rest`` plus one point at each slot of the grid."""
     slot = np.arange(grid)
     if len(rest) == 0:
@@ -233,7 +251,9 @@ def _insertions(rest: Ints, table: Floats, grid: int) -> Floats:
         return alone
     following = np.append(rest[1:], rest[0] + grid)
     gaps = table[rest, following]
-    g = np.searchsorted(rest, slot, side="right") - 1  # the gap a slot falls into; -1 is the one over midnight
+    g = (
+        np.searchsorted(rest, slot, side="right") - 1
+    )  # the gap a slot falls into; -1 is the one over midnight
     before, after = rest[g], following[g]
     shifted = np.where(g < 0, slot + grid, slot)
     split = table[before, shifted] + table[shifted, after]
@@ -255,12 +275,18 @@ def dense_times(pattern: DailyPattern, polls: int) -> Floats:
     """Many polls a day: gaps in proportion to lambda^-1/2, the limit of Theorem 3 when lambda is constant within a gap."""
     density = np.sqrt(np.maximum(pattern.hourly, 1e-4 * max(pattern.hourly.max(), 1e-300)))
     cumulative = np.concatenate([[0.0], np.cumsum(density)])
-    times: Floats = np.interp((np.arange(polls) + 0.5) / polls * cumulative[-1], cumulative, np.arange(25.0))
+    times: Floats = np.interp(
+        (np.arange(polls) + 0.5) / polls * cumulative[-1], cumulative, np.arange(25.0)
+    )
     return times
 
 
-def polish(
-    rate: Callable[[Floats], Floats], mass: Callable[[Floats], Floats], times: Floats, period: float, rounds: int = 200
+def refine_times_newton(
+    rate: Callable[[Floats], Floats],
+    mass: Callable[[Floats], Floats],
+    times: Floats,
+    period: float,
+    rounds: int = 200,
 ) -> Floats:
     """Solve Theorem 3 for a smooth rate by Newton's method from a good start (the dynamic program's, say).
 
@@ -280,7 +306,9 @@ def polish(
     return np.sort(np.mod(tau, period))
 
 
-def theorem3_residual(rate: Callable[[Floats], Floats], mass: Callable[[Floats], Floats], tau: Floats, period: float) -> Floats:
+def theorem3_residual(
+    rate: Callable[[Floats], Floats], mass: Callable[[Floats], Floats], tau: Floats, period: float
+) -> Floats:
     """Left side minus right side of Eq. 2 at each point; zero at an optimum."""
     following = np.append(tau[1:], tau[0] + period)
     before = np.append(tau[-1] - period, tau[:-1])

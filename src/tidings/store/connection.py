@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from tidings.errors import TidingsError
-from tidings.store.signals import Signals
+from tidings.store.pubsub import PubSub
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Connection(Protocol):
         """Many new rows in the cheapest way there is; none of them may be there already."""
         ...
 
-    def entry_ids(self, count: int) -> list[int]:
+    def allocate_entry_ids(self, count: int) -> list[int]:
         """Ids for new entries: higher than all before, and never given twice."""
         ...
 
@@ -74,18 +74,22 @@ class Database(Protocol):
         ...
 
     @property
-    def for_many(self) -> bool:
+    def allows_multiple_processes(self) -> bool:
         """Whether any number of processes may serve it."""
         ...
 
     @property
-    def signals(self) -> Signals: ...
+    def pubsub(self) -> PubSub: ...
 
-    async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs) -> T:
+    async def write(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs
+    ) -> T:
         """Run ``work`` within a transaction of its own: all of it, or nothing if it raises."""
         ...
 
-    async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs) -> T:
+    async def read(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs
+    ) -> T:
         """Run ``work``, which only reads; all its queries see the same moment."""
         ...
 
@@ -97,11 +101,13 @@ class Database(Protocol):
         """All that is wrong, in words."""
         ...
 
-    async def forget_old(self, before: float, least: int, now: float) -> tuple[int, int]:
+    async def prune_old_partitions(
+        self, before: float, min_entries: int, now: float
+    ) -> tuple[int, int]:
         """Forget old entries by the stretch, where that can be done: how many, and from which id on it is to be done singly."""
         ...
 
-    async def tidy(self) -> None:
+    async def optimize(self) -> None:
         """What the database wants to have done now and then, after much was deleted."""
         ...
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from tidings.document import Enclosure
 from tidings.reasons import decode
 from tidings.store.connection import IN_MANY, Connection, Many
-from tidings.store.rows import Entry, Gap, Poll, Version
-from tidings.store.search import terms
+from tidings.store.feed_models import Entry, Gap, Poll, Version
+from tidings.store.search import parse_query
 
 #: When each entry was published, by feed.
 POSTING = np.dtype([("feed_id", "i8"), ("at", "f8")])
@@ -25,11 +25,11 @@ _tags = msgspec.json.Decoder(tuple[str, ...])
 _enclosures = msgspec.json.Decoder(tuple[Enclosure, ...])
 
 
-def entry_of(row: Sequence[Any]) -> Entry:
+def decode_entry(row: Sequence[Any]) -> Entry:
     return Entry(*(*row[:-2], _tags.decode(row[-2]), _enclosures.decode(row[-1])))
 
 
-def listing(
+def list_page(
     db: Connection,
     *,
     feed_id: int | None,
@@ -41,24 +41,29 @@ def listing(
 ) -> list[Entry]:
     """Newest first by id, which is the order of arrival; ``since`` and ``until`` are times of arrival."""
     tables, conditions, values = "entries", ["1 = 1"], list[Any]()
-    sought = terms(search, postgres=db.postgres)
-    if search and sought.nothing:
+    query_terms = parse_query(search, postgres=db.postgres)
+    if search and query_terms.is_empty:
         return []
     if db.postgres:
-        for expression, condition in ((sought.wanted, "words @@ ?::tsquery"), (sought.unwanted, "NOT words @@ ?::tsquery")):
+        for expression, condition in (
+            (query_terms.included, "words @@ ?::tsquery"),
+            (query_terms.excluded, "NOT words @@ ?::tsquery"),
+        ):
             conditions += [condition] if expression else []
             values += [expression] if expression else []
-        sought = terms("")
-    if sought.wanted:  # the index gives its rows by id, newest first, and stops when there are enough
+        query_terms = parse_query("")
+    if (
+        query_terms.included
+    ):  # the index gives its rows by id, newest first, and stops when there are enough
         tables = "search CROSS JOIN entries ON entries.id = search.rowid"
         conditions.append("search MATCH ?")
-        values.append(sought.wanted)
-    if sought.unwanted:
+        values.append(query_terms.included)
+    if query_terms.excluded:
         conditions.append("entries.id NOT IN (SELECT rowid FROM search WHERE search MATCH ?)")
-        values.append(sought.unwanted)
-    key = "search.rowid" if sought.wanted else "entries.id"
+        values.append(query_terms.excluded)
+    key = "search.rowid" if query_terms.included else "entries.id"
     # The plus keeps SQLite from walking through all entries by id when only those of some hours are wanted.
-    order = "+entries.id" if not sought.wanted and (since, until) != (None, None) else key
+    order = "+entries.id" if not query_terms.included and (since, until) != (None, None) else key
     for condition, value in (
         ("entries.feed_id = ?", feed_id),
         ("entries.first_seen_at >= ?", since),
@@ -74,36 +79,48 @@ def listing(
         f"ORDER BY {order} DESC LIMIT ?) ORDER BY id DESC",
         (*values, limit),
     )
-    return [entry_of(row) for row in rows]
+    return [decode_entry(row) for row in rows]
 
 
 def get(db: Connection, entry_id: int) -> Entry | None:
     row = db.execute(f"SELECT {ENTRY} FROM entries WHERE id = ?", (entry_id,)).fetchone()
-    return entry_of(row) if row else None
+    return decode_entry(row) if row else None
 
 
 def versions(db: Connection, entry_id: int) -> list[Version]:
     """What it said before, newest first."""
-    rows = db.execute(f"SELECT {_VERSION} FROM entry_versions WHERE entry_id = ? ORDER BY replaced_at DESC", (entry_id,))
+    rows = db.execute(
+        f"SELECT {_VERSION} FROM entry_versions WHERE entry_id = ? ORDER BY replaced_at DESC",
+        (entry_id,),
+    )
     return [Version(*row) for row in rows]
 
 
-def posting_times(db: Connection, feed_ids: Sequence[int] | None, since: float) -> npt.NDArray[np.void]:
+def posting_times(
+    db: Connection, feed_ids: Sequence[int] | None, since: float
+) -> npt.NDArray[np.void]:
     """Times of publication from ``since`` on, by feed and time, as one array of `POSTING`."""
-    query, values = "SELECT feed_id, published_at FROM entries WHERE published_at >= ?", list[Any]([since])
+    query, values = (
+        "SELECT feed_id, published_at FROM entries WHERE published_at >= ?",
+        list[Any]([since]),
+    )
     if feed_ids is not None:
         query += f" AND feed_id {IN_MANY}"
         values.append(Many(feed_ids))
-    return np.fromiter(map(tuple, db.execute(f"{query} ORDER BY feed_id, published_at", values)), dtype=POSTING)
+    return np.fromiter(
+        map(tuple, db.execute(f"{query} ORDER BY feed_id, published_at", values)), dtype=POSTING
+    )
 
 
 def polls(db: Connection, feed_id: int, limit: int) -> list[Poll]:
     """The last polls of a feed, newest first."""
-    rows = db.execute(f"SELECT {_POLL} FROM polls WHERE feed_id = ? ORDER BY at DESC LIMIT ?", (feed_id, limit))
-    return [poll_of(row) for row in rows]
+    rows = db.execute(
+        f"SELECT {_POLL} FROM polls WHERE feed_id = ? ORDER BY at DESC LIMIT ?", (feed_id, limit)
+    )
+    return [decode_poll(row) for row in rows]
 
 
-def poll_of(row: Sequence[Any]) -> Poll:
+def decode_poll(row: Sequence[Any]) -> Poll:
     """A poll from the columns of the poll log."""
     columns = list(row)
     columns[_REASON] = decode(columns[_REASON])
@@ -111,7 +128,11 @@ def poll_of(row: Sequence[Any]) -> Poll:
 
 
 def polls_since(db: Connection, since: float) -> int:
-    return int(db.execute("SELECT count(*) FROM polls WHERE at >= ? AND source <> 'push'", (since,)).fetchone()[0])
+    return int(
+        db.execute(
+            "SELECT count(*) FROM polls WHERE at >= ? AND source <> 'push'", (since,)
+        ).fetchone()[0]
+    )
 
 
 def gaps(db: Connection, feed_id: int | None, state: str | None, limit: int) -> list[Gap]:

@@ -16,8 +16,8 @@ Plain counts (requests, bytes, posts received) need nothing.
 
 from msgspec import Struct
 
+from tidings.i18n import _, n_
 from tidings.store.connection import Connection
-from tidings.texts import _, n_
 
 DAY_S = 86400.0
 #: After three days the first documents, which were all new, are long known, and every hour of the day has

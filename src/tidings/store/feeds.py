@@ -9,14 +9,32 @@ import numpy as np
 import numpy.typing as npt
 
 from tidings.document import Hints
-from tidings.privacy import without_password
 from tidings.reasons import decode, encode, reason
-from tidings.store.arrivals import inherit, weigh, welcome
+from tidings.redaction import redact_password
 from tidings.store.connection import IN_MANY, Connection, Many
-from tidings.store.rows import Added, Estimate, Feed, FeedState, Listed, Pause, Push, Schedule, Wanted
+from tidings.store.feed_models import (
+    Estimate,
+    Feed,
+    FeedState,
+    FeedSummary,
+    NewSubscription,
+    Pause,
+    PushSubscription,
+    Schedule,
+    SubscribeResult,
+)
+from tidings.store.ingest import add_unread_for_subscriber, move_subscribers, update_feed_weights
 
 _COUNTS = ("window", "dropped", "by_age", "errors", "shown", "stated_by")
-_NUMBERS = ("weight", "added_at", "min_interval_s", "stated_s", "not_modified", "document_bytes", "poll_bytes")
+_NUMBERS = (
+    "weight",
+    "added_at",
+    "min_interval_s",
+    "stated_s",
+    "not_modified",
+    "document_bytes",
+    "poll_bytes",
+)
 #: Columns that may be NULL, and what stands for that.
 _OPTIONAL = {
     "last_poll_at": -math.inf,
@@ -37,7 +55,9 @@ _TIMING = ", ".join(["id", *(f'"{name}"' for name in (*_COUNTS, *_NUMBERS, *_OPT
 STATE_COLUMNS = FeedState.__struct_fields__
 REASON = STATE_COLUMNS.index("reason")
 _BEFORE_STATE = Feed.__struct_fields__.index("state")
-FEED = ", ".join(f'feeds."{name}"' for name in (*Feed.__struct_fields__[:_BEFORE_STATE], *STATE_COLUMNS))
+FEED = ", ".join(
+    f'feeds."{name}"' for name in (*Feed.__struct_fields__[:_BEFORE_STATE], *STATE_COLUMNS)
+)
 WIDTH = _BEFORE_STATE + len(STATE_COLUMNS)
 _QUOTED = [f'"{name}"' for name in STATE_COLUMNS]  # "window" is a word of SQL
 _INSERT = f"INSERT INTO feeds (url, host, added_at, {', '.join(_QUOTED)}) VALUES (?, ?, ?{', ?' * len(_QUOTED)}) RETURNING id"
@@ -59,7 +79,7 @@ def state_row(state: FeedState) -> tuple[Any, ...]:
     return (*plain, _json.encode(hubs).decode(), _json.encode(hints).decode())
 
 
-def feed_of(row: Sequence[Any]) -> Feed:
+def decode_feed(row: Sequence[Any]) -> Feed:
     """A feed from the columns of `FEED`."""
     *plain, hubs, hints = row[_BEFORE_STATE:WIDTH]
     plain[REASON] = decode(plain[REASON])
@@ -78,7 +98,7 @@ def host_of(url: str) -> str:
     return f"{scheme}://{rest.partition('/')[0].partition('?')[0].rpartition('@')[2]}"
 
 
-def id_of(db: Connection, url: str) -> int | None:
+def find_feed_id(db: Connection, url: str) -> int | None:
     """A feed by its address. Former addresses come first: a feed that was merged into another is found as that other."""
     row = db.execute("SELECT feed_id FROM aliases WHERE url = ?", (url,)).fetchone()
     row = row or db.execute("SELECT id FROM feeds WHERE url = ?", (url,)).fetchone()
@@ -86,20 +106,28 @@ def id_of(db: Connection, url: str) -> int | None:
 
 
 def find(db: Connection, feed: int | str) -> Feed | None:
-    feed_id = id_of(db, feed) if isinstance(feed, str) else feed
+    feed_id = find_feed_id(db, feed) if isinstance(feed, str) else feed
     row = db.execute(f"SELECT {FEED} FROM feeds WHERE id = ?", (feed_id,)).fetchone()
-    return feed_of(row) if row else None
+    return decode_feed(row) if row else None
 
 
-def add(db: Connection, wanted: Sequence[Wanted], user_id: int, now: float) -> list[Added]:
+def add(
+    db: Connection, wanted: Sequence[NewSubscription], user_id: int, now: float
+) -> list[SubscribeResult]:
     """Subscribe to all of them. A retired feed that somebody wants again is asked again."""
     added = []
     for want in wanted:
-        feed_id = id_of(db, want.url)
+        feed_id = find_feed_id(db, want.url)
         feed_new = feed_id is None
         if feed_id is None:
-            state = FeedState(site_url=want.site_url, next_poll_at=want.first_poll_at, reason=want.reason)
-            feed_id = int(db.execute(_INSERT, (want.url, host_of(want.url), now, *state_row(state))).fetchone()[0])
+            state = FeedState(
+                site_url=want.site_url, next_poll_at=want.first_poll_at, reason=want.reason
+            )
+            feed_id = int(
+                db.execute(
+                    _INSERT, (want.url, host_of(want.url), now, *state_row(state))
+                ).fetchone()[0]
+            )
         else:
             db.execute(
                 "UPDATE feeds SET retired_at = NULL, retired_why = '', next_poll_at = ?, reason = ? "
@@ -111,21 +139,28 @@ def add(db: Connection, wanted: Sequence[Wanted], user_id: int, now: float) -> l
             "ON CONFLICT (user_id, feed_id) DO NOTHING",
             (user_id, feed_id, folder_id(db, user_id, want.folder), want.title, now),
         )
-        added.append(Added(want.url, feed_id, feed_new, subscribed.rowcount == 1))
+        added.append(SubscribeResult(want.url, feed_id, feed_new, subscribed.rowcount == 1))
         if added[-1].subscription_new and not feed_new:
-            welcome(db, user_id, feed_id)
-            weigh(db, [feed_id], now)
+            add_unread_for_subscriber(db, user_id, feed_id)
+            update_feed_weights(db, [feed_id], now)
     return added
 
 
 def folder_id(db: Connection, user_id: int, name: str) -> int | None:
     if not name:
         return None
-    db.execute("INSERT INTO folders (user_id, name) VALUES (?, ?) ON CONFLICT (user_id, name) DO NOTHING", (user_id, name))
-    return int(db.execute("SELECT id FROM folders WHERE user_id = ? AND name = ?", (user_id, name)).fetchone()[0])
+    db.execute(
+        "INSERT INTO folders (user_id, name) VALUES (?, ?) ON CONFLICT (user_id, name) DO NOTHING",
+        (user_id, name),
+    )
+    return int(
+        db.execute(
+            "SELECT id FROM folders WHERE user_id = ? AND name = ?", (user_id, name)
+        ).fetchone()[0]
+    )
 
 
-def listing(db: Connection, user_id: int, after: int, limit: int) -> list[Listed]:
+def list_page(db: Connection, user_id: int, after: int, limit: int) -> list[FeedSummary]:
     """A user's feeds by id, from the first above ``after``."""
     rows = db.execute(
         f"SELECT {FEED}, coalesce(nullif(s.title, ''), nullif(feeds.title, ''), feeds.url), coalesce(folders.name, ''), "
@@ -135,7 +170,10 @@ def listing(db: Connection, user_id: int, after: int, limit: int) -> list[Listed
         "WHERE s.user_id = ? AND s.feed_id > ? ORDER BY s.feed_id LIMIT ?",
         (user_id, after, limit),
     )
-    return [Listed(feed_of(row), without_password(row[WIDTH]), *row[WIDTH + 1 :]) for row in rows]
+    return [
+        FeedSummary(decode_feed(row), redact_password(row[WIDTH]), *row[WIDTH + 1 :])
+        for row in rows
+    ]
 
 
 def next_due(db: Connection) -> float | None:
@@ -145,7 +183,10 @@ def next_due(db: Connection) -> float | None:
 
 def reschedule(db: Connection, schedules: Sequence[Schedule]) -> None:
     by_feed = sorted(schedules, key=lambda s: s.feed_id)
-    db.executemany(_RESCHEDULE, [(s.next_poll_at, encode(s.reason), s.feed_id, s.was) for s in by_feed])
+    db.executemany(
+        _RESCHEDULE,
+        [(s.next_poll_at, encode(s.reason), s.feed_id, s.expected_poll_at) for s in by_feed],
+    )
 
 
 def retire(db: Connection, feed_id: int, why: str, now: float) -> None:
@@ -155,16 +196,16 @@ def retire(db: Connection, feed_id: int, why: str, now: float) -> None:
     )
 
 
-def adopt(db: Connection, feed_id: int, url: str, now: float) -> None:
+def change_feed_url(db: Connection, feed_id: int, url: str, now: float) -> None:
     """The feed lives at ``url`` from now on. If another feed is there already, it inherits the subscribers."""
-    other = id_of(db, url)
+    other = find_feed_id(db, url)
     old = db.execute("SELECT url FROM feeds WHERE id = ?", (feed_id,)).fetchone()[0]
     if old == url:
         return
     if other is not None and other != feed_id:
-        inherit(db, feed_id, other, now)
+        move_subscribers(db, feed_id, other, now)
         db.execute("UPDATE aliases SET feed_id = ? WHERE feed_id = ?", (other, feed_id))
-        retire(db, feed_id, f"it has moved to {without_password(url)}, which is feed {other}", now)
+        retire(db, feed_id, f"it has moved to {redact_password(url)}, which is feed {other}", now)
         feed_id = other
     else:
         db.execute("DELETE FROM aliases WHERE url = ?", (url,))  # it has moved back
@@ -177,11 +218,15 @@ def adopt(db: Connection, feed_id: int, url: str, now: float) -> None:
 
 def timings(db: Connection) -> npt.NDArray[np.void]:
     """Every feed that may be asked, by id, as one array of `TIMING`."""
-    rows = db.execute(f"SELECT {_TIMING} FROM feeds WHERE retired_at IS NULL ORDER BY id").fetchall()
+    rows = db.execute(
+        f"SELECT {_TIMING} FROM feeds WHERE retired_at IS NULL ORDER BY id"
+    ).fetchall()
     found = np.empty(len(rows), dtype=TIMING)
     for name, column in zip(TIMING.names or (), zip(*rows, strict=True), strict=False):
         missing = _OPTIONAL.get(name)
-        found[name] = column if missing is None else [missing if value is None else value for value in column]
+        found[name] = (
+            column if missing is None else [missing if value is None else value for value in column]
+        )
     return found
 
 
@@ -196,7 +241,11 @@ def timing_of(feed: Feed) -> npt.NDArray[np.void]:
 
 
 def forbidden_hours(db: Connection) -> dict[int, bytes]:
-    return dict(db.execute("SELECT id, forbidden FROM feeds WHERE forbidden <> ? AND retired_at IS NULL", (b"",)).fetchall())
+    return dict(
+        db.execute(
+            "SELECT id, forbidden FROM feeds WHERE forbidden <> ? AND retired_at IS NULL", (b"",)
+        ).fetchall()
+    )
 
 
 def estimates(db: Connection, policy: str, feed_ids: Sequence[int] | None) -> dict[int, bytes]:
@@ -207,25 +256,32 @@ def estimates(db: Connection, policy: str, feed_ids: Sequence[int] | None) -> di
     return dict(db.execute(query, values).fetchall())
 
 
-def estimated(db: Connection, policy: str) -> int:
-    return int(db.execute("SELECT count(*) FROM estimates WHERE policy = ?", (policy,)).fetchone()[0])
+def count_estimates(db: Connection, policy: str) -> int:
+    return int(
+        db.execute("SELECT count(*) FROM estimates WHERE policy = ?", (policy,)).fetchone()[0]
+    )
 
 
-def save_estimates(db: Connection, saved: Sequence[tuple[int, Estimate, float]], unless_since: float = math.inf) -> None:
+def save_estimates(
+    db: Connection, saved: Sequence[tuple[int, Estimate, float]], unless_since: float = math.inf
+) -> None:
     """Those that somebody has saved after ``unless_since`` stay as they are."""
     db.executemany(
         "INSERT INTO estimates (feed_id, policy, state, updated_at) VALUES (?, ?, ?, ?) "
         "ON CONFLICT (feed_id, policy) DO UPDATE SET state = excluded.state, updated_at = excluded.updated_at"
         " WHERE estimates.updated_at <= ?",
-        [(feed_id, estimate.policy, estimate.state, at, unless_since) for feed_id, estimate, at in saved],
+        [
+            (feed_id, estimate.policy, estimate.state, at, unless_since)
+            for feed_id, estimate, at in saved
+        ],
     )
 
 
-def shared(db: Connection) -> dict[str, bytes]:
+def load_values(db: Connection) -> dict[str, bytes]:
     return dict(db.execute("SELECT key, value FROM shared").fetchall())
 
 
-def share(db: Connection, values: dict[str, bytes], now: float) -> None:
+def save_values(db: Connection, values: dict[str, bytes], now: float) -> None:
     db.executemany(
         "INSERT INTO shared (key, value, updated_at) VALUES (?, ?, ?) "
         "ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
@@ -233,37 +289,46 @@ def share(db: Connection, values: dict[str, bytes], now: float) -> None:
     )
 
 
-def paused(db: Connection, now: float) -> tuple[Pause, ...]:
-    rows = db.execute("SELECT host, paused_until, why FROM hosts WHERE paused_until > ? ORDER BY paused_until", (now,))
+def paused_hosts(db: Connection, now: float) -> tuple[Pause, ...]:
+    rows = db.execute(
+        "SELECT host, paused_until, why FROM hosts WHERE paused_until > ? ORDER BY paused_until",
+        (now,),
+    )
     return tuple(Pause(*row) for row in rows)
 
 
-def hosts_asked(db: Connection, since: float) -> dict[str, float]:
-    return dict(db.execute("SELECT host, last_request_at FROM hosts WHERE last_request_at >= ?", (since,)).fetchall())
+def last_request_times(db: Connection, since: float) -> dict[str, float]:
+    return dict(
+        db.execute(
+            "SELECT host, last_request_at FROM hosts WHERE last_request_at >= ?", (since,)
+        ).fetchall()
+    )
 
 
-_PUSH = ", ".join(Push.__struct_fields__)
+_PUSH_COLUMNS = ", ".join(PushSubscription.__struct_fields__)
 
 
-def save_push(db: Connection, push: Push) -> None:
-    fields = Push.__struct_fields__
+def save_push_subscription(db: Connection, push: PushSubscription) -> None:
+    fields = PushSubscription.__struct_fields__
     db.execute(
-        f"INSERT INTO pushes ({_PUSH}) VALUES (?{', ?' * (len(fields) - 1)}) "
+        f"INSERT INTO pushes ({_PUSH_COLUMNS}) VALUES (?{', ?' * (len(fields) - 1)}) "
         f"ON CONFLICT (feed_id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in fields[1:])}",
         msgspec.structs.astuple(push),
     )
 
 
-def push_of(db: Connection, feed_id: int) -> Push | None:
-    row = db.execute(f"SELECT {_PUSH} FROM pushes WHERE feed_id = ?", (feed_id,)).fetchone()
-    return Push(*row) if row else None
+def find_push_subscription(db: Connection, feed_id: int) -> PushSubscription | None:
+    row = db.execute(f"SELECT {_PUSH_COLUMNS} FROM pushes WHERE feed_id = ?", (feed_id,)).fetchone()
+    return PushSubscription(*row) if row else None
 
 
-def push_by_token(db: Connection, token: str) -> Push | None:
-    row = db.execute(f"SELECT {_PUSH} FROM pushes WHERE token = ?", (token,)).fetchone()
-    return Push(*row) if row else None
+def find_push_subscription_by_token(db: Connection, token: str) -> PushSubscription | None:
+    row = db.execute(f"SELECT {_PUSH_COLUMNS} FROM pushes WHERE token = ?", (token,)).fetchone()
+    return PushSubscription(*row) if row else None
 
 
-def pushes_ending(db: Connection, before: float) -> list[Push]:
-    rows = db.execute(f"SELECT {_PUSH} FROM pushes WHERE lease_until < ? ORDER BY lease_until", (before,))
-    return [Push(*row) for row in rows]
+def expiring_push_subscriptions(db: Connection, before: float) -> list[PushSubscription]:
+    rows = db.execute(
+        f"SELECT {_PUSH_COLUMNS} FROM pushes WHERE lease_until < ? ORDER BY lease_until", (before,)
+    )
+    return [PushSubscription(*row) for row in rows]

@@ -5,30 +5,40 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tidings.privacy import without_password
 from tidings.reasons import decode
-from tidings.store.arrivals import weigh
+from tidings.redaction import redact_password
 from tidings.store.connection import IN_MANY, Connection, Many
-from tidings.store.feeds import FEED, REASON, feed_of
+from tidings.store.feed_models import Feed, FeedState
+from tidings.store.feeds import FEED, REASON, decode_feed
 from tidings.store.feeds import folder_id as folder_named
-from tidings.store.people_rows import PRIORITY_WEIGHT, Folder, Icon, Subscription, Totals
-from tidings.store.rows import Feed, FeedState
+from tidings.store.ingest import update_feed_weights
+from tidings.store.user_models import PRIORITY_WEIGHT, Folder, Icon, Subscription, Totals
 
 #: What of a feed a list of feeds can show, up to its last error; the other columns double the time of reading thousands.
 _SHOWN = 1 + FeedState.__struct_fields__.index("last_error")
 _BEFORE = Feed.__struct_fields__.index("state")
-_LISTED = ", ".join(f'feeds."{name}"' for name in (*Feed.__struct_fields__[:_BEFORE], *FeedState.__struct_fields__[:_SHOWN]))
+_LISTED = ", ".join(
+    f'feeds."{name}"'
+    for name in (*Feed.__struct_fields__[:_BEFORE], *FeedState.__struct_fields__[:_SHOWN])
+)
 
 
 def subscription(db: Connection, user_id: int, feed_id: int) -> Subscription | None:
     """One of them, with all that is known of its feed."""
     found = subscriptions(db, user_id, [feed_id])
-    row = db.execute(f"SELECT {FEED} FROM feeds WHERE id = ?", (feed_id,)).fetchone() if found else None
-    return replace(found[0], feed=feed_of(row)) if row else None
+    row = (
+        db.execute(f"SELECT {FEED} FROM feeds WHERE id = ?", (feed_id,)).fetchone()
+        if found
+        else None
+    )
+    return replace(found[0], feed=decode_feed(row)) if row else None
 
 
 def subscriptions(
-    db: Connection, user_id: int, feed_ids: Collection[int] | None, folder_ids: Collection[int] | None = None
+    db: Connection,
+    user_id: int,
+    feed_ids: Collection[int] | None,
+    folder_ids: Collection[int] | None = None,
 ) -> list[Subscription]:
     """All of a user, or those to these feeds or in these folders (0: in none), by folder and title."""
     some = ""
@@ -50,10 +60,19 @@ def subscriptions(
         columns[REASON] = decode(columns[REASON])
         state = FeedState(*columns)
         feed = Feed(*row[:_BEFORE], state)  # type: ignore[call-arg]  # a row has what its columns say
-        title, folder_id, folder, priority, full_text, added_at, unread, newest, has_icon, min_interval_s = row[
-            _BEFORE + _SHOWN :
-        ]
-        title = title or state.title or without_password(feed.url)
+        (
+            title,
+            folder_id,
+            folder,
+            priority,
+            full_text,
+            added_at,
+            unread,
+            newest,
+            has_icon,
+            min_interval_s,
+        ) = row[_BEFORE + _SHOWN :]
+        title = title or state.title or redact_password(feed.url)
         own = Subscription(
             feed,
             title,
@@ -92,7 +111,7 @@ def titles(db: Connection, user_id: int, feed_ids: Iterable[int]) -> dict[int, s
         f"LEFT JOIN subscriptions AS s ON s.feed_id = f.id AND s.user_id = ? WHERE f.id {IN_MANY}",
         (user_id, Many(feed_ids)),
     )
-    return {feed_id: without_password(title) for feed_id, title in rows}
+    return {feed_id: redact_password(title) for feed_id, title in rows}
 
 
 def counters(db: Connection, user_id: int) -> list[tuple[int, int, int]]:
@@ -121,14 +140,16 @@ def change(db: Connection, user_id: int, feed_id: int, changes: Mapping[str, Any
     values = (*columns.values(), user_id, feed_id)
     done = db.execute(f"UPDATE subscriptions SET {sets} WHERE user_id = ? AND feed_id = ?", values)
     if done.rowcount and not columns.keys().isdisjoint(("priority", "min_interval_s")):
-        weigh(db, [feed_id], 0.0)
+        update_feed_weights(db, [feed_id], 0.0)
     return done.rowcount == 1
 
 
 def unsubscribe(db: Connection, user_id: int, feed_id: int, now: float) -> bool:
-    done = db.execute("DELETE FROM subscriptions WHERE user_id = ? AND feed_id = ?", (user_id, feed_id))
+    done = db.execute(
+        "DELETE FROM subscriptions WHERE user_id = ? AND feed_id = ?", (user_id, feed_id)
+    )
     db.execute("DELETE FROM unread WHERE user_id = ? AND feed_id = ?", (user_id, feed_id))
-    weigh(db, [feed_id], now)
+    update_feed_weights(db, [feed_id], now)
     return done.rowcount == 1
 
 
@@ -156,17 +177,28 @@ def folders(db: Connection, user_id: int) -> list[Folder]:
 def add_folder(db: Connection, user_id: int, name: str) -> int | None:
     """None if there is one of this name."""
     row = db.execute(
-        "INSERT INTO folders (user_id, name) VALUES (?, ?) ON CONFLICT (user_id, name) DO NOTHING RETURNING id", (user_id, name)
+        "INSERT INTO folders (user_id, name) VALUES (?, ?) ON CONFLICT (user_id, name) DO NOTHING RETURNING id",
+        (user_id, name),
     ).fetchone()
     return row[0] if row else None
 
 
 def rename_folder(db: Connection, user_id: int, folder: int, name: str) -> bool | None:
     """Whether there is such a folder; None if another has this name."""
-    if db.execute("SELECT 1 FROM folders WHERE user_id = ? AND name = ? AND id <> ?", (user_id, name, folder)).fetchone():
+    if db.execute(
+        "SELECT 1 FROM folders WHERE user_id = ? AND name = ? AND id <> ?", (user_id, name, folder)
+    ).fetchone():
         return None
-    return db.execute("UPDATE folders SET name = ? WHERE user_id = ? AND id = ?", (name, user_id, folder)).rowcount == 1
+    return (
+        db.execute(
+            "UPDATE folders SET name = ? WHERE user_id = ? AND id = ?", (name, user_id, folder)
+        ).rowcount
+        == 1
+    )
 
 
 def remove_folder(db: Connection, user_id: int, folder: int) -> bool:
-    return db.execute("DELETE FROM folders WHERE user_id = ? AND id = ?", (user_id, folder)).rowcount == 1
+    return (
+        db.execute("DELETE FROM folders WHERE user_id = ? AND id = ?", (user_id, folder)).rowcount
+        == 1
+    )

@@ -3,7 +3,7 @@
 from tidings.store.connection import Connection
 
 
-def wanting(db: Connection, since: float, before: float, limit: int) -> list[tuple[int, str]]:
+def list_missing(db: Connection, since: float, before: float, limit: int) -> list[tuple[int, str]]:
     """Entries, with their addresses, that came since then and whose subscribers want the whole of them.
 
     Those that could not be had ``before`` are tried again. SQLite keeps to the order of a cross join: few feeds are such.
@@ -18,7 +18,7 @@ def wanting(db: Connection, since: float, before: float, limit: int) -> list[tup
     return [(entry_id, url) for entry_id, url in rows]
 
 
-def kept(db: Connection, entry_id: int) -> str:
+def stored_content(db: Connection, entry_id: int) -> str:
     row = db.execute("SELECT content FROM full_texts WHERE entry_id = ?", (entry_id,)).fetchone()
     return row[0] if row else ""
 

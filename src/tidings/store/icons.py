@@ -1,10 +1,10 @@
 """Feeds' little pictures. A row without a type says that none was found, and when."""
 
 from tidings.store.connection import Connection
-from tidings.store.people_rows import Icon
+from tidings.store.user_models import Icon
 
 
-def wanting(db: Connection, before: float, limit: int) -> list[tuple[int, str]]:
+def list_missing(db: Connection, before: float, limit: int) -> list[tuple[int, str]]:
     """Feeds that have answered, and whose icon was never looked for, or not since ``before``; and the site it belongs to."""
     rows = db.execute(
         "SELECT feeds.id, CASE WHEN feeds.site_url = '' THEN feeds.url ELSE feeds.site_url END "
@@ -16,7 +16,7 @@ def wanting(db: Connection, before: float, limit: int) -> list[tuple[int, str]]:
     return [(feed_id, url) for feed_id, url in rows]
 
 
-def looked_for(db: Connection, feed_id: int) -> bool:
+def is_looked_up(db: Connection, feed_id: int) -> bool:
     return db.execute("SELECT 1 FROM icons WHERE feed_id = ?", (feed_id,)).fetchone() is not None
 
 
@@ -33,7 +33,9 @@ def save(db: Connection, feed_id: int, icon: Icon | None, now: float) -> None:
 
 def icon_of_feed(db: Connection, feed_id: int) -> Icon | None:
     """For whoever knows its address; `folders.icon` is for a subscriber."""
-    row = db.execute("SELECT type, data FROM icons WHERE feed_id = ? AND type <> ''", (feed_id,)).fetchone()
+    row = db.execute(
+        "SELECT type, data FROM icons WHERE feed_id = ? AND type <> ''", (feed_id,)
+    ).fetchone()
     return Icon(row[0], bytes(row[1])) if row else None
 
 

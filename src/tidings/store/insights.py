@@ -9,21 +9,21 @@ from urllib.parse import urlsplit
 
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.evidence import MEDIAN_POSTS, Evidence, polled_days
-from tidings.store.people_rows import DayRead, FeedUse, Statistics, Suggestion
+from tidings.store.user_models import DailyReading, FeedUsage, Statistics, Suggestion
 
 DAY_S = 86400.0
 #: Feeds that statistics name; starred entries that are looked through for links.
-MOST_FEEDS, MOST_STARRED = 50, 200
+MAX_FEEDS, MAX_STARRED = 50, 200
 #: A feed is suggested to others only when so many read it: one person's feed may be that person's secret.
-LEAST_READERS = 2
+MIN_READERS = 2
 #: A site is suggested when so many starred entries link to it.
-LEAST_LINKS = 2
+MIN_LINKS = 2
 _LINK = pattern(r'href="(https?://[^"]+)"')
 
 
 def statistics(db: Connection, user_id: int, since: float, now: float) -> Statistics:
     """Of the entries that came, or were read, since then; medians where there is enough history for them."""
-    came: dict[int, list[float]] = {}
+    new_entries: dict[int, list[float]] = {}
     counts: Counter[int] = Counter()
     for feed_id, delay_s in db.execute(
         "SELECT e.feed_id, e.delay_s FROM entries AS e JOIN subscriptions AS s ON s.feed_id = e.feed_id AND s.user_id = ? "
@@ -32,7 +32,7 @@ def statistics(db: Connection, user_id: int, since: float, now: float) -> Statis
     ):
         counts[feed_id] += 1
         if delay_s is not None:
-            came.setdefault(feed_id, []).append(delay_s)
+            new_entries.setdefault(feed_id, []).append(delay_s)
     read: Counter[int] = Counter()
     starred: Counter[int] = Counter()
     days: dict[float, list[int]] = {}
@@ -49,19 +49,22 @@ def statistics(db: Connection, user_id: int, since: float, now: float) -> Statis
                 days.setdefault(at // DAY_S * DAY_S, [0, 0])[place] += 1
         if read_at is not None and seen_at is not None:
             waited.append(read_at - seen_at)
-    delays = [d for some in came.values() for d in some]
+    delays = [d for some in new_entries.values() for d in some]
     evidence = Evidence(polled_days(db, now), len(delays))
-    order = sorted(counts | read, key=lambda feed: (-read[feed], -counts[feed], feed))[:MOST_FEEDS]
+    order = sorted(counts | read, key=lambda feed: (-read[feed], -counts[feed], feed))[:MAX_FEEDS]
     return Statistics(
         since=since,
-        came=counts.total(),
+        new_entries=counts.total(),
         read=read.total(),
         starred=starred.total(),
         delay_p50_s=_quantile(delays, 0.5) if evidence.has_delays else None,
         delay_p90_s=_quantile(delays, 0.9) if evidence.has_delays else None,
-        waited_p50_s=_quantile(waited, 0.5) if len(waited) >= MEDIAN_POSTS else None,
-        days=tuple(DayRead(day, *both) for day, both in sorted(days.items())),
-        feeds=tuple(FeedUse(f, counts[f], read[f], starred[f], _median(came.get(f, []), evidence)) for f in order),
+        time_to_read_p50_s=_quantile(waited, 0.5) if len(waited) >= MEDIAN_POSTS else None,
+        days=tuple(DailyReading(day, *both) for day, both in sorted(days.items())),
+        feeds=tuple(
+            FeedUsage(f, counts[f], read[f], starred[f], _median(new_entries.get(f, []), evidence))
+            for f in order
+        ),
         evidence=evidence,
     )
 
@@ -82,14 +85,14 @@ def suggestions(db: Connection, user_id: int, limit: int) -> list[Suggestion]:
     Other users' feeds are only named when several read them, and never when the address may hold one reader's secret.
     """
     found: dict[str, Suggestion] = {}
-    for rows, why in (
+    for rows, reason in (
         (_similar(db, user_id), "read by {} people whose subscriptions are like yours"),
         (_linked(db, user_id), "linked from {} entries that you starred"),
         (_others(db, user_id, None), "read by {} people here"),
     ):
         for feed_id, url, title, number in rows:
             if "?" not in url and "@" not in url:
-                found.setdefault(url, Suggestion(url, title or url, feed_id, why.format(number)))
+                found.setdefault(url, Suggestion(url, title or url, feed_id, reason.format(number)))
     return list(found.values())[:limit]
 
 
@@ -101,7 +104,9 @@ def _similar(db: Connection, user_id: int) -> list[Any]:
         "WHERE s.user_id = ? GROUP BY t.user_id",
         (user_id,),
     ).fetchall()
-    own = db.execute("SELECT count(*) FROM subscriptions WHERE user_id = ?", (user_id,)).fetchone()[0]
+    own = db.execute("SELECT count(*) FROM subscriptions WHERE user_id = ?", (user_id,)).fetchone()[
+        0
+    ]
     like = sorted(rows, key=lambda row: row[1] / (own + row[2] - row[1]), reverse=True)[:20]
     return _others(db, user_id, [row[0] for row in like])
 
@@ -114,7 +119,7 @@ def _others(db: Connection, user_id: int, readers: Sequence[int] | None) -> list
         f"WHERE {only}f.retired_at IS NULL AND NOT EXISTS "
         "(SELECT 1 FROM subscriptions AS o WHERE o.user_id = ? AND o.feed_id = f.id) "
         "GROUP BY f.id, f.url, f.title HAVING count(*) >= ? ORDER BY count(*) DESC, f.id LIMIT ?",
-        (*([] if readers is None else [Many(readers)]), user_id, LEAST_READERS, MOST_FEEDS),
+        (*([] if readers is None else [Many(readers)]), user_id, MIN_READERS, MAX_FEEDS),
     ).fetchall()
 
 
@@ -123,7 +128,7 @@ def _linked(db: Connection, user_id: int) -> list[Any]:
     rows = db.execute(
         "SELECT e.url, e.content FROM marks AS m JOIN entries AS e ON e.id = m.entry_id "
         "WHERE m.user_id = ? AND m.starred_at IS NOT NULL ORDER BY m.entry_id DESC LIMIT ?",
-        (user_id, MOST_STARRED),
+        (user_id, MAX_STARRED),
     )
     hosts: Counter[str] = Counter()
     for url, content in rows:
@@ -138,9 +143,9 @@ def _linked(db: Connection, user_id: int) -> list[Any]:
     ):
         if own:
             hosts[_host(site)] = hosts[_host(url)] = 0
-        elif readers >= LEAST_READERS:
+        elif readers >= MIN_READERS:
             known[_host(site or url)] = (feed_id, url, title)
-    often = [(host, number) for host, number in hosts.most_common(MOST_FEEDS) if number >= LEAST_LINKS]
+    often = [(host, number) for host, number in hosts.most_common(MAX_FEEDS) if number >= MIN_LINKS]
     return [(*known.get(host, (None, f"https://{host}/", host)), number) for host, number in often]
 
 

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
-from tidings import loops
+from tidings import event_loop
 from tidings.errors import MissingExtra, UsageError
 from tidings.logs import Log
 from tidings.store import partitions
 from tidings.store.connection import IN_MANY, Progress, StoreError
-from tidings.store.schema import MIGRATIONS, for_postgres
-from tidings.store.signals import PostgresSignals
+from tidings.store.pubsub import PostgresPubSub
+from tidings.store.schema import MIGRATIONS, translate_to_postgres
 
 try:
     import asyncpg  # type: ignore[import-untyped]  # it has no type information
@@ -40,21 +40,21 @@ T = TypeVar("T")
 log = Log("tidings.store")
 
 #: Connections of one process, at most. They are made when they are needed.
-CONNECTIONS = 6
+MAX_CONNECTIONS = 6
 #: How long a call waits for a server that is away. A restart takes seconds.
-PATIENCE_S = 30.0
+RECONNECT_TIMEOUT_S = 30.0
 #: Longer than any statement of ours but a few that say so; then the network is cut, and nobody will ever answer.
-STATEMENT_S = 60.0
+STATEMENT_TIMEOUT_S = 60.0
 #: A transaction that nobody goes on with: its process was cut off, and the server must not hold its locks.
-ABANDONED_S = 30.0
+IDLE_IN_TRANSACTION_TIMEOUT_S = 30.0
 #: How often a call is done again after two stood in each other's way.
-COLLISIONS = 10
-STATEMENTS = 256
+MAX_CONFLICT_RETRIES = 10
+STATEMENT_CACHE_SIZE = 256
 #: Held by who migrates; the same number that marks our SQLite files.
-MIGRATING = 0x74696473
+MIGRATION_LOCK_ID = 0x74696473
 
 #: The connection is gone or cannot be had now; what was not committed is as if it had never been.
-LOST = (
+CONNECTION_ERRORS = (
     OSError,
     TimeoutError,
     asyncpg.PostgresConnectionError,
@@ -66,20 +66,30 @@ LOST = (
     asyncpg.IdleSessionTimeoutError,
     asyncpg.InternalClientError,  # it was cut in the middle of a statement, and asyncpg has not understood that yet
 )
-COLLIDED = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError)
+CONFLICT_ERRORS = (
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.LockNotAvailableError,
+)
 ADVICE = (
-    (asyncpg.InvalidAuthorizationSpecificationError, "check the user and the password in its address"),
+    (
+        asyncpg.InvalidAuthorizationSpecificationError,
+        "check the user and the password in its address",
+    ),
     (asyncpg.InvalidCatalogNameError, "make it with `createdb`, or name another in the address"),
     (asyncpg.InsufficientPrivilegeError, "make this user the owner of the database"),
     (asyncpg.TooManyConnectionsError, "raise max_connections, or run fewer workers"),
     (asyncpg.InsufficientResourcesError, "make room on the server"),
-    ((*LOST, asyncpg.InterfaceError), "check that PostgreSQL runs there and can be reached"),
+    (
+        (*CONNECTION_ERRORS, asyncpg.InterfaceError),
+        "check that PostgreSQL runs there and can be reached",
+    ),
     (asyncpg.PostgresError, "look into the server's log"),
 )
 
 
 @lru_cache(4096)
-def translated(sql: str) -> str:
+def translate_placeholders(sql: str) -> str:
     """The placeholders of PostgreSQL."""
     numbers = iter(range(1, 100_000))
     return re.sub(r"\?", lambda _: f"${next(numbers)}", sql.replace(IN_MANY, "= ANY(?)"))
@@ -112,11 +122,11 @@ class PostgresConnection:
     postgres = True
 
     def __init__(self, url: str) -> None:
-        self._loop = loops.new()
+        self._loop = event_loop.new()
         self._statements = OrderedDict[str, Any]()
-        self._limit_s: float | None = STATEMENT_S
+        self._timeout_s: float | None = STATEMENT_TIMEOUT_S
         #: Ids of entries up to here have a partition, as far as this connection knows.
-        self.ceiling = 0
+        self.partitioned_until_id = 0
         try:
             self._db = self._wait(connect(url))
         except BaseException:
@@ -126,33 +136,41 @@ class PostgresConnection:
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> PostgresRows:
         statement = self._statements.get(sql)
         if statement is None:
-            statement = self._statements[sql] = self._wait(self._db.prepare(translated(sql)))
-            if len(self._statements) > STATEMENTS:
+            statement = self._statements[sql] = self._wait(
+                self._db.prepare(translate_placeholders(sql))
+            )
+            if len(self._statements) > STATEMENT_CACHE_SIZE:
                 self._statements.popitem(last=False)
-        rows = self._wait(statement.fetch(*parameters, timeout=self._limit_s))
+        rows = self._wait(statement.fetch(*parameters, timeout=self._timeout_s))
         return PostgresRows(rows, statement.get_statusmsg())
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> None:
         if rows := list(rows):
-            self._wait(self._db.executemany(translated(sql), rows, timeout=self._limit_s))
+            self._wait(
+                self._db.executemany(translate_placeholders(sql), rows, timeout=self._timeout_s)
+            )
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        self._wait(self._db.copy_records_to_table(table, columns=columns, records=rows, timeout=self._limit_s))
+        self._wait(
+            self._db.copy_records_to_table(
+                table, columns=columns, records=rows, timeout=self._timeout_s
+            )
+        )
 
-    def entry_ids(self, count: int) -> list[int]:
-        return partitions.draw_ids(self, count)
+    def allocate_entry_ids(self, count: int) -> list[int]:
+        return partitions.allocate_ids(self, count)
 
     def command(self, sql: str) -> None:
         """A statement that has no values, gives no rows and is not worth remembering."""
-        self._wait(self._db.execute(sql, timeout=self._limit_s))
+        self._wait(self._db.execute(sql, timeout=self._timeout_s))
 
     def begin(self, how: str) -> None:
-        self._limit_s = STATEMENT_S
+        self._timeout_s = STATEMENT_TIMEOUT_S
         self.command(how)
 
-    def take_time(self) -> None:
+    def disable_timeout(self) -> None:
         """What follows in this transaction may take as long as it takes."""
-        self._limit_s = None
+        self._timeout_s = None
 
     def roll_back(self) -> None:
         if not self._db.is_closed() and self._db.is_in_transaction():
@@ -162,11 +180,11 @@ class PostgresConnection:
         if abrupt:
             self._db.terminate()
         else:
-            self._wait(self._db.close(timeout=PATIENCE_S))
+            self._wait(self._db.close(timeout=RECONNECT_TIMEOUT_S))
         self._loop.close()
 
     @property
-    def is_gone(self) -> bool:
+    def is_closed(self) -> bool:
         return bool(self._db.is_closed())
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
@@ -177,79 +195,113 @@ def _number(text: str) -> float:
     return float(text) if "." in text else int(text)
 
 
-async def connect(url: str, answer_s: float | None = None) -> Any:
+async def connect(url: str, timeout_s: float | None = None) -> Any:
     """A connection as we want it: it says whose it is; JIT is for long queries, ours are short.
 
     Commands on it that say nothing else wait ``answer_s`` for an answer.
     """
     settings = {"application_name": f"tidings {socket.gethostname()[:40]}:{os.getpid()}"}
-    options = {"statement_cache_size": STATEMENTS, "server_settings": settings, "command_timeout": answer_s}
-    db = await asyncpg.connect(url, timeout=PATIENCE_S / 3, **options)
+    options = {
+        "statement_cache_size": STATEMENT_CACHE_SIZE,
+        "server_settings": settings,
+        "command_timeout": timeout_s,
+    }
+    db = await asyncpg.connect(url, timeout=RECONNECT_TIMEOUT_S / 3, **options)
     # By statements: a pooler would refuse to begin with them. The last ends a session that nobody will end otherwise.
     await db.execute(
-        f"SET jit = off; SET idle_in_transaction_session_timeout = '{ABANDONED_S:.0f}s';"
-        f"SET tcp_keepalives_idle = {PATIENCE_S:.0f}"
+        f"SET jit = off; SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_TIMEOUT_S:.0f}s';"
+        f"SET tcp_keepalives_idle = {RECONNECT_TIMEOUT_S:.0f}"
     )
     # Made by `search.vector`; and sums of integers are numbers of another type here, which Python shall not see.
-    await db.set_type_codec("tsvector", schema="pg_catalog", encoder=bytes, decoder=bytes, format="binary")
-    await db.set_type_codec("numeric", schema="pg_catalog", encoder=str, decoder=_number, format="text")
+    await db.set_type_codec(
+        "tsvector", schema="pg_catalog", encoder=bytes, decoder=bytes, format="binary"
+    )
+    await db.set_type_codec(
+        "numeric", schema="pg_catalog", encoder=str, decoder=_number, format="text"
+    )
     return db
 
 
 class PostgresDatabase:
     """The connections of this process, and the threads they belong to."""
 
-    for_many = True
+    allows_multiple_processes = True
 
     def __init__(self, url: str) -> None:
         self._url, self.name = url, _without_password(url)
         self._local = threading.local()
         self._connections: set[PostgresConnection] = set()
-        self._threads = ThreadPoolExecutor(CONNECTIONS, "store")
-        self.signals = PostgresSignals(lambda: connect(url, PATIENCE_S / 3), LOST)
+        self._threads = ThreadPoolExecutor(MAX_CONNECTIONS, "store")
+        self.pubsub = PostgresPubSub(
+            lambda: connect(url, RECONNECT_TIMEOUT_S / 3), CONNECTION_ERRORS
+        )
         try:
-            self._threads.submit(self._transact, "BEGIN", lambda db: migrate(db, self.name), patience_s=0.0).result()
+            self._threads.submit(
+                self._transact, "BEGIN", lambda db: migrate(db, self.name), timeout_s=0.0
+            ).result()
         except BaseException:
             self._threads.submit(self._close_all).result()
             self._threads.shutdown()
             raise
 
-    async def write(self, work: Callable[Concatenate[PostgresConnection, P], T], *args: P.args, **options: P.kwargs) -> T:
+    async def write(
+        self,
+        work: Callable[Concatenate[PostgresConnection, P], T],
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> T:
         """Run ``work`` within a transaction of its own: all of it, or nothing if it raises."""
         return await self._in_thread("BEGIN", lambda db: work(db, *args, **options))
 
-    async def read(self, work: Callable[Concatenate[PostgresConnection, P], T], *args: P.args, **options: P.kwargs) -> T:
+    async def read(
+        self,
+        work: Callable[Concatenate[PostgresConnection, P], T],
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> T:
         """Run ``work``, which only reads; all its queries see the same moment."""
-        return await self._in_thread("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", lambda db: work(db, *args, **options))
+        return await self._in_thread(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", lambda db: work(db, *args, **options)
+        )
 
     async def backup(self, to: Path, progress: Progress | None) -> None:
-        raise UsageError(f"{self.name} is backed up by PostgreSQL's own means; use: pg_dump -Fc -f {to} {self.name}")
+        raise UsageError(
+            f"{self.name} is backed up by PostgreSQL's own means; use: pg_dump -Fc -f {to} {self.name}"
+        )
 
     async def check(self) -> list[str]:
         return await self.read(partitions.check)
 
-    async def forget_old(self, before: float, least: int, now: float) -> tuple[int, int]:
+    async def prune_old_partitions(
+        self, before: float, min_entries: int, now: float
+    ) -> tuple[int, int]:
         gone = 0
         for old in await self.read(partitions.old, before, now):
-            if left_out := await self.write(partitions.copy_survivors, old, least, now):
-                await self.write(partitions.swap, old)
-                await self.write(partitions.forget_beside, old)
+            if left_out := await self.write(
+                partitions.copy_retained_entries, old, min_entries, now
+            ):
+                await self.write(partitions.swap_partition, old)
+                await self.write(partitions.delete_dependent_rows, old)
                 gone += left_out
-        return gone, await self.read(partitions.in_use)
+        return gone, await self.read(partitions.first_id_in_use)
 
-    async def tidy(self) -> None:
+    async def optimize(self) -> None:
         """Autovacuum does it."""
 
     async def close(self) -> None:
         """Wait for what is under way, then let go of the connections."""
-        await self.signals.close()
+        await self.pubsub.close()
         await asyncio.to_thread(self._threads.shutdown)
         await asyncio.to_thread(self._close_all)
 
     async def _in_thread(self, begin: str, work: Callable[[PostgresConnection], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._transact, begin, work)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, self._transact, begin, work
+        )
 
-    def _transact(self, begin: str, work: Callable[[PostgresConnection], T], patience_s: float | None = None) -> T:
+    def _transact(
+        self, begin: str, work: Callable[[PostgresConnection], T], timeout_s: float | None = None
+    ) -> T:
         collisions, pause_s, committing, give_up_at = 0, 0.05, False, math.inf
         while True:
             db = None
@@ -260,30 +312,39 @@ class PostgresDatabase:
                     result = work(db)
                     committing = True
                     db.command("COMMIT")
-                except LOST:  # there is nobody whom to ask to roll back: that would be waited for without end
+                except (
+                    CONNECTION_ERRORS
+                ):  # there is nobody whom to ask to roll back: that would be waited for without end
                     raise
                 except BaseException:
                     db.roll_back()
                     raise
                 return result
-            except COLLIDED as error:
+            except CONFLICT_ERRORS as error:
                 collisions += 1
-                if collisions > COLLISIONS:
-                    raise self._complaint(error) from error
+                if collisions > MAX_CONFLICT_RETRIES:
+                    raise self._to_store_error(error) from error
                 committing = False
-            except (*LOST, asyncpg.InterfaceError) as error:
-                if isinstance(error, asyncpg.InterfaceError) and not (db and db.is_gone):
+            except (*CONNECTION_ERRORS, asyncpg.InterfaceError) as error:
+                if isinstance(error, asyncpg.InterfaceError) and not (db and db.is_closed):
                     raise  # a fault of ours
                 self._drop()
                 if committing:
-                    raise StoreError(f"{self.name}: the connection broke during a commit; look whether it was made") from error
-                give_up_at = min(give_up_at, time.monotonic() + (PATIENCE_S if patience_s is None else patience_s))
+                    raise StoreError(
+                        f"{self.name}: the connection broke during a commit; look whether it was made"
+                    ) from error
+                give_up_at = min(
+                    give_up_at,
+                    time.monotonic() + (RECONNECT_TIMEOUT_S if timeout_s is None else timeout_s),
+                )
                 if time.monotonic() + pause_s > give_up_at:
-                    raise self._complaint(error) from error
+                    raise self._to_store_error(error) from error
             except asyncpg.PostgresError as error:
-                if isinstance(error, asyncpg.IntegrityConstraintViolationError | asyncpg.DataError) or _ours(error):
+                if isinstance(
+                    error, asyncpg.IntegrityConstraintViolationError | asyncpg.DataError
+                ) or _is_our_error(error):
                     raise  # a fault of ours
-                raise self._complaint(error) from error
+                raise self._to_store_error(error) from error
             time.sleep(pause_s)  # in a thread of our own
             pause_s = min(2 * pause_s, 1.0)
 
@@ -305,17 +366,19 @@ class PostgresDatabase:
         for db in self._connections:
             try:
                 db.close()
-            except LOST:
+            except CONNECTION_ERRORS:
                 db.close(abrupt=True)
 
-    def _complaint(self, error: BaseException) -> StoreError:
+    def _to_store_error(self, error: BaseException) -> StoreError:
         advice = next(advice for kind, advice in ADVICE if isinstance(error, kind))
         return StoreError(f"{self.name}: {error or type(error).__name__}; {advice}")
 
 
-def _ours(error: asyncpg.PostgresError) -> bool:
+def _is_our_error(error: asyncpg.PostgresError) -> bool:
     """SQL that is wrong, but not for want of rights."""
-    return isinstance(error, asyncpg.SyntaxOrAccessError) and not isinstance(error, asyncpg.InsufficientPrivilegeError)
+    return isinstance(error, asyncpg.SyntaxOrAccessError) and not isinstance(
+        error, asyncpg.InsufficientPrivilegeError
+    )
 
 
 def _without_password(url: str) -> str:
@@ -331,18 +394,18 @@ def migrate(db: PostgresConnection, name: str) -> None:
         return
     if known:
         log.warning("bringing the store up to date", store=name, version=known, to=len(MIGRATIONS))
-    db.take_time()
-    db.execute("SELECT pg_advisory_xact_lock(?)", (MIGRATING,))
+    db.disable_timeout()
+    db.execute("SELECT pg_advisory_xact_lock(?)", (MIGRATION_LOCK_ID,))
     version = _version(db, name)  # asked again: another process may have been faster
     if version == 0:
         db.command("CREATE TABLE tidings_version (version BIGINT NOT NULL)")
         db.command("INSERT INTO tidings_version VALUES (0)")
     for migration in MIGRATIONS[version:]:
-        for statement in for_postgres(migration):
+        for statement in translate_to_postgres(migration):
             db.command(statement)
     db.execute("UPDATE tidings_version SET version = ?", (len(MIGRATIONS),))
-    settle_sequences(db, {})
-    partitions.ensure(db, 0)
+    reset_sequences(db, {})
+    partitions.ensure_partition(db, 0)
 
 
 def _version(db: PostgresConnection, name: str) -> int:
@@ -350,7 +413,9 @@ def _version(db: PostgresConnection, name: str) -> int:
     tables = "FROM information_schema.tables WHERE table_schema = current_schema()"
     if not db.execute(f"SELECT count(*) {tables} AND table_name = 'tidings_version'").fetchone()[0]:
         if db.execute(f"SELECT count(*) {tables}").fetchone()[0]:
-            raise StoreError(f"{name} is a database of another program; make one for tidings alone with `createdb`")
+            raise StoreError(
+                f"{name} is a database of another program; make one for tidings alone with `createdb`"
+            )
         return 0
     version = int(db.execute("SELECT version FROM tidings_version").fetchone()[0])
     if version > len(MIGRATIONS):
@@ -361,7 +426,7 @@ def _version(db: PostgresConnection, name: str) -> int:
     return version
 
 
-def settle_sequences(db: PostgresConnection, given: Mapping[str, int]) -> None:
+def reset_sequences(db: PostgresConnection, given: Mapping[str, int]) -> None:
     """Ids go on after the highest that there is or that was ``given`` once, also where rows came with ids of their own."""
     serials = db.execute(
         "SELECT table_name, pg_get_serial_sequence(table_name, 'id') FROM information_schema.columns "

@@ -15,37 +15,56 @@ import msgspec
 
 from tidings.reasons import encode
 from tidings.store import search_index
-from tidings.store.arrivals import arrive
 from tidings.store.connection import Connection
-from tidings.store.feeds import adopt, retire, save_estimates, write_states
-from tidings.store.identities import Marks, packed, seen
-from tidings.store.neighbours import tell
-from tidings.store.rows import EntryText, Known, PollOutcome, Recorded
-from tidings.store.search import folded, vector
+from tidings.store.feed_models import EntryText, KnownEntry, PollOutcome, RecordResult
+from tidings.store.feeds import change_feed_url, retire, save_estimates, write_states
+from tidings.store.identities import IdentityHashes, find_known, pack_hashes
+from tidings.store.ingest import ingest_entries
+from tidings.store.peers import save_peer_claims
+from tidings.store.search import encode_tsvector, normalize_texts
 
 #: Old versions kept of an entry that is changed again and again.
-VERSIONS = 10
+MAX_VERSIONS = 10
 
 _CHANGEABLE = (
-    *("digest", "published_told", "updated_at", "url", "title", "author", "comments_url", "content", "summary"),
+    *(
+        "digest",
+        "published_told",
+        "updated_at",
+        "url",
+        "title",
+        "author",
+        "comments_url",
+        "content",
+        "summary",
+    ),
     *("tags", "enclosures"),
 )
-_COLUMNS = ("id", "feed_id", "source", "first_seen_at", "published_at", "delay_s", "identity", *_CHANGEABLE)
+_COLUMNS = (
+    "id",
+    "feed_id",
+    "source",
+    "first_seen_at",
+    "published_at",
+    "delay_s",
+    "identity",
+    *_CHANGEABLE,
+)
 #: The time that we go by stays as first judged: feeds whose dates move with every edit must not move their entries.
 _UPDATE_ENTRY = f"""
     UPDATE entries SET source = ?, changed_at = ?, {", ".join(f"{name} = ?" for name in _CHANGEABLE)}"""
-_KEEP_VERSION = """
+_INSERT_VERSION = """
     INSERT INTO entry_versions (entry_id, replaced_at, digest, updated_at, url, title, author, content, summary)
     SELECT id, CAST(? AS DOUBLE PRECISION), digest, updated_at, url, title, author, content, summary FROM entries WHERE id = ?
     ON CONFLICT (entry_id, replaced_at) DO NOTHING"""
-_FORGET_VERSIONS = """
+_DELETE_OLD_VERSIONS = """
     DELETE FROM entry_versions WHERE entry_id = ? AND replaced_at NOT IN
       (SELECT replaced_at FROM entry_versions WHERE entry_id = ? ORDER BY replaced_at DESC LIMIT ?)"""
 _INSERT_POLL = """
     INSERT INTO polls (feed_id, at, source, status, bytes, elapsed_s, entries, new, changed, delay_mean_s, delay_max_s, lost,
       reason, error_kind, error)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (feed_id, at) DO NOTHING"""
-_HOST_ASKED = """
+_UPSERT_HOST = """
     INSERT INTO hosts (host, last_request_at, paused_until, why) VALUES (?, ?, ?, ?)
     ON CONFLICT (host) DO UPDATE SET
       last_request_at = CASE WHEN hosts.last_request_at > excluded.last_request_at
@@ -53,31 +72,31 @@ _HOST_ASKED = """
       paused_until = coalesce(excluded.paused_until, hosts.paused_until),
       why = CASE WHEN excluded.paused_until IS NULL THEN hosts.why ELSE excluded.why END"""
 
-_IDENTIFY = """
+_INSERT_IDENTITIES = """
     INSERT INTO identities (feed_id, mark, entry_id) SELECT * FROM unnest(?::bigint[], ?::bigint[], ?::bigint[])
     ON CONFLICT (feed_id, mark) DO NOTHING RETURNING entry_id"""
 
 _json = msgspec.json.Encoder()
 
 
-class _Text(NamedTuple):
+class _KeyedEntry(NamedTuple):
     """An entry of an outcome, with its key."""
 
     outcome: PollOutcome
-    mark: int
+    identity_hash: int
     entry: EntryText
 
     @property
     def key(self) -> tuple[int, int]:
-        return self.outcome.feed_id, self.mark
+        return self.outcome.feed_id, self.identity_hash
 
 
-def record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
+def record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[RecordResult]:
     """Store all outcomes, in one transaction; returns what each one brought."""
-    return [recorded for some in _of_different_feeds(outcomes) for recorded in _record(db, some)]
+    return [recorded for some in _split_by_feed(outcomes) for recorded in _record(db, some)]
 
 
-def _of_different_feeds(outcomes: Sequence[PollOutcome]) -> Iterator[list[PollOutcome]]:
+def _split_by_feed(outcomes: Sequence[PollOutcome]) -> Iterator[list[PollOutcome]]:
     """In stretches: a second poll of a feed builds on what the first has stored."""
     some = dict[int, PollOutcome]()
     for outcome in outcomes:
@@ -88,91 +107,145 @@ def _of_different_feeds(outcomes: Sequence[PollOutcome]) -> Iterator[list[PollOu
     yield list(some.values())
 
 
-def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[Recorded]:
-    marks = Marks()
-    offered = {t.key: t for o in outcomes for e in o.new for t in [_Text(o, marks[e.identity], e)]}
-    edited = {t.key: t for o in outcomes for e in o.changed for t in [_Text(o, marks[e.identity], e)]}
-    known = seen(db, {**offered, **edited})
-    new, said = _insert(db, [t for key, t in offered.items() if key not in known])
-    arrive(db, outcomes, new, said)
+def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[RecordResult]:
+    identity_hashes = IdentityHashes()
+    offered = {
+        t.key: t
+        for o in outcomes
+        for e in o.new
+        for t in [_KeyedEntry(o, identity_hashes[e.identity], e)]
+    }
+    edited = {
+        t.key: t
+        for o in outcomes
+        for e in o.changed
+        for t in [_KeyedEntry(o, identity_hashes[e.identity], e)]
+    }
+    known = find_known(db, {**offered, **edited})
+    new, search_texts = _insert(db, [t for key, t in offered.items() if key not in known])
+    ingest_entries(db, outcomes, new, search_texts)
     for o in outcomes:
-        if o.told_by and o.feed_id in new:  # news come with the feed's state, what was in archives without
+        if (
+            o.peer_path and o.feed_id in new
+        ):  # news come with the feed's state, what was in archives without
             identities = [e.identity for e in new[o.feed_id].values()]
-            tell(db, o.feed_id, identities, o.told_by, o.at, recovered=o.state is None)
+            save_peer_claims(
+                db, o.feed_id, identities, o.peer_path, o.at, recovered=o.state is None
+            )
     changed = _change(db, [(known[key], t) for key, t in edited.items() if key in known])
     by_feed = sorted(outcomes, key=lambda o: o.feed_id)
-    looks = [o for o in by_feed if o.source != "neighbour"]  # the log is of what we did ourselves, and what that cost
-    db.executemany(_INSERT_POLL, [_line(o, new.get(o.feed_id, {}).values(), changed[o.feed_id]) for o in looks])
+    polls = [
+        o for o in by_feed if o.source != "neighbour"
+    ]  # the log is of what we did ourselves, and what that cost
+    db.executemany(
+        _INSERT_POLL,
+        [_poll_row(o, new.get(o.feed_id, {}).values(), changed[o.feed_id]) for o in polls],
+    )
     db.executemany(
         "INSERT INTO documents (feed_id, marks) VALUES (?, ?) ON CONFLICT (feed_id) DO UPDATE SET marks = excluded.marks",
-        [(o.feed_id, packed([marks[i] for i in o.document])) for o in by_feed if o.document is not None],
+        [
+            (o.feed_id, pack_hashes([identity_hashes[i] for i in o.document]))
+            for o in by_feed
+            if o.document is not None
+        ],
     )
     write_states(db, [(o.feed_id, o.state) for o in by_feed if o.state is not None])
     save_estimates(db, [(o.feed_id, o.estimate, o.at) for o in by_feed if o.estimate is not None])
-    db.executemany(_HOST_ASKED, [_visit(o) for o in sorted(outcomes, key=lambda o: (o.host, o.at)) if o.host])
+    db.executemany(
+        _UPSERT_HOST,
+        [_host_row(o) for o in sorted(outcomes, key=lambda o: (o.host, o.at)) if o.host],
+    )
     db.executemany(
         "INSERT INTO gaps (feed_id, found_at, from_at, until_at, lost) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (feed_id, found_at) DO NOTHING",
-        [(o.feed_id, o.at, o.gap.from_at, o.gap.until_at, o.gap.lost) for o in by_feed if o.gap is not None],
+        [
+            (o.feed_id, o.at, o.gap.from_at, o.gap.until_at, o.gap.missed)
+            for o in by_feed
+            if o.gap is not None
+        ],
     )
     db.executemany(
         "UPDATE gaps SET recovered = recovered + ?, state = ? WHERE id = ?",
-        [(len(new.get(o.feed_id, ())), o.repair.state, o.repair.gap_id) for o in by_feed if o.repair is not None],
+        [
+            (len(new.get(o.feed_id, ())), o.repair.state, o.repair.gap_id)
+            for o in by_feed
+            if o.repair is not None
+        ],
     )
     for o in by_feed:
-        if o.adopt_url:
-            adopt(db, o.feed_id, o.adopt_url, o.at)
+        if o.new_url:
+            change_feed_url(db, o.feed_id, o.new_url, o.at)
         if o.retire:
             retire(db, o.feed_id, o.retire, o.at)
-    return [Recorded(tuple(new.get(o.feed_id, ())), changed[o.feed_id]) for o in outcomes]
+    return [RecordResult(tuple(new.get(o.feed_id, ())), changed[o.feed_id]) for o in outcomes]
 
 
-def _insert(db: Connection, texts: Sequence[_Text]) -> tuple[dict[int, dict[int, EntryText]], dict[int, str]]:
+def _insert(
+    db: Connection, texts: Sequence[_KeyedEntry]
+) -> tuple[dict[int, dict[int, EntryText]], dict[int, str]]:
     """Store entries that nobody has seen; gives them by feed and id, and the folded words of each."""
     new: dict[int, dict[int, EntryText]] = {}
     if not texts:
         return new, {}
-    numbered = list(zip(db.entry_ids(len(texts)), texts, strict=True))
+    numbered = list(zip(db.allocate_entry_ids(len(texts)), texts, strict=True))
     if db.postgres:  # another process may have been faster since we looked
-        ours = {i for (i,) in db.execute(_IDENTIFY, tuple(zip(*sorted((*t.key, i) for i, t in numbered), strict=True)))}
+        ours = {
+            i
+            for (i,) in db.execute(
+                _INSERT_IDENTITIES,
+                tuple(zip(*sorted((*t.key, i) for i, t in numbered), strict=True)),
+            )
+        }
         numbered = [(i, t) for i, t in numbered if i in ours]
     else:
         db.insert("identities", ("feed_id", "mark", "entry_id"), [(*t.key, i) for i, t in numbered])
-    rows = [(i, o.feed_id, o.source, o.at, e.published_at, e.delay_s, e.identity, *_changeable(e)) for i, (o, _, e) in numbered]
+    rows = [
+        (i, o.feed_id, o.source, o.at, e.published_at, e.delay_s, e.identity, *_changeable(e))
+        for i, (o, _, e) in numbered
+    ]
     titles, bodies = _words([t.entry for _, t in numbered])
     if db.postgres:
-        words = map(vector, titles, bodies)
-        db.insert("entries", (*_COLUMNS, "words"), [(*row, w) for row, w in zip(rows, words, strict=True)])
+        words = map(encode_tsvector, titles, bodies)
+        db.insert(
+            "entries", (*_COLUMNS, "words"), [(*row, w) for row, w in zip(rows, words, strict=True)]
+        )
     else:
         db.insert("entries", _COLUMNS, rows)
         search_index.add(db, [i for i, _ in numbered], titles, bodies)
     for i, t in numbered:
         new.setdefault(t.outcome.feed_id, {})[i] = t.entry
-    return new, {i: f"{title} {body}" for (i, _), title, body in zip(numbered, titles, bodies, strict=True)}
+    return new, {
+        i: f"{title} {body}" for (i, _), title, body in zip(numbered, titles, bodies, strict=True)
+    }
 
 
 def _words(entries: Sequence[EntryText]) -> tuple[list[str], list[str]]:
     """Titles and texts as they are searched."""
-    both = folded([text for e in entries for text in (e.title, e.text)])
+    both = normalize_texts([text for e in entries for text in (e.title, e.text)])
     return both[::2], both[1::2]
 
 
-def _change(db: Connection, texts: Sequence[tuple[Known, _Text]]) -> Counter[int]:
+def _change(db: Connection, texts: Sequence[tuple[KnownEntry, _KeyedEntry]]) -> Counter[int]:
     """Replace what entries say where it differs, and keep what they said; how many, by feed."""
-    differ = [(k.entry_id, t) for k, t in texts if k.entry_id is not None and k.digest != t.entry.digest]
+    differ = [
+        (k.entry_id, t) for k, t in texts if k.entry_id is not None and k.digest != t.entry.digest
+    ]
     changes = sorted(differ, key=lambda change: change[0])
-    db.executemany(_KEEP_VERSION, [(t.outcome.at, i) for i, t in changes])
-    db.executemany(_FORGET_VERSIONS, [(i, i, VERSIONS) for i, _ in changes])
+    db.executemany(_INSERT_VERSION, [(t.outcome.at, i) for i, t in changes])
+    db.executemany(_DELETE_OLD_VERSIONS, [(i, i, MAX_VERSIONS) for i, _ in changes])
     ids, (titles, bodies) = [i for i, _ in changes], _words([t.entry for _, t in changes])
     rows = [(o.source, o.at, *_changeable(e)) for _, (o, _, e) in changes]
     if db.postgres:
-        words = map(vector, titles, bodies)
+        words = map(encode_tsvector, titles, bodies)
         db.executemany(
-            f"{_UPDATE_ENTRY}, words = ? WHERE id = ?", [(*row, w, i) for row, w, i in zip(rows, words, ids, strict=True)]
+            f"{_UPDATE_ENTRY}, words = ? WHERE id = ?",
+            [(*row, w, i) for row, w, i in zip(rows, words, ids, strict=True)],
         )
     else:
-        search_index.remove(db, ids)
-        db.executemany(f"{_UPDATE_ENTRY} WHERE id = ?", [(*row, i) for row, i in zip(rows, ids, strict=True)])
+        search_index.delete_entries(db, ids)
+        db.executemany(
+            f"{_UPDATE_ENTRY} WHERE id = ?", [(*row, i) for row, i in zip(rows, ids, strict=True)]
+        )
         search_index.add(db, ids, titles, bodies)
     return Counter(t.outcome.feed_id for _, t in changes)
 
@@ -181,22 +254,32 @@ def _changeable(e: EntryText) -> tuple[object, ...]:
     """The columns of `_CHANGEABLE`."""
     lists = (_json.encode(some).decode() if some else "[]" for some in (e.tags, e.enclosures))
     return (
-        *(e.digest, e.published_told, e.updated_at, e.url, e.title, e.author, e.comments_url, e.content, e.summary),
+        *(
+            e.digest,
+            e.declared_published_at,
+            e.updated_at,
+            e.url,
+            e.title,
+            e.author,
+            e.comments_url,
+            e.content,
+            e.summary,
+        ),
         *lists,
     )
 
 
-def _visit(o: PollOutcome) -> tuple[object, ...]:
+def _host_row(o: PollOutcome) -> tuple[object, ...]:
     """A host's row."""
-    return o.host, o.at, o.pause.until if o.pause else None, o.pause.why if o.pause else ""
+    return o.host, o.at, o.pause.until if o.pause else None, o.pause.reason if o.pause else ""
 
 
-def _line(o: PollOutcome, new: Collection[EntryText], changed: int) -> tuple[object, ...]:
+def _poll_row(o: PollOutcome, new: Collection[EntryText], changed: int) -> tuple[object, ...]:
     """A poll's row in the log."""
     delays = [e.delay_s for e in new if e.delay_s is not None]
     mean, most = (sum(delays) / len(delays), max(delays)) if delays else (None, None)
-    lost = o.gap.lost if o.gap else None
+    missed = o.gap.missed if o.gap else None
     return (
         *(o.feed_id, o.at, o.source, o.status, o.bytes, o.elapsed_s, o.entries, len(new), changed),
-        *(mean, most, lost, encode(o.reason), o.error_kind, o.error),
+        *(mean, most, missed, encode(o.reason), o.error_kind, o.error),
     )

@@ -8,7 +8,7 @@ rest.
 
 import re
 
-from tidings.store import schema_people
+from tidings.store import schema_users
 
 MIGRATIONS = (
     """
@@ -216,7 +216,7 @@ MIGRATIONS = (
       missed INTEGER NOT NULL
     );
     """,
-    schema_people.PEOPLE,
+    schema_users.USER_TABLES,
     """
     CREATE TABLE neighbours (
       nid TEXT PRIMARY KEY,
@@ -287,13 +287,13 @@ MIGRATIONS = (
 
 
 #: Tables whose rows go with the entry that their ``entry_id`` names.
-OF_ENTRIES = ("entry_versions", "tellings", *schema_people.OF_ENTRIES)
+ENTRY_TABLES = ("entry_versions", "tellings", *schema_users.ENTRY_TABLES)
 #: Queries that give the ids of entries which stay however old they are.
-KEPT: tuple[str, ...] = schema_people.KEPT
+KEPT_ENTRY_QUERIES: tuple[str, ...] = schema_users.KEPT_ENTRY_QUERIES
 
 #: What PostgreSQL calls otherwise. Rows point to feeds and entries without a constraint there: each check would lock the feed,
 #: and a partition of old entries could not be dropped without a look at every row that may point into it.
-_OTHERWISE = (
+_POSTGRES_REPLACEMENTS = (
     (re.compile(r"/\* postgres: (.*?) \*/", re.DOTALL), r"\1"),
     (re.compile(r"REFERENCES (feeds|entries) \(id\) ON DELETE CASCADE"), ""),
     (re.compile(r"PRIMARY KEY AUTOINCREMENT(?=.*PARTITION BY)", re.DOTALL), "PRIMARY KEY"),
@@ -309,12 +309,12 @@ def statements(migration: str) -> list[str]:
     return [statement for part in migration.split(";\n") if (statement := part.strip())]
 
 
-def for_postgres(migration: str) -> list[str]:
+def translate_to_postgres(migration: str) -> list[str]:
     """The statements as PostgreSQL wants them."""
     wanted = []
     for statement in statements(migration):
         if not statement.startswith("/* sqlite */"):
-            for here, there in _OTHERWISE:
+            for here, there in _POSTGRES_REPLACEMENTS:
                 statement = here.sub(there, statement)
             wanted.append(statement)
     return wanted

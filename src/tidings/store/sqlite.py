@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from tidings.store import file
+from tidings.store import sqlite_file
 from tidings.store.connection import Progress, StoreError
-from tidings.store.file import SqliteConnection
-from tidings.store.signals import OwnSignals
+from tidings.store.pubsub import LocalPubSub
+from tidings.store.sqlite_file import SqliteConnection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,51 +28,67 @@ READERS = 3
 class SqliteDatabase:
     """The connections to one file, and the threads they belong to."""
 
-    for_many = False
+    allows_multiple_processes = False
 
     def __init__(self, path: Path, *, serving: bool = False, threads: bool = True) -> None:
-        self.path, self.name, self.signals, self._threads = path, str(path), OwnSignals(), threads
-        file.make_private(path)
-        self._lock = file.lock_serving(path) if serving else None
+        self.path, self.name, self.pubsub, self._threads = path, str(path), LocalPubSub(), threads
+        sqlite_file.create_private_file(path)
+        self._lock = sqlite_file.lock_serving(path) if serving else None
         self._connections: list[SqliteConnection] = []
         self._local = threading.local()
         self._writer = ThreadPoolExecutor(1, "store-writer")
         self._readers = ThreadPoolExecutor(READERS, "store-reader")
         try:
-            db = file.connect(path)
+            db = sqlite_file.connect(path)
             self._connections.append(db)
-            file.migrate(db, path)
+            sqlite_file.migrate(db, path)
         except sqlite3.DatabaseError as error:
             self._close()
-            raise file.complaint(path, error) from error
+            raise sqlite_file.to_store_error(path, error) from error
         except StoreError:
             self._close()
             raise
         self._db = db
 
-    async def write(self, work: Callable[Concatenate[SqliteConnection, P], T], *args: P.args, **options: P.kwargs) -> T:
+    async def write(
+        self,
+        work: Callable[Concatenate[SqliteConnection, P], T],
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> T:
         """Run ``work`` within a transaction of its own: all of it, or nothing if it raises."""
         return await self._in(
-            self._writer, lambda: self._transact(self._db, "BEGIN IMMEDIATE", lambda db: work(db, *args, **options))
+            self._writer,
+            lambda: self._transact(
+                self._db, "BEGIN IMMEDIATE", lambda db: work(db, *args, **options)
+            ),
         )
 
-    async def read(self, work: Callable[Concatenate[SqliteConnection, P], T], *args: P.args, **options: P.kwargs) -> T:
+    async def read(
+        self,
+        work: Callable[Concatenate[SqliteConnection, P], T],
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> T:
         """Run ``work``, which only reads; all its queries see the same moment."""
         return await self._in(
-            self._readers, lambda: self._transact(self._reader(), "BEGIN", lambda db: work(db, *args, **options))
+            self._readers,
+            lambda: self._transact(self._reader(), "BEGIN", lambda db: work(db, *args, **options)),
         )
 
     async def backup(self, to: Path, progress: Progress | None) -> None:
-        await self.read(file.backup, self.path, to, progress)
+        await self.read(sqlite_file.backup, self.path, to, progress)
 
     async def check(self) -> list[str]:
-        return await self.read(file.check)
+        return await self.read(sqlite_file.check)
 
-    async def forget_old(self, before: float, least: int, now: float) -> tuple[int, int]:
+    async def prune_old_partitions(
+        self, before: float, min_entries: int, now: float
+    ) -> tuple[int, int]:
         return 0, 0
 
-    async def tidy(self) -> None:
-        while await self.write(file.merge_index):
+    async def optimize(self) -> None:
+        while await self.write(sqlite_file.merge_index):
             pass
 
     async def close(self) -> None:
@@ -80,9 +96,15 @@ class SqliteDatabase:
         await asyncio.to_thread(self._close)
 
     async def _in(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(threads, work) if self._threads else work()
+        return (
+            await asyncio.get_running_loop().run_in_executor(threads, work)
+            if self._threads
+            else work()
+        )
 
-    def _transact(self, db: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T]) -> T:
+    def _transact(
+        self, db: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T]
+    ) -> T:
         try:
             db.execute(begin)
             try:
@@ -95,13 +117,13 @@ class SqliteDatabase:
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
             raise  # a fault of ours
         except sqlite3.DatabaseError as error:
-            raise file.complaint(self.path, error) from error
+            raise sqlite_file.to_store_error(self.path, error) from error
         return result
 
     def _reader(self) -> SqliteConnection:
         db: SqliteConnection | None = getattr(self._local, "db", None)
         if db is None:
-            db = self._local.db = file.connect(self.path, read_only=True)
+            db = self._local.db = sqlite_file.connect(self.path, read_only=True)
             self._connections.append(db)
         return db
 

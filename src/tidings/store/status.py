@@ -4,12 +4,12 @@ import math
 
 from tidings.store.connection import Connection
 from tidings.store.evidence import polled_days
-from tidings.store.feeds import next_due, paused
-from tidings.store.rows import Period, Status
+from tidings.store.feed_models import Period, Status
+from tidings.store.feeds import next_due, paused_hosts
 
 HOUR_S, DAY_S, WEEK_S = 3600.0, 86400.0, 604800.0
 #: So many entries are counted one by one.
-COUNTED = 1_000_000
+MAX_EXACT_COUNT = 1_000_000
 
 
 def status(db: Connection, now: float) -> Status:
@@ -32,7 +32,7 @@ def status(db: Connection, now: float) -> Status:
         day=_since(db, now - DAY_S),
         week=_since(db, now - WEEK_S),
         errors=dict(errors.fetchall()),
-        paused=paused(db, now),
+        paused=paused_hosts(db, now),
         polled_days=polled_days(db, now),
     )
 
@@ -44,25 +44,30 @@ def _entries(db: Connection) -> int:
             "SELECT coalesce(sum(reltuples), 0)::bigint FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid "
             "WHERE inhparent = 'entries'::regclass AND reltuples > 0"
         ).fetchone()[0]
-        if believed > COUNTED:
+        if believed > MAX_EXACT_COUNT:
             return int(believed)
     return int(db.execute("SELECT count(*) FROM entries").fetchone()[0])
 
 
 def _since(db: Connection, since: float) -> Period:
-    polls, size = db.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM polls WHERE at >= ?", (since,)).fetchone()
-    new, told = db.execute("SELECT count(*), count(delay_s) FROM entries WHERE first_seen_at >= ?", (since,)).fetchone()
-    lost, recovered = db.execute(
-        "SELECT coalesce(sum(lost), 0.0), coalesce(sum(recovered), 0) FROM gaps WHERE found_at >= ?", (since,)
+    polls, size = db.execute(
+        "SELECT count(*), coalesce(sum(bytes), 0) FROM polls WHERE at >= ?", (since,)
+    ).fetchone()
+    new, delay_count = db.execute(
+        "SELECT count(*), count(delay_s) FROM entries WHERE first_seen_at >= ?", (since,)
+    ).fetchone()
+    missed, recovered = db.execute(
+        "SELECT coalesce(sum(lost), 0.0), coalesce(sum(recovered), 0) FROM gaps WHERE found_at >= ?",
+        (since,),
     ).fetchone()
     return Period(
         polls=polls,
         bytes=size,
         new=new,
-        delays=told,
-        delay_p50_s=_quantile(db, since, told, 0.5),
-        delay_p90_s=_quantile(db, since, told, 0.9),
-        lost=lost,
+        delays=delay_count,
+        delay_p50_s=_quantile(db, since, delay_count, 0.5),
+        delay_p90_s=_quantile(db, since, delay_count, 0.9),
+        missed=missed,
         recovered=recovered,
     )
 

@@ -20,30 +20,47 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidings import __version__
 from tidings.errors import TidingsError
-from tidings.texts import _
-from tidings.web import account, feeds, images, lab, metrics, output, pages, peers, reader, timing, tryout
+from tidings.i18n import _
+from tidings.web import (
+    account,
+    demo_launcher,
+    feeds,
+    image_proxy,
+    lab,
+    metrics,
+    output_feeds,
+    peers,
+    reader,
+    templating,
+    timing,
+)
 from tidings.web.forms import read_body
 from tidings.web.hub import Hub
-from tidings.web.live import Streams
-from tidings.web.visit import Site, json
+from tidings.web.request_context import Site, json
+from tidings.web.sse import EventStreams
 
 #: Other sites never learn where somebody came from. "no-referrer" would hide it from ourselves too: browsers then send forms
 #: with ``Origin: null``, as if they came from elsewhere.
-HEADERS = {
+SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "server": f"tidings/{__version__}",
 }
 #: An address longer than this is no form of ours. The longest are those of pictures.
-LONGEST_TARGET = 8000
+MAX_TARGET_LENGTH = 8000
 #: A store that takes longer than this to say when the next feed is due is not ready.
-PATIENCE_S = 5.0
+READINESS_TIMEOUT_S = 5.0
 #: Files that browsers keep for ever: their addresses change with them.
-TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "png": "image/png"}
+STATIC_MEDIA_TYPES = {
+    "css": "text/css",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
+    "png": "image/png",
+}
 
 
-class Frame:
+class SecurityMiddleware:
     """Around every answer: the headers that keep browsers safe. Addresses and hosts that nobody could mean are turned away."""
 
     def __init__(self, app: ASGIApp, host: str = "") -> None:
@@ -53,72 +70,100 @@ class Frame:
         async def send_framed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = {name for name, _value in message["headers"]}
-                more = {**HEADERS, "content-security-policy": pages.security()}
-                added = [(name.encode(), value.encode()) for name, value in more.items() if name.encode() not in own]
+                more = {
+                    **SECURITY_HEADERS,
+                    "content-security-policy": templating.content_security_policy(),
+                }
+                added = [
+                    (name.encode(), value.encode())
+                    for name, value in more.items()
+                    if name.encode() not in own
+                ]
                 message = {**message, "headers": [*message["headers"], *added]}
             await send(message)
 
         app = self._app
-        if scope["type"] == "http" and len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_TARGET:
+        if (
+            scope["type"] == "http"
+            and len(scope["raw_path"]) + len(scope["query_string"]) > MAX_TARGET_LENGTH
+        ):
             sentence = _("The address is longer than any form here makes it.")
-            app = _problem(HTTPStatus.REQUEST_URI_TOO_LONG, _("Too long"), sentence)
-        elif scope["type"] == "http" and not is_our_name(
+            app = _error_page(HTTPStatus.REQUEST_URI_TOO_LONG, _("Too long"), sentence)
+        elif scope["type"] == "http" and not is_allowed_host(
             dict(scope["headers"]).get(b"host", b"").decode("latin-1"), self._host
         ):
-            sentence = _("This service does not know itself by that name. If it should, set serve.public_url to its address.")
-            app = _problem(HTTPStatus.MISDIRECTED_REQUEST, _("Not here"), sentence)
+            sentence = _(
+                "This service does not know itself by that name. If it should, set serve.public_url to its address."
+            )
+            app = _error_page(HTTPStatus.MISDIRECTED_REQUEST, _("Not here"), sentence)
         await app(scope, receive, send_framed)
 
 
-def is_our_name(host: str, public: str) -> bool:
+def is_allowed_host(host: str, public: str) -> bool:
     """Whether a Host header may mean us. Names that anybody can register, and point at our address, may not (DNS rebinding)."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
     name = name.strip("[]").lower()
     try:
         ipaddress.ip_address(name)
     except ValueError:
-        return name == public.lower() or "." not in name or name.endswith((".local", ".localhost", ".internal", ".home.arpa"))
+        return (
+            name == public.lower()
+            or "." not in name
+            or name.endswith((".local", ".localhost", ".internal", ".home.arpa"))
+        )
     return True
 
 
-def make_app(site: Site, hub: Hub, streams: Streams, api_routes: Sequence[BaseRoute] = ()) -> Starlette:
+def make_app(
+    site: Site, hub: Hub, streams: EventStreams, api_routes: Sequence[BaseRoute] = ()
+) -> Starlette:
     """The application over a living service."""
-    live = site.live
+    status_reporter = site.status_reporter
 
     async def allowed(request: Request) -> bool:
         """Figures are for administrators, or an app with an administrator's token; for everybody as long as there is none."""
         bearer = request.headers.get("authorization", "").partition(" ")[2].strip()
-        user = await site.people.by_token(bearer) if bearer else await site.who(request)
-        return user.admin if user is not None else await site.people.is_new()
+        user = (
+            await site.user_service.user_by_token(bearer)
+            if bearer
+            else await site.authenticate(request)
+        )
+        return user.admin if user is not None else await site.user_service.needs_setup()
 
     async def status(request: Request) -> Response:
         if not await allowed(request):
             return json({"error": _("Only an administrator may see this.")}, HTTPStatus.FORBIDDEN)
-        return json(await live.status())
+        return json(await status_reporter.status())
 
     async def measure(request: Request) -> Response:
         if not await allowed(request):
-            return PlainTextResponse("give an administrator's token: Authorization: Bearer ...\n", HTTPStatus.FORBIDDEN)
-        return PlainTextResponse(metrics.exposition(await live.families()), media_type=metrics.MEDIA_TYPE)
+            return PlainTextResponse(
+                "give an administrator's token: Authorization: Bearer ...\n", HTTPStatus.FORBIDDEN
+            )
+        return PlainTextResponse(
+            metrics.exposition(await status_reporter.families()), media_type=metrics.MEDIA_TYPE
+        )
 
     async def alive(request: Request) -> Response:
         return PlainTextResponse("alive\n")
 
     async def ready(request: Request) -> Response:
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                problem = await live.why_not_ready()
+            async with asyncio.timeout(READINESS_TIMEOUT_S):
+                problem = await status_reporter.readiness_problem()
         except (TidingsError, TimeoutError) as error:
             problem = str(error) or "the store does not answer"
-        return PlainTextResponse(f"{problem or 'ready'}\n", HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK)
+        return PlainTextResponse(
+            f"{problem or 'ready'}\n", HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
+        )
 
     async def push(request: Request) -> Response:
         token = request.path_params["token"]
         if request.method == "POST":
-            body = await read_body(request, live.subscriber.max_bytes)
-            answer = await live.subscriber.deliver(token, request.headers, body)
+            body = await read_body(request, status_reporter.subscriber.max_bytes)
+            answer = await status_reporter.subscriber.receive_delivery(token, request.headers, body)
         else:
-            answer = await live.subscriber.verify(token, request.query_params)
+            answer = await status_reporter.subscriber.verify_intent(token, request.query_params)
         return PlainTextResponse(answer.body, answer.status)
 
     routes = [
@@ -128,15 +173,15 @@ def make_app(site: Site, hub: Hub, streams: Streams, api_routes: Sequence[BaseRo
         *timing.routes(site),
         *peers.routes(site),
         *lab.routes(site),
-        *tryout.routes(site),
-        *images.routes(site),
+        *demo_launcher.routes(site),
+        *image_proxy.routes(site),
         *streams.routes(),
-        *output.routes(site),
+        *output_feeds.routes(site),
         *hub.routes(),
         *api_routes,
         Route("/static/{version}/{name}", _static),
-        _at_root("sw.js", "text/javascript"),
-        _at_root("manifest.webmanifest", "application/manifest+json"),
+        _root_file_route("sw.js", "text/javascript"),
+        _root_file_route("manifest.webmanifest", "application/manifest+json"),
         Route("/offline", _offline),
         Route("/api/status", status),
         Route("/metrics", measure),
@@ -146,8 +191,12 @@ def make_app(site: Site, hub: Hub, streams: Streams, api_routes: Sequence[BaseRo
     ]
     # A higher level takes three times as long on long lists.
     packing = Middleware(GZipMiddleware, minimum_size=1000, compresslevel=3)
-    framing = Middleware(Frame, host=_host_of(site.public_url))
-    return Starlette(routes=routes, middleware=[framing, packing], exception_handlers={HTTPException: _http_problem})
+    framing = Middleware(SecurityMiddleware, host=_host_of(site.public_url))
+    return Starlette(
+        routes=routes,
+        middleware=[framing, packing],
+        exception_handlers={HTTPException: _handle_http_error},
+    )
 
 
 def _host_of(url: str) -> str:
@@ -158,38 +207,57 @@ def _host_of(url: str) -> str:
 
 
 async def _static(request: Request) -> Response:
-    file = pages.STATIC / request.path_params["name"]
-    kind = TYPES.get(request.path_params["name"].rpartition(".")[2])
+    file = templating.STATIC / request.path_params["name"]
+    kind = STATIC_MEDIA_TYPES.get(request.path_params["name"].rpartition(".")[2])
     if kind is None or not file.is_file():
         raise HTTPException(HTTPStatus.NOT_FOUND)
-    kept = "public, max-age=31536000, immutable" if request.path_params["version"] == pages.version() else "no-cache"
+    kept = (
+        "public, max-age=31536000, immutable"
+        if request.path_params["version"] == templating.version()
+        else "no-cache"
+    )
     return FileResponse(str(file), media_type=kind, headers={"cache-control": kept})
 
 
-def _at_root(name: str, kind: str) -> Route:
+def _root_file_route(name: str, kind: str) -> Route:
     """Files that have their place at the root, because they speak for all pages, and name others by their version."""
 
     async def answer(request: Request) -> Response:
-        text = (pages.STATIC / name).read_text("utf-8").replace("VERSION", pages.version())
+        text = (
+            (templating.STATIC / name).read_text("utf-8").replace("VERSION", templating.version())
+        )
         return Response(text, media_type=kind, headers={"cache-control": "no-cache"})
 
     return Route(f"/{name}", answer)
 
 
 async def _offline(request: Request) -> Response:
-    return _problem(HTTPStatus.OK, _("No connection"), _("tidings cannot be reached. Articles are there again when it can."))
+    return _error_page(
+        HTTPStatus.OK,
+        _("No connection"),
+        _("tidings cannot be reached. Articles are there again when it can."),
+    )
 
 
 # --- problems ----------------------------------------------------------------------------------------------------------
 
 
-def _problem(status: int, title: str, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
+def _error_page(
+    status: int, title: str, sentence: str, headers: Mapping[str, str] | None = None
+) -> Response:
     """A page for whoever sees it: it knows nothing about them."""
-    return HTMLResponse(pages.render("alone.html", {"title": title, "sentence": sentence}), status, headers)
+    return HTMLResponse(
+        templating.render("alone.html", {"title": title, "sentence": sentence}), status, headers
+    )
 
 
-async def _http_problem(request: Request, error: Exception) -> Response:
+async def _handle_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return _problem(error.status_code, _("Not found"), _("There is no such page here."))
-    return _problem(error.status_code, error.detail, _("This address answers differently; begin at the start."), error.headers)
+        return _error_page(error.status_code, _("Not found"), _("There is no such page here."))
+    return _error_page(
+        error.status_code,
+        error.detail,
+        _("This address answers differently; begin at the start."),
+        error.headers,
+    )

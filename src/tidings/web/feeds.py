@@ -7,18 +7,18 @@ from starlette.routing import BaseRoute
 
 from tidings.aggregator.explain import as_json, explain
 from tidings.errors import TidingsError, UsageError
+from tidings.i18n import _, n_
 from tidings.reasons import render
 from tidings.store.evidence import delay_needs
-from tidings.store.people_rows import Action, Priority, Rule, Stream, Subscription
-from tidings.texts import _, n_
-from tidings.web import feed_page, output, pages, undo, views
+from tidings.store.user_models import Action, Priority, Rule, Stream, Subscription
+from tidings.web import feed_page, output_feeds, templating, undo, views
 from tidings.web.reader import sidebar
-from tidings.web.visit import Site, Visit, page
+from tidings.web.request_context import RequestContext, Site, page
 
 #: Rows of the list of feeds on one page.
-MOST_ROWS = 200
+FEEDS_PER_PAGE = 200
 #: Looks with their reasons on a feed's page.
-LAST_LOOKS = 20
+MAX_POLLS_SHOWN = 20
 
 
 def routes(site: Site) -> list[BaseRoute]:
@@ -31,8 +31,8 @@ def routes(site: Site) -> list[BaseRoute]:
         page(site, "/feed/{id:int}/about", about),
         page(site, "/feed/{id:int}/about.json", about_data),
         page(site, "/feed/{id:int}/about", change, posts=True),
-        page(site, "/feed/{id:int}/leave", leave, posts=True),
-        page(site, "/feed/{id:int}/look", look, posts=True),
+        page(site, "/feed/{id:int}/leave", unsubscribe, posts=True),
+        page(site, "/feed/{id:int}/look", poll_now, posts=True),
         page(site, "/folders", change_folder, posts=True),
         page(site, "/tags", change_tag, posts=True),
         page(site, "/rules", rules),
@@ -42,125 +42,161 @@ def routes(site: Site) -> list[BaseRoute]:
     ]
 
 
-async def listing(visit: Visit) -> Response:
+async def listing(context: RequestContext) -> Response:
     """All subscriptions, those with troubles first, a page at a time."""
-    every = sorted(await visit.reading.subscriptions(), key=_worst_first)
-    sought = visit.request.query_params.get("q", "").casefold().strip()
-    if sought:
-        every = [s for s in every if sought in s.title.casefold() or sought in s.feed.url.casefold()]
-    number = visit.request.query_params.get("page", "1")
+    every = sorted(await context.reader_service.subscriptions(), key=_failing_first)
+    search_text = context.request.query_params.get("q", "").casefold().strip()
+    if search_text:
+        every = [
+            s
+            for s in every
+            if search_text in s.title.casefold() or search_text in s.feed.url.casefold()
+        ]
+    number = context.request.query_params.get("page", "1")
     at = max(1, int(number)) if number.isdecimal() and len(number) < 6 else 1
-    return await visit.render(
+    return await context.render(
         "feeds.html",
-        sidebar=await sidebar(visit),
-        feeds=every[(at - 1) * MOST_ROWS : at * MOST_ROWS],
+        sidebar=await sidebar(context),
+        feeds=every[(at - 1) * FEEDS_PER_PAGE : at * FEEDS_PER_PAGE],
         total=len(every),
         at=at,
-        most=-(-len(every) // MOST_ROWS),
-        sought=sought,
-        folders=await visit.reading.folders(),
-        tags=await visit.reading.tags(),
+        most=-(-len(every) // FEEDS_PER_PAGE),
+        search_text=search_text,
+        folders=await context.reader_service.folders(),
+        tags=await context.reader_service.tags(),
     )
 
 
-def _worst_first(subscription: Subscription) -> tuple[int, float, str]:
+def _failing_first(subscription: Subscription) -> tuple[int, float, str]:
     state = subscription.feed.state
     dead = subscription.feed.retired_at is not None
-    return (0 if dead or state.errors else 1), state.failing_since or 0.0, subscription.title.casefold()
+    return (
+        (0 if dead or state.errors else 1),
+        state.failing_since or 0.0,
+        subscription.title.casefold(),
+    )
 
 
 # --- adding ------------------------------------------------------------------------------------------------------------
 
 
-async def add_form(visit: Visit, **values: Any) -> Response:
-    told: dict[str, Any] = {
-        "url": visit.request.query_params.get("url", ""),
+async def add_form(context: RequestContext, **values: Any) -> Response:
+    details: dict[str, Any] = {
+        "url": context.request.query_params.get("url", ""),
         "folder": "",
         "problem": "",
         "choices": (),
         "followed": {},
     } | values
-    return await visit.render(
+    return await context.render(
         "add.html",
-        sidebar=await sidebar(visit),
-        folders=await visit.reading.folders(),
-        suggestions=await visit.reading.suggestions(),
-        **told,
+        sidebar=await sidebar(context),
+        folders=await context.reader_service.folders(),
+        suggestions=await context.reader_service.suggestions(),
+        **details,
     )
 
 
-async def add(visit: Visit) -> Response:
+async def add(context: RequestContext) -> Response:
     """One feed, or those that were chosen among several of a site."""
-    url, folder = visit.form.get("url"), visit.form.get("folder")
-    chosen = visit.form.all("choice") or [url]
+    url, folder = context.form.get("url"), context.form.get("folder")
+    chosen = context.form.all("choice") or [url]
     try:
         if not chosen[0]:
             raise UsageError(_("type the address of a site or of a feed"))
         for address in chosen[:100]:
-            addition = await visit.reading.subscribe(address, folder=folder)
+            addition = await context.reader_service.subscribe(address, folder=folder)
             if addition.added is None:
-                return await add_form(visit, url=address, folder=folder, choices=addition.choices, followed=addition.followed)
+                return await add_form(
+                    context,
+                    url=address,
+                    folder=folder,
+                    choices=addition.choices,
+                    followed=addition.subscribed,
+                )
     except TidingsError as error:
-        return await add_form(visit, status=400, url=url, folder=folder, problem=pages.sentence(str(error)))
+        return await add_form(
+            context, status=400, url=url, folder=folder, problem=templating.sentence(str(error))
+        )
     assert addition.added is not None
-    added = await visit.reading.subscription(addition.added.feed_id)
-    visit.note(_("You follow %(title)s now.", title=added.title))
-    return visit.go(f"/feed/{added.feed.id}")
+    added = await context.reader_service.subscription(addition.added.feed_id)
+    context.flash(_("You follow %(title)s now.", title=added.title))
+    return context.redirect(f"/feed/{added.feed.id}")
 
 
-async def import_list(visit: Visit) -> Response:
-    body = visit.form.files.get("file") or visit.form.get("list").encode()
+async def import_list(context: RequestContext) -> Response:
+    body = context.form.files.get("file") or context.form.get("list").encode()
     try:
         if not body:
-            raise UsageError(_("choose a file: OPML as every reader exports it, or one address on each line"))
-        report = await visit.reading.import_opml(body)
+            raise UsageError(
+                _("choose a file: OPML as every reader exports it, or one address on each line")
+            )
+        report = await context.reader_service.import_opml(body)
     except TidingsError as error:
-        return await add_form(visit, status=400, problem=pages.sentence(str(error)))
+        return await add_form(context, status=400, problem=templating.sentence(str(error)))
     if report.problems:
-        return await visit.render("imported.html", sidebar=await sidebar(visit), report=report)
+        return await context.render("imported.html", sidebar=await sidebar(context), report=report)
     added = n_("%(num)s feed is followed now", "%(num)s feeds are followed now", len(report.new))
-    visit.note(added + (_("; %(num)s were known already", num=len(report.known)) if report.known else "") + ".")
-    return visit.go("/unread")
+    context.flash(
+        added
+        + (_("; %(num)s were known already", num=len(report.known)) if report.known else "")
+        + "."
+    )
+    return context.redirect("/unread")
 
 
-async def export(visit: Visit) -> Response:
+async def export(context: RequestContext) -> Response:
     headers = {"content-disposition": 'attachment; filename="tidings.opml"'}
-    return Response(await visit.reading.export_opml(), media_type="text/x-opml", headers=headers)
+    return Response(
+        await context.reader_service.export_opml(), media_type="text/x-opml", headers=headers
+    )
 
 
 # --- one feed ----------------------------------------------------------------------------------------------------------
 
 
-async def about(visit: Visit) -> Response:
-    subscription = await visit.reading.subscription(visit.request.path_params["id"])
-    limits = visit.site.aggregator.brain.limits
-    told = await explain(visit.site.store, subscription.feed, visit.site.clock(), polls=LAST_LOOKS, limits=limits)
-    return await visit.render(
+async def about(context: RequestContext) -> Response:
+    subscription = await context.reader_service.subscription(context.request.path_params["id"])
+    limits = context.site.aggregator.scheduler.limits
+    details = await explain(
+        context.site.store,
+        subscription.feed,
+        context.site.clock(),
+        polls=MAX_POLLS_SHOWN,
+        limits=limits,
+    )
+    return await context.render(
         "feed.html",
-        sidebar=await sidebar(visit, subscription.folder_id),
+        sidebar=await sidebar(context, subscription.folder_id),
         feed=subscription,
-        told=told,
-        output=await output.address(visit.site, visit.user, f"feed/{subscription.feed.id}"),
-        drawn=await feed_page.drawn(visit, told),
-        folders=await visit.reading.folders(),
+        details=details,
+        output_feeds=await output_feeds.address(
+            context.site, context.user, f"feed/{subscription.feed.id}"
+        ),
+        feed_charts=await feed_page.feed_charts(context, details),
+        folders=await context.reader_service.folders(),
         priorities=get_args(Priority),
-        min_interval=feed_page.min_interval_text(subscription, told.min_interval),
-        intervals=feed_page.interval_choices(visit.reading, subscription, told.min_interval),
+        min_interval=feed_page.min_interval_text(subscription, details.min_interval),
+        intervals=feed_page.interval_choices(
+            context.reader_service, subscription, details.min_interval
+        ),
     )
 
 
-async def about_data(visit: Visit) -> Response:
+async def about_data(context: RequestContext) -> Response:
     """What the page is made from."""
-    subscription = await visit.reading.subscription(visit.request.path_params["id"])
-    site, limits = visit.site, visit.site.aggregator.brain.limits
-    told = await explain(site.store, subscription.feed, site.clock(), polls=feed_page.MOST_LOOKS, limits=limits)
-    return visit.json(as_json(told))
+    subscription = await context.reader_service.subscription(context.request.path_params["id"])
+    site, limits = context.site, context.site.aggregator.scheduler.limits
+    details = await explain(
+        site.store, subscription.feed, site.clock(), polls=feed_page.MAX_POLLS, limits=limits
+    )
+    return context.json(as_json(details))
 
 
-async def change(visit: Visit) -> Response:
-    form, feed_id = visit.form, visit.request.path_params["id"]
+async def change(context: RequestContext) -> Response:
+    form, feed_id = context.form, context.request.path_params["id"]
     priority = next((known for known in get_args(Priority) if known == form.get("priority")), None)
-    await visit.reading.change(
+    await context.reader_service.change(
         feed_id,
         title=form.get("title"),
         folder=form.get("folder"),
@@ -168,8 +204,8 @@ async def change(visit: Visit) -> Response:
         full_text="full_text" in form,
         min_interval_s=_interval(form.get("min_interval")) if "min_interval" in form else None,
     )
-    visit.note(_("Saved."))
-    return visit.go(f"/feed/{feed_id}/about")
+    context.flash(_("Saved."))
+    return context.redirect(f"/feed/{feed_id}/about")
 
 
 def _interval(text: str) -> float:
@@ -177,112 +213,132 @@ def _interval(text: str) -> float:
     if text in ("", "0"):
         return 0.0
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise UsageError(_("choose a minimum interval from the list, not %(text)s", text=repr(text[:50])))
+        raise UsageError(
+            _("choose a minimum interval from the list, not %(text)s", text=repr(text[:50]))
+        )
     return float(text)
 
 
-async def leave(visit: Visit) -> Response:
-    subscription = await visit.reading.subscription(visit.request.path_params["id"])
-    undoing = await undo.of_feed(visit.reading, subscription.feed.id, visit.site.clock())
-    await visit.reading.unsubscribe(subscription.feed.id)
-    text = _("Unsubscribed from %(title)s. Starred and tagged posts stay.", title=subscription.title)
-    visit.note(text, undo=undoing)
-    return visit.go("/feeds")
+async def unsubscribe(context: RequestContext) -> Response:
+    subscription = await context.reader_service.subscription(context.request.path_params["id"])
+    undo_action = await undo.undo_unsubscribe(
+        context.reader_service, subscription.feed.id, context.site.clock()
+    )
+    await context.reader_service.unsubscribe(subscription.feed.id)
+    text = _(
+        "Unsubscribed from %(title)s. Starred and tagged posts stay.", title=subscription.title
+    )
+    context.flash(text, undo=undo_action)
+    return context.redirect("/feeds")
 
 
-async def look(visit: Visit) -> Response:
+async def poll_now(context: RequestContext) -> Response:
     """Look at once, by hand."""
-    subscription = await visit.reading.subscription(visit.request.path_params["id"])
-    polled = await visit.site.aggregator.poll([subscription.feed.id])
+    subscription = await context.reader_service.subscription(context.request.path_params["id"])
+    polled = await context.site.aggregator.poll([subscription.feed.id])
     if polled.skipped:
-        visit.note(pages.sentence(render(polled.skipped[0].reason)))
+        context.flash(templating.sentence(render(polled.skipped[0].reason)))
     elif polled.failed:
-        visit.note(_("Check failed; see below."))
+        context.flash(_("Check failed; see below."))
     else:
-        visit.note(n_("%(num)s new entry.", "%(num)s new entries.", polled.new) if polled.new else _("Nothing new."))
-    return visit.go(f"/feed/{subscription.feed.id}/about")
+        context.flash(
+            n_("%(num)s new entry.", "%(num)s new entries.", polled.new)
+            if polled.new
+            else _("Nothing new.")
+        )
+    return context.redirect(f"/feed/{subscription.feed.id}/about")
 
 
-async def change_folder(visit: Visit) -> Response:
-    form, reading = visit.form, visit.reading
+async def change_folder(context: RequestContext) -> Response:
+    form, reader_service = context.form, context.reader_service
     if form.get("do") == "add":
-        await reading.add_folder(form.get("name"))
+        await reader_service.add_folder(form.get("name"))
     elif form.get("do") == "rename":
-        await reading.rename_folder(form.number("id", 1, 2**40), form.get("name"))
+        await reader_service.rename_folder(form.number("id", 1, 2**40), form.get("name"))
     elif form.get("do") == "remove":
         folder_id = form.number("id", 1, 2**40)
-        undoing = await undo.of_folder(reading, folder_id)
-        await reading.remove_folder(folder_id)
-        visit.note(_("The folder is gone; its feeds stay."), undo=undoing)
-        return visit.go("/feeds#folders")
+        undo_action = await undo.undo_remove_folder(reader_service, folder_id)
+        await reader_service.remove_folder(folder_id)
+        context.flash(_("The folder is gone; its feeds stay."), undo=undo_action)
+        return context.redirect("/feeds#folders")
     else:
         raise UsageError(_("nothing was asked for"))
-    visit.note(_("Saved."))
-    return visit.go("/feeds#folders")
+    context.flash(_("Saved."))
+    return context.redirect("/feeds#folders")
 
 
-async def change_tag(visit: Visit) -> Response:
-    form, reading = visit.form, visit.reading
+async def change_tag(context: RequestContext) -> Response:
+    form, reader_service = context.form, context.reader_service
     if form.get("do") == "rename":
-        await reading.rename_tag(form.get("tag"), form.get("name"))
+        await reader_service.rename_tag(form.get("tag"), form.get("name"))
     elif form.get("do") == "remove":
-        undoing = await undo.of_tag(reading, form.get("tag"))
-        await reading.remove_tag(form.get("tag"))
-        visit.note(_("The tag %(tag)s is gone from all entries.", tag=form.get("tag")), undo=undoing)
-        return visit.go("/feeds#tags")
+        undo_action = await undo.undo_remove_tag(reader_service, form.get("tag"))
+        await reader_service.remove_tag(form.get("tag"))
+        context.flash(
+            _("The tag %(tag)s is gone from all entries.", tag=form.get("tag")), undo=undo_action
+        )
+        return context.redirect("/feeds#tags")
     else:
         raise UsageError(_("nothing was asked for"))
-    visit.note(_("Saved."))
-    return visit.go("/feeds#tags")
+    context.flash(_("Saved."))
+    return context.redirect("/feeds#tags")
 
 
 # --- rules, searches, statistics ---------------------------------------------------------------------------------------
 
 
-async def rules(visit: Visit) -> Response:
-    return await visit.render(
+async def rules(context: RequestContext) -> Response:
+    return await context.render(
         "rules.html",
-        sidebar=await sidebar(visit),
-        rules=await visit.reading.rules(),
-        feeds=await visit.reading.subscriptions(),
+        sidebar=await sidebar(context),
+        rules=await context.reader_service.rules(),
+        feeds=await context.reader_service.subscriptions(),
         actions=get_args(Action),
     )
 
 
-async def change_rules(visit: Visit) -> Response:
-    form = visit.form
+async def change_rules(context: RequestContext) -> Response:
+    form = context.form
     if form.get("do") == "remove":
         rule_id = form.number("id", 1, 2**40)
-        undoing = await undo.of_rule(visit.reading, rule_id)
-        await visit.reading.remove_rule(rule_id)
-        visit.note(_("The rule is gone; what it has done stays."), undo=undoing)
-        return visit.go("/rules")
+        undo_action = await undo.undo_remove_rule(context.reader_service, rule_id)
+        await context.reader_service.remove_rule(rule_id)
+        context.flash(_("The rule is gone; what it has done stays."), undo=undo_action)
+        return context.redirect("/rules")
     action = next((known for known in get_args(Action) if known == form.get("action")), None)
     if action is None:
         raise UsageError(_("choose what the rule shall do"))
-    text: dict[str, Any] = {name: form.get(name) for name in ("name", "tag", "words", "author", "regex")}
+    text: dict[str, Any] = {
+        name: form.get(name) for name in ("name", "tag", "words", "author", "regex")
+    }
     feed_id = form.number("feed_id", 1, 2**40) if form.get("feed_id") else None
-    await visit.reading.save_rule(Rule(action=action, feed_id=feed_id, **text))
-    visit.note(_("The rule holds for what arrives from now on."))
-    return visit.go("/rules")
+    await context.reader_service.save_rule(Rule(action=action, feed_id=feed_id, **text))
+    context.flash(_("The rule holds for what arrives from now on."))
+    return context.redirect("/rules")
 
 
-async def change_searches(visit: Visit) -> Response:
-    form = visit.form
+async def change_searches(context: RequestContext) -> Response:
+    form = context.form
     if form.get("do") == "remove":
         search_id = form.number("id", 1, 2**40)
-        undoing = await undo.of_search(visit.reading, search_id)
-        await visit.reading.remove_search(search_id)
-        visit.note(_("The search is forgotten."), undo=undoing)
-        return visit.go("/unread")
-    view = await views.find(visit.reading, "search", form.get("q"))
-    saved = await visit.reading.save_search(form.get("name") or view.search, Stream(search=view.search))
-    return visit.go(f"/saved/{saved.id}")
+        undo_action = await undo.undo_remove_search(context.reader_service, search_id)
+        await context.reader_service.remove_search(search_id)
+        context.flash(_("The search is forgotten."), undo=undo_action)
+        return context.redirect("/unread")
+    view = await views.find(context.reader_service, "search", form.get("q"))
+    saved = await context.reader_service.save_search(
+        form.get("name") or view.search, Stream(search=view.search)
+    )
+    return context.redirect(f"/saved/{saved.id}")
 
 
-async def statistics(visit: Visit) -> Response:
-    told = await visit.reading.statistics()
-    titles = await visit.reading.titles(use.feed_id for use in told.feeds)
-    return await visit.render(
-        "statistics.html", sidebar=await sidebar(visit), told=told, titles=titles, needs=delay_needs(told.evidence)
+async def statistics(context: RequestContext) -> Response:
+    details = await context.reader_service.statistics()
+    titles = await context.reader_service.titles(use.feed_id for use in details.feeds)
+    return await context.render(
+        "statistics.html",
+        sidebar=await sidebar(context),
+        details=details,
+        titles=titles,
+        needs=delay_needs(details.evidence),
     )

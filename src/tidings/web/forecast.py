@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct
 
-from tidings.aggregator.history import own_history
+from tidings.aggregator.feed_history import load_feed_history
 from tidings.errors import UsageError
+from tidings.i18n import _
 from tidings.model import DAY_S
 from tidings.policy.constraints import CONDITIONAL_SHARE, Limits
 from tidings.store import Store
 from tidings.store.evidence import COMPARISON_DAYS, DELAY_DAYS, curve_needs, polled_days
-from tidings.texts import _
-from tidings.web.visit import Site
+from tidings.web.request_context import Site
 
 if TYPE_CHECKING:
     from tidings.lab.simulate import Conditions
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from tidings.lab.whatif import Point as Simulated
 
 #: Requests per feed and day: the range of the page's slider, and the budgets that are simulated beside today's.
-LEAST_PER_FEED, MOST_PER_FEED = 1.0, 96.0
+MIN_REQUESTS_PER_FEED, MAX_REQUESTS_PER_FEED = 1.0, 96.0
 #: Budgets that are simulated beside today's, as multiples of it: the changes that somebody is likely to make.
-FACTORS = (0.5, 1.0, 2.0)
+BUDGET_FACTORS = (0.5, 1.0, 2.0)
 #: The ends of the range are left out where they are closer to one of these than this factor.
-NEAR = 1.5
+MIN_BUDGET_RATIO = 1.5
 #: Hourly polling, with which readers that do not learn are compared.
 HOURLY, HOURLY_PER_FEED = "fixed:interval_h=1", 24.0
 #: This much of the past is replayed. No more than its second half is judged, so that the policy has as much
 #: to learn from, and no more than a week.
-PAST_S = 42 * DAY_S
+REPLAY_PERIOD_S = 42 * DAY_S
 JUDGED_SHARE, JUDGED_DAYS = 0.5, 7.0
 #: Of more feeds than this a sample is replayed: it bounds the running time to about a minute of one core.
-SAMPLE = 400
+MAX_SIMULATED_FEEDS = 400
 
 
 class Point(Struct, frozen=True):
@@ -69,7 +69,11 @@ class Forecast(Struct, frozen=True):
         """The mean delay that is forecast for a budget: between the points along a power law."""
         return float(
             np.exp(
-                np.interp(np.log(per_day), np.log([p.per_day for p in self.points]), np.log([p.mean_s for p in self.points]))
+                np.interp(
+                    np.log(per_day),
+                    np.log([p.per_day for p in self.points]),
+                    np.log([p.mean_s for p in self.points]),
+                )
             )
         )
 
@@ -108,13 +112,19 @@ class OwnTrace:
 
 async def own_forecast(site: Site) -> Forecast:
     """The forecast for today's budget, simulated in a process of its own and kept for hours."""
-    brain, now = site.aggregator.brain, site.clock()
-    policy, budget = brain.policy.name, brain.budget_per_day
+    scheduler, now = site.aggregator.scheduler, site.clock()
+    policy, budget = scheduler.policy.name, scheduler.budget_per_day
 
-    async def question() -> tuple[Any, ...]:
-        return (forecast, await own_trace(site.store, now, brain.limits, judged=True), policy, budget, now)
+    async def job() -> tuple[Any, ...]:
+        return (
+            forecast,
+            await own_trace(site.store, now, scheduler.limits, judged=True),
+            policy,
+            budget,
+            now,
+        )
 
-    found: Forecast = await site.replays.get((policy, budget), question)
+    found: Forecast = await site.simulations.get((policy, budget), job)
     return found
 
 
@@ -123,18 +133,25 @@ async def own_trace(store: Store, now: float, limits: Limits, *, judged: bool = 
 
     ``judged``: raise `UsageError` where there is too little of it for figures.
     """
-    from tidings.lab.simulate import Conditions  # imports a compiler, which few who run the service need
+    from tidings.lab.simulate import (
+        Conditions,  # imports a compiler, which few who run the service need
+    )
     from tidings.lab.traces import Trace
 
     days = await store.read(polled_days, now)
     if judged and days < DELAY_DAYS:  # which is known without reading all posts
         raise UsageError(curve_needs(None, days, None))
-    past = await own_history(store, now)
-    recent = past.times >= now - PAST_S
+    past = await load_feed_history(store, now)
+    recent = past.times >= now - REPLAY_PERIOD_S
     if not recent.any():
         raise UsageError(_("there are no posts of the last weeks to replay"))
     trace = Trace.build(
-        "own history", past.feed[recent], past.times[recent], past.window, weight=past.weight, feed_ids=past.feed_ids
+        "own history",
+        past.feed[recent],
+        past.times[recent],
+        past.window,
+        weight=past.weight,
+        feed_ids=past.feed_ids,
     )
     facts = past.facts
     conditions = Conditions(
@@ -144,7 +161,7 @@ async def own_trace(store: Store, now: float, limits: Limits, *, judged: bool = 
         conditional=facts["not_modified"] >= CONDITIONAL_SHARE,
         document_bytes=facts["document_bytes"].astype(np.float64),
         override_s=facts["override_s"],
-        pushed=past.pushed,
+        pushed_share=past.pushed,
     )
     own = OwnTrace(trace, conditions, days, now - days * DAY_S)
     if judged:
@@ -152,11 +169,19 @@ async def own_trace(store: Store, now: float, limits: Limits, *, judged: bool = 
     return own
 
 
-def ladder(per_feed: float) -> list[float]:
+def budgets_to_simulate(per_feed: float) -> list[float]:
     """Budgets per feed and day to simulate: today's, a half and twice of it, and the ends of the slider."""
-    today = min(max(per_feed, 0.05), MOST_PER_FEED)
-    around = [today * factor for factor in FACTORS if factor == 1 or LEAST_PER_FEED <= today * factor <= MOST_PER_FEED]
-    ends = [end for end in (LEAST_PER_FEED, MOST_PER_FEED) if all(abs(math.log(end / b)) > math.log(NEAR) for b in around)]
+    today = min(max(per_feed, 0.05), MAX_REQUESTS_PER_FEED)
+    around = [
+        today * factor
+        for factor in BUDGET_FACTORS
+        if factor == 1 or MIN_REQUESTS_PER_FEED <= today * factor <= MAX_REQUESTS_PER_FEED
+    ]
+    ends = [
+        end
+        for end in (MIN_REQUESTS_PER_FEED, MAX_REQUESTS_PER_FEED)
+        if all(abs(math.log(end / b)) > math.log(MIN_BUDGET_RATIO) for b in around)
+    ]
     return sorted([*around, *ends])
 
 
@@ -165,8 +190,15 @@ def forecast(own: OwnTrace, policy: str, budget: float, now: float) -> Forecast:
     from tidings.lab.whatif import whatif
 
     feeds = own.trace.n_feeds
-    budgets = ladder(budget / feeds)
-    found = whatif(own.trace, budgets, policy, own.train_days, sample_feeds=SAMPLE, conditions=own.conditions)
+    budgets = budgets_to_simulate(budget / feeds)
+    found = whatif(
+        own.trace,
+        budgets,
+        policy,
+        own.train_days,
+        sample_feeds=MAX_SIMULATED_FEEDS,
+        conditions=own.conditions,
+    )
     own.check(found[0].posts)
     points = tuple(_point(point, feeds) for point in found)
     today = min(points, key=lambda point: abs(math.log(point.per_day / budget)))
@@ -187,16 +219,20 @@ def forecast(own: OwnTrace, policy: str, budget: float, now: float) -> Forecast:
 
 def _hourly(own: OwnTrace) -> "Simulated":
     """Hourly polling of the same feeds in the same period under the same conditions."""
-    from tidings.lab.score import judge, metrics
+    from tidings.lab.score import metrics, score_polls
     from tidings.lab.simulate import simulate
     from tidings.lab.whatif import Point as Simulated
-    from tidings.lab.whatif import looked_for, sampled
+    from tidings.lab.whatif import exclude_pushed_feeds, sample_trace
     from tidings.policy import make_policy
 
-    start, end = own.trace.cut(own.train_days), own.trace.end
-    replayed, conditions = sampled(own.trace, own.conditions, SAMPLE, 0)
-    polls = simulate(replayed, make_policy(HOURLY), HOURLY_PER_FEED, start, end, conditions=conditions)
-    found: dict[str, Any] = metrics(looked_for(judge(replayed, polls, start, end), conditions))
+    start, end = own.trace.training_end(own.train_days), own.trace.end
+    replayed, conditions = sample_trace(own.trace, own.conditions, MAX_SIMULATED_FEEDS, 0)
+    polls = simulate(
+        replayed, make_policy(HOURLY), HOURLY_PER_FEED, start, end, conditions=conditions
+    )
+    found: dict[str, Any] = metrics(
+        exclude_pushed_feeds(score_polls(replayed, polls, start, end), conditions)
+    )
     per_feed = found["polls_per_feed_day"] or 0.0
     return Simulated(
         budget=HOURLY_PER_FEED,
@@ -206,7 +242,14 @@ def _hourly(own: OwnTrace) -> "Simulated":
     )
 
 
-_FIGURES = ("posts", "mean_delay_s", "median_delay_s", "p95_delay_s", "missed_share", "charged_delay_s")
+_FIGURES = (
+    "posts",
+    "mean_delay_s",
+    "median_delay_s",
+    "p95_delay_s",
+    "missed_share",
+    "charged_delay_s",
+)
 
 
 def _point(found: "Simulated", feeds: int) -> Point:

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from tidings.errors import UsageError
 
 #: A form with its file: a list of 100,000 feeds has 20 MB.
-MOST_BYTES = 32_000_000
-MOST_FIELDS = 10_000
+MAX_BYTES = 32_000_000
+MAX_FIELDS = 10_000
 
 
 class TooLarge(UsageError):
@@ -38,22 +38,33 @@ class Form:
 
     def number(self, name: str, least: int, most: int) -> int:
         text = self.get(name)
-        if not (text.isascii() and text.lstrip("-").isdecimal() and len(text) < 16 and least <= int(text) <= most):
-            raise UsageError(f"{name} must be a whole number between {least} and {most}, not {text[:50]!r}")
+        if not (
+            text.isascii()
+            and text.lstrip("-").isdecimal()
+            and len(text) < 16
+            and least <= int(text) <= most
+        ):
+            raise UsageError(
+                f"{name} must be a whole number between {least} and {most}, not {text[:50]!r}"
+            )
         return int(text)
 
     def ids(self) -> list[int]:
         """``ids``, parted by commas."""
-        return [int(part) for part in self.get("ids").split(",") if part.isascii() and part.isdecimal() and len(part) < 16]
+        return [
+            int(part)
+            for part in self.get("ids").split(",")
+            if part.isascii() and part.isdecimal() and len(part) < 16
+        ]
 
 
 NO_FORM = Form({}, {})
 
 
 async def read_form(request: Request) -> Form:
-    body = await read_body(request, MOST_BYTES)
-    if len(body) > MOST_BYTES:
-        raise UsageError(f"more than {MOST_BYTES // 1_000_000} MB cannot be sent at once")
+    body = await read_body(request, MAX_BYTES)
+    if len(body) > MAX_BYTES:
+        raise UsageError(f"more than {MAX_BYTES // 1_000_000} MB cannot be sent at once")
     kind = request.headers.get("content-type", "")
     fields: dict[str, list[str]] = {}
     files: dict[str, bytes] = {}
@@ -64,7 +75,7 @@ async def read_form(request: Request) -> Form:
             elif content:
                 files[name] = content
         return Form(fields, files)
-    for name, value in pairs(body.decode("utf-8", "replace"), MOST_FIELDS):
+    for name, value in pairs(body.decode("utf-8", "replace"), MAX_FIELDS):
         fields.setdefault(name, []).append(value)
     return Form(fields, files)
 
@@ -93,9 +104,16 @@ def pairs(encoded: str, most: int) -> list[tuple[str, str]]:
 
 def parts(kind: str, body: bytes) -> Iterator[tuple[str, str | None, bytes]]:
     """Name, name of the file if it is one, and content; ``kind`` is the header Content-Type."""
-    header = b"Content-Type: " + kind.encode("latin-1", "replace").replace(b"\r", b"").replace(b"\n", b"") + b"\r\n\r\n"
+    header = (
+        b"Content-Type: "
+        + kind.encode("latin-1", "replace").replace(b"\r", b"").replace(b"\n", b"")
+        + b"\r\n\r\n"
+    )
     for part in message_from_bytes(header + body, policy=policy.HTTP).iter_parts():
-        name, content = part.get_param("name", header="content-disposition"), part.get_payload(decode=True)
+        name, content = (
+            part.get_param("name", header="content-disposition"),
+            part.get_payload(decode=True),
+        )
         if isinstance(name, str) and isinstance(content, bytes):
             yield name, part.get_filename(), content
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tidings.store.rows import PollOutcome, Recorded
+from tidings.store.feed_models import PollOutcome, RecordResult
 
 MEDIA_TYPE = "text/plain; version=0.0.4"
 #: Upper ends of the delay histogram in seconds: from a minute to a week.
@@ -33,7 +33,7 @@ class Family(NamedTuple):
     samples: Sequence[Sample]
 
 
-class Counts:
+class PollCounters:
     """What has happened since the process began."""
 
     def __init__(self) -> None:
@@ -43,7 +43,9 @@ class Counts:
         self._delays = [0] * (len(BUCKETS_S) + 1)
         self._delay_sum_s = 0.0
 
-    def note(self, outcomes: Sequence[PollOutcome], recorded: Sequence[Recorded]) -> None:
+    def count_polls(
+        self, outcomes: Sequence[PollOutcome], recorded: Sequence[RecordResult]
+    ) -> None:
         """Polls that were stored, and what that did."""
         for outcome, done in zip(outcomes, recorded, strict=True):
             self.polls[outcome.source, str(outcome.status or "none")] += 1
@@ -59,16 +61,49 @@ class Counts:
                     self._delay_sum_s += entry.delay_s
 
     def families(self) -> list[Family]:
-        polls = [Sample(n, {"source": source, "status": status}) for (source, status), n in sorted(self.polls.items())]
+        polls = [
+            Sample(n, {"source": source, "status": status})
+            for (source, status), n in sorted(self.polls.items())
+        ]
         errors = [Sample(n, {"kind": kind}) for kind, n in sorted(self.errors.items())]
         return [
-            Family("tidings_polls_total", "counter", "Polls, pushes and archive pages, by HTTP status.", polls),
-            Family("tidings_poll_errors_total", "counter", "Polls that failed, by kind of error.", errors),
-            Family("tidings_poll_bytes_total", "counter", "Bytes of documents, as transferred.", [Sample(self.bytes)]),
+            Family(
+                "tidings_polls_total",
+                "counter",
+                "Polls, pushes and archive pages, by HTTP status.",
+                polls,
+            ),
+            Family(
+                "tidings_poll_errors_total",
+                "counter",
+                "Polls that failed, by kind of error.",
+                errors,
+            ),
+            Family(
+                "tidings_poll_bytes_total",
+                "counter",
+                "Bytes of documents, as transferred.",
+                [Sample(self.bytes)],
+            ),
             Family("tidings_entries_new_total", "counter", "Entries stored.", [Sample(self.new)]),
-            Family("tidings_entries_changed_total", "counter", "Entries changed by their publisher.", [Sample(self.changed)]),
-            Family("tidings_gaps_total", "counter", "Polls after which posts were thought to be lost.", [Sample(self.gaps)]),
-            Family("tidings_delay_seconds", "histogram", "From publication to arrival.", list(self._histogram())),
+            Family(
+                "tidings_entries_changed_total",
+                "counter",
+                "Entries changed by their publisher.",
+                [Sample(self.changed)],
+            ),
+            Family(
+                "tidings_gaps_total",
+                "counter",
+                "Polls after which posts were thought to be lost.",
+                [Sample(self.gaps)],
+            ),
+            Family(
+                "tidings_delay_seconds",
+                "histogram",
+                "From publication to arrival.",
+                list(self._histogram()),
+            ),
         ]
 
     def _histogram(self) -> Iterable[Sample]:
@@ -86,12 +121,16 @@ def exposition(families: Iterable[Family]) -> str:
     for family in families:
         lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
         for sample in family.samples:
-            labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sample.labels.items())
-            lines.append(f"{family.name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {_number(sample.value)}")
+            labels = ",".join(
+                f'{name}="{_escape_label_value(value)}"' for name, value in sample.labels.items()
+            )
+            lines.append(
+                f"{family.name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {_number(sample.value)}"
+            )
     return "\n".join(lines) + "\n"
 
 
-def _escaped(value: str) -> str:
+def _escape_label_value(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 

@@ -4,23 +4,23 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from tidings.web.reader import sidebar
-from tidings.web.visit import Site, Visit, page
+from tidings.web.request_context import RequestContext, Site, page
 
 #: Feeds that are suggested, and former neighbours that are named.
-MOST_SUGGESTED, MOST_PAST = 10, 20
+MAX_SUGGESTIONS, MAX_FORMER_PEERS = 10, 20
 
 
 def routes(site: Site) -> list[BaseRoute]:
-    async def peers(visit: Visit) -> Response:
-        here = site.neighbourhood
+    async def peers(context: RequestContext) -> Response:
+        here = site.peer_exchange
         known = here.peers() if here is not None else []
-        return await visit.render(
+        return await context.render(
             "peers.html",
-            sidebar=await sidebar(visit),
+            sidebar=await sidebar(context),
             here=here,
             present=[peer for peer in known if peer.present],
-            past=[peer for peer in known if not peer.present][:MOST_PAST],
-            suggested=here.node.interests.suggestions(MOST_SUGGESTED) if here is not None else [],
+            past=[peer for peer in known if not peer.present][:MAX_FORMER_PEERS],
+            suggested=here.node.interests.suggestions(MAX_SUGGESTIONS) if here is not None else [],
         )
 
     return [page(site, "/peers", peers, admin=True)]

@@ -9,12 +9,12 @@ import uvicorn
 from starlette.types import ASGIApp
 
 #: A connection over which nothing is said for so long is closed.
-SILENCE_S = 30
+KEEP_ALIVE_TIMEOUT_S = 30
 #: Answers under way when the service ends have this long.
-GRACE_S = 3
+SHUTDOWN_TIMEOUT_S = 3
 
 
-class PageServer(uvicorn.Server):
+class EmbeddedServer(uvicorn.Server):
     """Signals are left alone: who stops the service sets ``should_exit``."""
 
     def __init__(self, app: ASGIApp, certificate: str | None = None) -> None:
@@ -29,8 +29,8 @@ class PageServer(uvicorn.Server):
                 ws="none",
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=SILENCE_S,
-                timeout_graceful_shutdown=GRACE_S,
+                timeout_keep_alive=KEEP_ALIVE_TIMEOUT_S,
+                timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S,
                 ssl_certfile=certificate,
             )
         )
@@ -41,9 +41,11 @@ class PageServer(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, listening: socket.socket, certificate: str | None = None) -> AsyncIterator[None]:
+async def serving(
+    app: ASGIApp, listening: socket.socket, certificate: str | None = None
+) -> AsyncIterator[None]:
     """Within, the application answers at the socket."""
-    server = PageServer(app, certificate)
+    server = EmbeddedServer(app, certificate)
     answering = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         yield

@@ -5,62 +5,73 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tidings.people import Reading
-from tidings.store.people_rows import Stream
+from tidings.store.user_models import Stream
+from tidings.users import ReaderService
 
 #: Ids that are asked for at once.
-PART = 10_000
+BATCH_SIZE = 10_000
 
 
 class Undo(Struct, frozen=True):
     """How to take back what was done last, and the page on which it is there again."""
 
-    act: Callable[[Reading], Awaitable[object]]
+    apply: Callable[[ReaderService], Awaitable[object]]
     path: str = "/unread"
 
 
-def of_marks(entry_ids: list[int]) -> Undo:
+def undo_mark_read(entry_ids: list[int]) -> Undo:
     """Marked as read."""
-    return Undo(lambda reading: reading.mark(entry_ids, unread=True))
+    return Undo(lambda reader_service: reader_service.mark(entry_ids, unread=True))
 
 
-async def of_feed(reading: Reading, feed_id: int, now: float) -> Undo:
-    old, unread = await reading.subscription(feed_id), await _ids(reading, Stream(feeds=(feed_id,), unread=True))
-    return Undo(lambda reading: reading.subscribe_again(old, unread, now), f"/feed/{feed_id}")
+async def undo_unsubscribe(reader_service: ReaderService, feed_id: int, now: float) -> Undo:
+    old, unread = (
+        await reader_service.subscription(feed_id),
+        await _ids(reader_service, Stream(feeds=(feed_id,), unread=True)),
+    )
+    return Undo(
+        lambda reader_service: reader_service.restore_subscription(old, unread, now),
+        f"/feed/{feed_id}",
+    )
 
 
-async def of_folder(reading: Reading, folder_id: int) -> Undo:
-    name = next((folder.name for folder in await reading.folders() if folder.id == folder_id), "")
-    feeds = [subscription.feed.id for subscription in await reading.subscriptions(folder_ids=[folder_id])]
+async def undo_remove_folder(reader_service: ReaderService, folder_id: int) -> Undo:
+    name = next(
+        (folder.name for folder in await reader_service.folders() if folder.id == folder_id), ""
+    )
+    feeds = [
+        subscription.feed.id
+        for subscription in await reader_service.subscriptions(folder_ids=[folder_id])
+    ]
 
-    async def act(reading: Reading) -> None:
-        if name not in (folder.name for folder in await reading.folders()):
-            await reading.add_folder(name)
-        for subscription in await reading.subscriptions(feeds):
-            await reading.change(subscription.feed.id, folder=name)
+    async def apply(reader_service: ReaderService) -> None:
+        if name not in (folder.name for folder in await reader_service.folders()):
+            await reader_service.add_folder(name)
+        for subscription in await reader_service.subscriptions(feeds):
+            await reader_service.change(subscription.feed.id, folder=name)
 
-    return Undo(act, "/feeds#folders")
-
-
-async def of_tag(reading: Reading, name: str) -> Undo:
-    tagged = await _ids(reading, Stream(tags=(name,)))
-    return Undo(lambda reading: reading.tag_again(name, tagged), "/feeds#tags")
-
-
-async def of_rule(reading: Reading, rule_id: int) -> Undo:
-    rules = [rule for rule in await reading.rules() if rule.id == rule_id]
-    return Undo(lambda reading: reading.save_rule(replace(rules[0], id=0)), "/rules")
+    return Undo(apply, "/feeds#folders")
 
 
-async def of_search(reading: Reading, search_id: int) -> Undo:
-    saved = [saved for saved in await reading.saved_searches() if saved.id == search_id]
-    return Undo(lambda reading: reading.save_search(saved[0].name, saved[0].stream))
+async def undo_remove_tag(reader_service: ReaderService, name: str) -> Undo:
+    tagged = await _ids(reader_service, Stream(tags=(name,)))
+    return Undo(lambda reader_service: reader_service.restore_tag(name, tagged), "/feeds#tags")
 
 
-async def _ids(reading: Reading, stream: Stream) -> list[int]:
-    page = await reading.ids(stream, limit=PART)
+async def undo_remove_rule(reader_service: ReaderService, rule_id: int) -> Undo:
+    rules = [rule for rule in await reader_service.rules() if rule.id == rule_id]
+    return Undo(lambda reader_service: reader_service.save_rule(replace(rules[0], id=0)), "/rules")
+
+
+async def undo_remove_search(reader_service: ReaderService, search_id: int) -> Undo:
+    saved = [saved for saved in await reader_service.saved_searches() if saved.id == search_id]
+    return Undo(lambda reader_service: reader_service.save_search(saved[0].name, saved[0].stream))
+
+
+async def _ids(reader_service: ReaderService, stream: Stream) -> list[int]:
+    page = await reader_service.ids(stream, limit=BATCH_SIZE)
     found = list(page.ids)
     while page.next is not None:
-        page = await reading.ids(stream, limit=PART, after=page.next)
+        page = await reader_service.ids(stream, limit=BATCH_SIZE, after=page.next)
         found += page.ids
     return found

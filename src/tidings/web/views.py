@@ -9,11 +9,11 @@ from urllib.parse import quote, urlencode
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tidings.people import NotFound, Reading
-from tidings.store.people_rows import Settings, Stream
-from tidings.texts import _
+from tidings.i18n import _
+from tidings.store.user_models import Settings, Stream
+from tidings.users import NotFound, ReaderService
 
-LONGEST_SEARCH = 500
+MAX_SEARCH_LENGTH = 500
 
 
 class View(Struct, frozen=True):
@@ -30,7 +30,11 @@ class View(Struct, frozen=True):
     @property
     def path(self) -> str:
         """As a link."""
-        return f"/search?{urlencode({'q': self.search})}" if self.name == "search" else "/" + quote(self.name)
+        return (
+            f"/search?{urlencode({'q': self.search})}"
+            if self.name == "search"
+            else "/" + quote(self.name)
+        )
 
     def shown(self, settings: Settings, show: str) -> Stream:
         """As the reader wants to see it: only what is unread where they say so, in the order they like."""
@@ -38,7 +42,7 @@ class View(Struct, frozen=True):
         return replace(stream, unread=True) if self.only_unread or show == "unread" else stream
 
 
-async def find(reading: Reading, name: str, search: str = "") -> View:
+async def find(reader_service: ReaderService, name: str, search: str = "") -> View:
     """`NotFound` where there is none of this name."""
     kind, _slash, which = name.partition("/")
     number = int(which) if which.isascii() and which.isdecimal() and len(which) < 10 else -1
@@ -49,19 +53,29 @@ async def find(reading: Reading, name: str, search: str = "") -> View:
     if name == "starred":
         return View(name, _("Starred"), Stream(starred=True))
     if name == "search":
-        search = " ".join(search.split())[:LONGEST_SEARCH]
+        search = " ".join(search.split())[:MAX_SEARCH_LENGTH]
         return View(name, _("Search"), Stream(search=search), search=search)
     if kind == "feed":
-        subscription = await reading.subscription(number)
-        return View(name, subscription.title, Stream(feeds=(number,)), feed_id=number, folder_id=subscription.folder_id)
+        subscription = await reader_service.subscription(number)
+        return View(
+            name,
+            subscription.title,
+            Stream(feeds=(number,)),
+            feed_id=number,
+            folder_id=subscription.folder_id,
+        )
     if kind == "folder":
-        folder = next((folder for folder in await reading.folders() if folder.id == number), None)
+        folder = next(
+            (folder for folder in await reader_service.folders() if folder.id == number), None
+        )
         if folder is not None:
             return View(name, folder.name, Stream(folders=(number,)), folder_id=number)
     if kind == "tag" and which:
         return View(name, which, Stream(tags=(which,)))
     if kind == "saved":
-        saved = next((saved for saved in await reading.saved_searches() if saved.id == number), None)
+        saved = next(
+            (saved for saved in await reader_service.saved_searches() if saved.id == number), None
+        )
         if saved is not None:
             return View(name, saved.name, saved.stream, search=saved.stream.search)
     raise NotFound(_("there is no such page, or it is not yours"))

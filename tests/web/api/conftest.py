@@ -2,47 +2,47 @@
 
 import pytest
 
-from tests.clients.house import House, Press
+from tests.clients.servers import ApiServer, BlogServer
 
 
 @pytest.fixture(scope="module")
-def press():
-    with Press() as press:
-        yield press
+def blogs():
+    with BlogServer() as blogs:
+        yield blogs
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory):
-    with House(tmp_path_factory.mktemp("house")) as house:
-        yield house
+def server(tmp_path_factory):
+    with ApiServer(tmp_path_factory.mktemp("house")) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
-def people(house, press):
-    ann, bob = house.reader("ann", admin=True), house.reader("bob")
-    ann.alpha = bob.alpha = ann.follow(press.feed("alpha"))
-    ann.beta = ann.follow(press.feed("beta"), folder="Tech & Café/x+y")
-    bob.follow(press.feed("alpha"))
+def users(server, blogs):
+    ann, bob = server.user("ann", admin=True), server.user("bob")
+    ann.alpha = bob.alpha = ann.subscribe_to(blogs.feed("alpha"))
+    ann.beta = ann.subscribe_to(blogs.feed("beta"), folder="Tech & Café/x+y")
+    bob.subscribe_to(blogs.feed("alpha"))
     return ann, bob
 
 
 @pytest.fixture
-def ann(people):
+def ann(users):
     """As she was: everything unread, nothing starred or tagged."""
-    return _anew(people[0])
+    return _reset(users[0])
 
 
 @pytest.fixture
-def bob(people):
-    return _anew(people[1])
+def bob(users):
+    return _reset(users[1])
 
 
-def _anew(person):
-    from tidings.store.people_rows import Stream
+def _reset(user):
+    from tidings.store.user_models import Stream
 
-    ids = person.ids(Stream(), limit=1000).ids
-    person.mark(ids, unread=True, starred=False, rating=0)
-    for tag in person.tags():
-        person.remove_tag(tag.name)
-    person.entries = sorted(ids)
-    return person
+    ids = user.ids(Stream(), limit=1000).ids
+    user.mark(ids, unread=True, starred=False, rating=0)
+    for tag in user.tags():
+        user.remove_tag(tag.name)
+    user.entries = sorted(ids)
+    return user

@@ -4,82 +4,97 @@ from hashlib import md5
 
 import pytest
 
-from tests.clients.house import GIF
+from tests.clients.servers import GIF
 from tidings.store import icons
-from tidings.store.people_rows import Icon, Stream
+from tidings.store.user_models import Icon, Stream
 
 
-def key(reader):
-    return md5(f"{reader.name}:{reader.token}".encode()).hexdigest()
+def key(user):
+    return md5(f"{user.name}:{user.token}".encode()).hexdigest()
 
 
-def fever(reader, query="", path="/api/fever.php", **fields):
+def fever(user, query="", path="/api/fever.php", **fields):
     """What is told; fields go into the form."""
-    answer = reader.house.post(f"{path}?api&{query}", {"api_key": key(reader), **fields})
-    assert answer.status == 200
-    return answer.json
+    response = user.server.post(f"{path}?api&{query}", {"api_key": key(user), **fields})
+    assert response.status == 200
+    return response.json
 
 
 @pytest.mark.parametrize("path", ["/fever/", "/fever.php", "/api/fever.php", "/api/fever.php/"])
 def test_the_key_is_md5_of_name_and_token(ann, path):
-    told = fever(ann, path=path)
-    assert (told["api_version"], told["auth"]) == (3, 1)
-    assert isinstance(told["last_refreshed_on_time"], int)
+    result = fever(ann, path=path)
+    assert (result["api_version"], result["auth"]) == (3, 1)
+    assert isinstance(result["last_refreshed_on_time"], int)
 
 
-def test_without_a_key_nothing_is_told(house):
-    assert house.post("/api/fever.php?api&items", {"api_key": "0" * 32}).json == {"api_version": 3, "auth": 0}
-    assert house.call("GET", "/api/fever.php?api&items").json == {"api_version": 3, "auth": 0}
+def test_without_a_key_nothing_is_told(server):
+    assert server.post("/api/fever.php?api&items", {"api_key": "0" * 32}).json == {
+        "api_version": 3,
+        "auth": 0,
+    }
+    assert server.call("GET", "/api/fever.php?api&items").json == {"api_version": 3, "auth": 0}
 
 
-def test_the_key_may_be_written_large_and_sent_as_multipart(house, ann):
+def test_the_key_may_be_written_large_and_sent_as_multipart(server, ann):
     body = f'--xx\r\nContent-Disposition: form-data; name="api_key"\r\n\r\n{key(ann).upper()}\r\n--xx--\r\n'
-    told = house.call("POST", "/fever/?feeds", body, {"Content-Type": "multipart/form-data; boundary=xx"}).json
-    assert len(told["feeds"]) == 2
+    result = server.call(
+        "POST", "/fever/?feeds", body, {"Content-Type": "multipart/form-data; boundary=xx"}
+    ).json
+    assert len(result["feeds"]) == 2
 
 
-def test_groups_and_feeds(ann, press):
-    told = fever(ann, "groups&feeds=1")
-    groups = {group["title"]: group["id"] for group in told["groups"]}
+def test_groups_and_feeds(ann, blogs):
+    result = fever(ann, "groups&feeds=1")
+    groups = {group["title"]: group["id"] for group in result["groups"]}
     assert list(groups) == ["All", "Tech & Café/x+y"]
-    members = {row["group_id"]: row["feed_ids"] for row in told["feeds_groups"]}
+    members = {row["group_id"]: row["feed_ids"] for row in result["feeds_groups"]}
     assert members == {groups["All"]: str(ann.alpha), groups["Tech & Café/x+y"]: str(ann.beta)}
     for title, feed in ("All", ann.alpha), ("Tech & Café/x+y", ann.beta):
-        assert {item["feed_id"] for item in fever(ann, f"items&group_ids={groups[title]}")["items"]} == {feed}
-    alpha = next(feed for feed in told["feeds"] if feed["id"] == ann.alpha)
-    assert (alpha["title"], alpha["url"], alpha["site_url"]) == ("Alpha", press.feed("alpha"), press.site("alpha"))
+        assert {
+            item["feed_id"] for item in fever(ann, f"items&group_ids={groups[title]}")["items"]
+        } == {feed}
+    alpha = next(feed for feed in result["feeds"] if feed["id"] == ann.alpha)
+    assert (alpha["title"], alpha["url"], alpha["site_url"]) == (
+        "Alpha",
+        blogs.feed("alpha"),
+        blogs.site("alpha"),
+    )
     assert alpha["is_spark"] == 0
 
 
-def test_icons_are_data_without_their_prefix(house, ann):
-    house.wait(house.site.store.write(icons.save, ann.alpha, Icon("image/gif", GIF), 0.0))
-    told = fever(ann, "favicons&feeds")
-    (icon,) = told["favicons"]
+def test_icons_are_data_without_their_prefix(server, ann):
+    server.wait(server.site.store.write(icons.save, ann.alpha, Icon("image/gif", GIF), 0.0))
+    result = fever(ann, "favicons&feeds")
+    (icon,) = result["favicons"]
     assert icon["id"] == ann.alpha
     assert icon["data"].startswith("image/gif;base64,R0lGOD")
-    assert next(feed for feed in told["feeds"] if feed["id"] == ann.alpha)["favicon_id"] == ann.alpha
+    assert (
+        next(feed for feed in result["feeds"] if feed["id"] == ann.alpha)["favicon_id"] == ann.alpha
+    )
 
 
 def test_items_forward_backward_and_by_name(ann):
-    told = fever(ann, "items&since_id=0")
-    assert told["total_items"] == 12
-    assert [item["id"] for item in told["items"]] == ann.entries
+    result = fever(ann, "items&since_id=0")
+    assert result["total_items"] == 12
+    assert [item["id"] for item in result["items"]] == ann.entries
     half = ann.entries[5]
     assert [i["id"] for i in fever(ann, f"items&since_id={half}")["items"]] == ann.entries[6:]
     assert [i["id"] for i in fever(ann, f"items&max_id={half}")["items"]] == ann.entries[4::-1]
     newest = [i["id"] for i in fever(ann, "items&max_id=9007199254740991")["items"]]
     assert newest == [i["id"] for i in fever(ann, "items&max_id=0")["items"]] == ann.entries[::-1]
     wanted = ann.entries[2:4]
-    assert [i["id"] for i in fever(ann, "items", with_ids=",".join(map(str, wanted)))["items"]] == wanted
+    assert [
+        i["id"] for i in fever(ann, "items", with_ids=",".join(map(str, wanted)))["items"]
+    ] == wanted
     assert fever(ann, "items&with_ids=999999")["items"] == []
     assert {i["feed_id"] for i in fever(ann, f"items&feed_ids={ann.beta}")["items"]} == {ann.beta}
 
 
-def test_an_item_is_told_whole(ann, press):
+def test_an_item_is_told_whole(ann, blogs):
     ann.mark(ann.entries[:1], unread=False, starred=True)
     item = fever(ann, "items")["items"][0]
     assert (item["is_read"], item["is_saved"], item["title"]) == (1, 1, "Alpha 2.0.1")
-    assert item["url"] == f"{press.address}/alpha/1"
+    assert item["url"] == f"{blogs.address}/alpha/1"
     assert "<p>" in item["html"]
     assert isinstance(item["created_on_time"], int)
 
@@ -87,19 +102,21 @@ def test_an_item_is_told_whole(ann, press):
 def test_marks_are_done_once_however_often_they_are_said(ann):
     entry = ann.entries[0]
     for _ in range(2):
-        told = fever(ann, f"mark=item&as=saved&id={entry}")  # freshrss-api
-        assert told["saved_item_ids"] == str(entry)
-        told = fever(ann, mark="item", **{"as": "read"}, id=entry)  # Fluent Reader
-        assert str(entry) not in told["unread_item_ids"].split(",")
+        result = fever(ann, f"mark=item&as=saved&id={entry}")  # freshrss-api
+        assert result["saved_item_ids"] == str(entry)
+        result = fever(ann, mark="item", **{"as": "read"}, id=entry)  # Fluent Reader
+        assert str(entry) not in result["unread_item_ids"].split(",")
     fever(ann, f"mark=item&as=unsaved&id={entry}")
     assert fever(ann, "saved_item_ids")["saved_item_ids"] == ""
-    told = fever(ann, f"mark=item&as=unread&id={entry}")
-    assert set(told["unread_item_ids"].split(",")) == set(map(str, ann.entries))
+    result = fever(ann, f"mark=item&as=unread&id={entry}")
+    assert set(result["unread_item_ids"].split(",")) == set(map(str, ann.entries))
 
 
-def test_a_mark_needs_a_form(house, ann):
-    told = house.call("GET", f"/fever/?api&mark=item&as=read&id={ann.entries[0]}&api_key={key(ann)}").json
-    assert told["auth"] == 1
+def test_a_mark_needs_a_form(server, ann):
+    result = server.call(
+        "GET", f"/fever/?api&mark=item&as=read&id={ann.entries[0]}&api_key={key(ann)}"
+    ).json
+    assert result["auth"] == 1
     assert ann.item(ann.entries[0]).unread
 
 
@@ -119,8 +136,8 @@ def test_feeds_and_groups_are_read_until_a_time(ann):
 
 def test_what_was_read_just_now_is_unread_again(ann):
     fever(ann, f"mark=item&as=read&id={ann.entries[0]}")
-    told = fever(ann, "unread_recently_read=1")
-    assert len(told["unread_item_ids"].split(",")) == 12
+    result = fever(ann, "unread_recently_read=1")
+    assert len(result["unread_item_ids"].split(",")) == 12
 
 
 def test_there_are_no_links(ann):

@@ -6,55 +6,69 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.clients.house import PASSWORD
-from tidings.store.people_rows import Stream
-from tidings.web.api.google_streams import FIRST_ID, entry_id, long_id
+from tests.clients.servers import PASSWORD
+from tidings.store.user_models import Stream
+from tidings.web.api.google_streams import ID_OFFSET, entry_id, long_id
 
 STATE = "user/-/state/com.google/"
 LABEL = "user/-/label/"
 FOLDER = "Tech & Café/x+y"
 
 
-def ids(reader, **asked):
+def ids(user, **params):
     """Our own ids of a stream."""
     query = "&".join(
-        f"{name}={quote(str(v))}" for name, value in asked.items() for v in ([value] if not isinstance(value, list) else value)
+        f"{name}={quote(str(v))}"
+        for name, value in params.items()
+        for v in ([value] if not isinstance(value, list) else value)
     )
-    return [int(ref["id"]) - FIRST_ID for ref in reader.google(f"stream/items/ids?{query}").json["itemRefs"]]
+    return [
+        int(ref["id"]) - ID_OFFSET
+        for ref in user.google(f"stream/items/ids?{query}").json["itemRefs"]
+    ]
 
 
-def edit(reader, entry, **tags):
-    answer = reader.google(
-        "edit-tag", {"i": long_id(entry), **{k: [STATE + t for t in v.split()] for k, v in tags.items()}, "T": "x\n"}
+def edit(user, entry, **tags):
+    response = user.google(
+        "edit-tag",
+        {
+            "i": long_id(entry),
+            **{k: [STATE + t for t in v.split()] for k, v in tags.items()},
+            "T": "x\n",
+        },
     )
-    assert (answer.status, answer.body) == (200, b"OK")
+    assert (response.status, response.body) == (200, b"OK")
 
 
 # --- who asks ----------------------------------------------------------------------------------------------------------
 
 
-def test_log_in_tells_three_lines_each_with_one_equals_sign(house, ann):
-    told = house.post("/accounts/ClientLogin", {"Email": "ann", "Passwd": PASSWORD, "source": "newsboat0.000000"})
-    lines = told.text.splitlines()
-    assert told.status == 200
-    assert told.text.endswith("\n")
+def test_log_in_tells_three_lines_each_with_one_equals_sign(server, ann):
+    result = server.post(
+        "/accounts/ClientLogin", {"Email": "ann", "Passwd": PASSWORD, "source": "newsboat0.000000"}
+    )
+    lines = result.text.splitlines()
+    assert result.status == 200
+    assert result.text.endswith("\n")
     assert [line.split("=")[0] for line in lines] == ["SID", "LSID", "Auth"]
     assert all(line.count("=") == 1 for line in lines)
     assert not set(lines[2].removeprefix("Auth=")) & set("&+;\\ ")
 
 
-def test_log_in_as_json_by_get_and_by_multipart(house, ann):
+def test_log_in_as_json_by_get_and_by_multipart(server, ann):
     query = f"Email=ann&Passwd={quote(PASSWORD)}&output=json"
-    assert house.call("GET", f"/accounts/ClientLogin?{query}").json["Auth"] == ann.auth
+    assert server.call("GET", f"/accounts/ClientLogin?{query}").json["Auth"] == ann.auth
     part = '--xx\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
     body = part.format("Email", "ann") + part.format("Passwd", PASSWORD) + "--xx--\r\n"
-    told = house.call("POST", "/accounts/ClientLogin", body, {"Content-Type": "multipart/form-data; boundary=xx"})
-    assert f"Auth={ann.auth}\n" in told.text
+    result = server.call(
+        "POST", "/accounts/ClientLogin", body, {"Content-Type": "multipart/form-data; boundary=xx"}
+    )
+    assert f"Auth={ann.auth}\n" in result.text
 
 
-def test_a_wrong_password_is_refused_as_google_did(house, ann):
-    told = house.post("/accounts/ClientLogin", {"Email": "ann", "Passwd": "wrong"})
-    assert (told.status, told.text) == (401, "Error=BadAuthentication\n")
+def test_a_wrong_password_is_refused_as_google_did(server, ann):
+    result = server.post("/accounts/ClientLogin", {"Email": "ann", "Passwd": "wrong"})
+    assert (result.status, result.text) == (401, "Error=BadAuthentication\n")
 
 
 @pytest.mark.parametrize("prefix", ["", "/api/greader.php", "//", "/some/proxy"])
@@ -63,28 +77,34 @@ def test_any_prefix_will_do(ann, prefix):
     assert ann.google("user-info", prefix=prefix).json["userName"] == "ann"
 
 
-def test_the_base_answers(house):
-    assert house.call("GET", "/api/greader.php").text == "OK"
-    assert house.call("GET", "/api/greader.php/").text == "OK"
-    assert house.call("GET", "/reader/ping").text == "OK"
+def test_the_base_answers(server):
+    assert server.call("GET", "/api/greader.php").text == "OK"
+    assert server.call("GET", "/api/greader.php/").text == "OK"
+    assert server.call("GET", "/reader/ping").text == "OK"
 
 
-def test_nobody_is_told_that_the_token_is_bad(house):
-    told = house.call("GET", "/reader/api/0/subscription/list", None, {"Authorization": "GoogleLogin auth=1/abc"})
-    assert told.status == 401
-    assert told.headers["X-Reader-Google-Bad-Token"] == "true"
+def test_nobody_is_told_that_the_token_is_bad(server):
+    result = server.call(
+        "GET", "/reader/api/0/subscription/list", None, {"Authorization": "GoogleLogin auth=1/abc"}
+    )
+    assert result.status == 401
+    assert result.headers["X-Reader-Google-Bad-Token"] == "true"
 
 
-def test_the_header_is_read_in_any_case(house, ann):
-    told = house.call("GET", "/reader/api/0/user-info", None, {"Authorization": f"googlelogin AUTH={ann.auth}"})
-    assert told.json["userName"] == "ann"
+def test_the_header_is_read_in_any_case(server, ann):
+    result = server.call(
+        "GET", "/reader/api/0/user-info", None, {"Authorization": f"googlelogin AUTH={ann.auth}"}
+    )
+    assert result.json["userName"] == "ann"
 
 
-def test_the_auth_token_as_t_is_enough_for_a_form_and_for_nothing_else(house, ann):
+def test_the_auth_token_as_t_is_enough_for_a_form_and_for_nothing_else(server, ann):
     """Liferea sends no header with this call."""
-    told = house.post("/reader/api/0/stream/items/contents", {"T": ann.auth, "i": long_id(ann.entries[0])})
-    assert len(told.json["items"]) == 1
-    assert house.call("GET", f"/reader/api/0/subscription/list?T={ann.auth}").status == 401
+    result = server.post(
+        "/reader/api/0/stream/items/contents", {"T": ann.auth, "i": long_id(ann.entries[0])}
+    )
+    assert len(result.json["items"]) == 1
+    assert server.call("GET", f"/reader/api/0/subscription/list?T={ann.auth}").status == 401
 
 
 @pytest.mark.parametrize("token", [None, "", "x", "undefined", "issued", "issued\n"])
@@ -98,8 +118,8 @@ def test_a_write_needs_no_particular_t(ann, token):
 
 
 def test_a_write_by_get_is_refused(ann):
-    told = ann.google(f"edit-tag?i={long_id(ann.entries[0])}&a={STATE}read")
-    assert told.status == 405
+    result = ann.google(f"edit-tag?i={long_id(ann.entries[0])}&a={STATE}read")
+    assert result.status == 405
     assert ann.item(ann.entries[0]).unread
 
 
@@ -108,29 +128,47 @@ def test_a_write_by_get_is_refused(ann):
 
 def test_an_item_is_found_by_every_form_of_its_id():
     assert long_id(7) == "tag:google.com,2005:reader/item/00038d7ea4c68007"
-    for form in (long_id(7), "tag:google.com,2005:reader/item/38d7ea4c68007", "00038d7ea4c68007", "1000000000000007"):
+    for form in (
+        long_id(7),
+        "tag:google.com,2005:reader/item/38d7ea4c68007",
+        "00038d7ea4c68007",
+        "1000000000000007",
+    ):
         assert entry_id(form) == 7
-    for nonsense in ("", "7", "x", "-355401917359550817", "tag:google.com,2005:reader/item/fb115bd6d34a8e9f", "9" * 30):
+    for nonsense in (
+        "",
+        "7",
+        "x",
+        "-355401917359550817",
+        "tag:google.com,2005:reader/item/fb115bd6d34a8e9f",
+        "9" * 30,
+    ):
         assert entry_id(nonsense) is None
 
 
 # --- what there is -----------------------------------------------------------------------------------------------------
 
 
-def test_subscriptions_have_every_field_that_clients_need(ann, press):
-    alpha, beta = sorted(ann.google("subscription/list?output=json").json["subscriptions"], key=lambda s: s["id"])
-    assert (alpha["id"], alpha["title"], alpha["url"]) == (f"feed/{ann.alpha}", "Alpha", press.feed("alpha"))
+def test_subscriptions_have_every_field_that_clients_need(ann, blogs):
+    alpha, beta = sorted(
+        ann.google("subscription/list?output=json").json["subscriptions"], key=lambda s: s["id"]
+    )
+    assert (alpha["id"], alpha["title"], alpha["url"]) == (
+        f"feed/{ann.alpha}",
+        "Alpha",
+        blogs.feed("alpha"),
+    )
     assert alpha["categories"] == []
     assert beta["categories"] == [{"id": LABEL + FOLDER, "label": FOLDER}]
     for field in ("sortid", "firstitemmsec", "htmlUrl", "iconUrl"):
         assert isinstance(alpha[field], str)
 
 
-def test_what_is_unchanged_is_not_sent_again(house, ann):
+def test_what_is_unchanged_is_not_sent_again(server, ann):
     for call in ("subscription/list", "tag/list"):
         tag = ann.google(call).headers["ETag"]
         headers = {"Authorization": f"GoogleLogin auth={ann.auth}", "If-None-Match": tag}
-        again = house.call("GET", f"/reader/api/0/{call}", None, headers)
+        again = server.call("GET", f"/reader/api/0/{call}", None, headers)
         assert (again.status, again.body) == (304, b"")
 
 
@@ -145,18 +183,24 @@ def test_tags_and_folders_are_told_apart(ann):
 def test_a_label_that_is_a_folder_and_a_tag_is_told_once_as_the_folder(ann):
     ann.mark(ann.entries[:1], add_tags=[FOLDER])
     tags = ann.google("tag/list").json["tags"]
-    assert [tag for tag in tags if tag["id"] == LABEL + FOLDER] == [{"id": LABEL + FOLDER, "type": "folder", "unread_count": 6}]
-    counts = [row["count"] for row in ann.google("unread-count").json["unreadcounts"] if row["id"] == LABEL + FOLDER]
+    assert [tag for tag in tags if tag["id"] == LABEL + FOLDER] == [
+        {"id": LABEL + FOLDER, "type": "folder", "unread_count": 6}
+    ]
+    counts = [
+        row["count"]
+        for row in ann.google("unread-count").json["unreadcounts"]
+        if row["id"] == LABEL + FOLDER
+    ]
     assert counts == [6]
 
 
 def test_unread_counts_are_told_for_feeds_labels_and_all(ann):
     edit(ann, ann.entries[0], a="read")
-    told = ann.google("unread-count?all=true").json
-    counts = {row["id"]: row["count"] for row in told["unreadcounts"]}
-    assert told["max"] == counts[STATE + "reading-list"] == 11
+    result = ann.google("unread-count?all=true").json
+    counts = {row["id"]: row["count"] for row in result["unreadcounts"]}
+    assert result["max"] == counts[STATE + "reading-list"] == 11
     assert counts[f"feed/{ann.beta}"] == counts[LABEL + FOLDER] == 6
-    newest = {row["id"]: int(row["newestItemTimestampUsec"]) for row in told["unreadcounts"]}
+    newest = {row["id"]: int(row["newestItemTimestampUsec"]) for row in result["unreadcounts"]}
     assert abs(newest[STATE + "reading-list"] / 1e6 - time.time()) < 600
 
 
@@ -164,9 +208,9 @@ def test_unread_counts_are_told_for_feeds_labels_and_all(ann):
 
 
 def test_references_hold_an_id_and_nothing_else(ann):
-    told = ann.google("stream/items/ids?n=3").json
-    assert [set(ref) for ref in told["itemRefs"]] == [{"id"}] * 3
-    assert all(len(ref["id"]) == 16 and ref["id"].isdecimal() for ref in told["itemRefs"])
+    result = ann.google("stream/items/ids?n=3").json
+    assert [set(ref) for ref in result["itemRefs"]] == [{"id"}] * 3
+    assert all(len(ref["id"]) == 16 and ref["id"].isdecimal() for ref in result["itemRefs"])
 
 
 def test_streams_hold_what_they_are_called_after(ann):
@@ -179,13 +223,24 @@ def test_streams_hold_what_they_are_called_after(ann):
     assert ids(ann, n=100, s=STATE + "starred") == [second]
     assert ids(ann, n=100, s=STATE + "unread") == [i for i in everything if i != first]
     assert ids(ann, n=100, s=f"feed/{ann.alpha}") == ids(ann, n=100, s=f"feed/feed/{ann.alpha}")
-    assert sorted(ids(ann, n=100, s=LABEL + FOLDER)) == sorted(ids(ann, n=100, s=f"feed/{ann.beta}"))
-    assert ids(ann, s=LABEL + "nothing") == ids(ann, s=STATE + "broadcast") == ids(ann, s="feed/999") == []
+    assert sorted(ids(ann, n=100, s=LABEL + FOLDER)) == sorted(
+        ids(ann, n=100, s=f"feed/{ann.beta}")
+    )
+    assert (
+        ids(ann, s=LABEL + "nothing")
+        == ids(ann, s=STATE + "broadcast")
+        == ids(ann, s="feed/999")
+        == []
+    )
     assert ids(ann, n=100, r="o") == ann.entries
 
 
-def test_a_feed_is_found_by_its_address_too(ann, press):
-    assert ids(ann, n=100, s="feed/" + press.feed("alpha")) == ids(ann, n=100, s=f"feed/{ann.alpha}") != []
+def test_a_feed_is_found_by_its_address_too(ann, blogs):
+    assert (
+        ids(ann, n=100, s="feed/" + blogs.feed("alpha"))
+        == ids(ann, n=100, s=f"feed/{ann.alpha}")
+        != []
+    )
 
 
 def test_exclusions_and_intersections_really_filter(ann):
@@ -195,7 +250,9 @@ def test_exclusions_and_intersections_really_filter(ann):
     assert ids(ann, n=100, xt=[STATE + "read", STATE + "starred"], r="o") == others
     assert ids(ann, n=100, xt=STATE + "unread", r="o") == [first, second]
     assert ids(ann, n=100, it=[STATE + "read", STATE + "starred"]) == [second]
-    assert ids(ann, n=100, xt=f"feed/{ann.alpha}") == ids(ann, n=100, xt=f"feed/{ann.alpha}", s=LABEL + FOLDER)
+    assert ids(ann, n=100, xt=f"feed/{ann.alpha}") == ids(
+        ann, n=100, xt=f"feed/{ann.alpha}", s=LABEL + FOLDER
+    )
     assert ids(ann, n=100, s=f"feed/{ann.alpha}", it=LABEL + FOLDER) == []
     assert ids(ann, n=100, s=STATE + "read", xt=STATE + "read") == []
 
@@ -212,11 +269,11 @@ def test_ot_and_nt_are_times_of_arrival(ann):
 def test_pages_that_are_read_while_they_are_turned_hold_every_item_once(ann, order):
     seen, after = [], ""
     for _ in range(20):
-        told = ann.google(f"stream/items/ids?n=5&xt={STATE}read&r={order}&c={after}").json
-        page = [int(ref["id"]) - FIRST_ID for ref in told["itemRefs"]]
-        ann.google("edit-tag", {"i": [str(i + FIRST_ID) for i in page], "a": STATE + "read"})
+        result = ann.google(f"stream/items/ids?n=5&xt={STATE}read&r={order}&c={after}").json
+        page = [int(ref["id"]) - ID_OFFSET for ref in result["itemRefs"]]
+        ann.google("edit-tag", {"i": [str(i + ID_OFFSET) for i in page], "a": STATE + "read"})
         seen += page
-        after = told.get("continuation")
+        after = result.get("continuation")
         if after is None:
             break
     assert sorted(seen) == ann.entries
@@ -228,53 +285,66 @@ def test_the_last_page_has_no_continuation(ann):
     assert ann.google("stream/items/ids?n=2&c=nonsense").status == 400
 
 
-def test_an_item_has_every_field_that_clients_need(ann, press):
+def test_an_item_has_every_field_that_clients_need(ann, blogs):
     ann.mark(ann.entries[:1], starred=True, unread=False, add_tags=["later"])
-    told = ann.google("stream/items/contents", {"i": [str(ann.entries[0] + FIRST_ID), "nonsense", "1000000000999999"]}).json
-    (item,) = told["items"]
-    assert isinstance(told["id"], str)
-    assert isinstance(told["updated"], int)
+    result = ann.google(
+        "stream/items/contents",
+        {"i": [str(ann.entries[0] + ID_OFFSET), "nonsense", "1000000000999999"]},
+    ).json
+    (item,) = result["items"]
+    assert isinstance(result["id"], str)
+    assert isinstance(result["updated"], int)
     assert item["id"] == long_id(ann.entries[0])
     assert isinstance(item["published"], int)
     assert isinstance(item["crawlTimeMsec"], str)
     assert isinstance(item["timestampUsec"], str)
-    assert item["canonical"][0]["href"] == item["alternate"][0]["href"] == f"{press.address}/alpha/1"
+    assert (
+        item["canonical"][0]["href"] == item["alternate"][0]["href"] == f"{blogs.address}/alpha/1"
+    )
     assert "<p>" in item["summary"]["content"]
-    assert item["origin"] == {"streamId": f"feed/{ann.alpha}", "title": "Alpha", "htmlUrl": press.site("alpha")}
+    assert item["origin"] == {
+        "streamId": f"feed/{ann.alpha}",
+        "title": "Alpha",
+        "htmlUrl": blogs.site("alpha"),
+    }
     assert item["enclosure"][0]["type"] == "audio/mpeg"
-    assert {STATE + "reading-list", STATE + "read", STATE + "starred", LABEL + "later"} == set(item["categories"])
+    assert {STATE + "reading-list", STATE + "read", STATE + "starred", LABEL + "later"} == set(
+        item["categories"]
+    )
 
 
 @pytest.mark.parametrize("stream", ["feed/{}", "feed%2F{}"])
 def test_contents_of_a_stream_in_the_path(ann, stream):
-    told = ann.google(f"stream/contents/{stream.format(ann.alpha)}?n=4").json
-    assert len(told["items"]) == 4
-    assert told["continuation"]
-    assert told["id"] == f"feed/{ann.alpha}"
-    more = ann.google(f"stream/contents/{stream.format(ann.alpha)}?n=4&c={told['continuation']}").json
+    result = ann.google(f"stream/contents/{stream.format(ann.alpha)}?n=4").json
+    assert len(result["items"]) == 4
+    assert result["continuation"]
+    assert result["id"] == f"feed/{ann.alpha}"
+    more = ann.google(
+        f"stream/contents/{stream.format(ann.alpha)}?n=4&c={result['continuation']}"
+    ).json
     assert len(more["items"]) == 2
     assert "continuation" not in more
 
 
 def test_a_label_with_odd_characters_in_the_path(ann):
-    told = ann.google(f"stream/contents/{quote(LABEL + FOLDER, safe='')}?n=10").json
-    assert len(told["items"]) == 6
-    assert told["title"] == FOLDER
+    result = ann.google(f"stream/contents/{quote(LABEL + FOLDER, safe='')}?n=10").json
+    assert len(result["items"]) == 6
+    assert result["title"] == FOLDER
 
 
 def test_contents_without_a_stream_are_the_reading_list(ann):
     assert len(ann.google("stream/contents?output=json&n=100").json["items"]) == 12
 
 
-def test_atom_tells_newsboat_what_is_read(house, ann):
+def test_atom_tells_newsboat_what_is_read(server, ann):
     edit(ann, ann.entries[0], a="read")
     headers = {"Authorization": f"GoogleLogin auth={ann.auth}"}
-    told = house.call("GET", f"/reader/atom/feed%2F{ann.alpha}?n=20", None, headers)
-    assert told.headers["Content-Type"].startswith("application/atom+xml")
+    result = server.call("GET", f"/reader/atom/feed%2F{ann.alpha}?n=20", None, headers)
+    assert result.headers["Content-Type"].startswith("application/atom+xml")
     atom = "{http://www.w3.org/2005/Atom}"
     labels = {
         entry.find(atom + "id").text: {c.get("label") for c in entry.iter(atom + "category")}
-        for entry in ET.fromstring(told.body).iter(atom + "entry")
+        for entry in ET.fromstring(result.body).iter(atom + "entry")
     }
     assert "read" in labels[long_id(ann.entries[0])]
     assert "fresh" not in labels[long_id(ann.entries[0])]
@@ -282,19 +352,26 @@ def test_atom_tells_newsboat_what_is_read(house, ann):
     assert "read" not in labels[long_id(ann.entries[1])]
 
 
-def test_atom_leaves_out_what_xml_cannot_hold(house, ann):
+def test_atom_leaves_out_what_xml_cannot_hold(server, ann):
     """JSON feeds have such characters in their titles, and people in their tags."""
     ann.mark(ann.entries[:1], add_tags=["a\x01b\ufffe"])
     title = ann.item(ann.entries[0]).entry.title
-    ann.rewrite(ann.entries[0], title="bell \x07")
-    told = house.call("GET", f"/reader/atom/feed%2F{ann.alpha}", None, {"Authorization": f"GoogleLogin auth={ann.auth}"})
-    ann.rewrite(ann.entries[0], title=title)
-    found = ET.fromstring(told.body)
+    ann.override_text(ann.entries[0], title="bell \x07")
+    result = server.call(
+        "GET",
+        f"/reader/atom/feed%2F{ann.alpha}",
+        None,
+        {"Authorization": f"GoogleLogin auth={ann.auth}"},
+    )
+    ann.override_text(ann.entries[0], title=title)
+    found = ET.fromstring(result.body)
     assert "bell " in {node.text for node in found.iter("{http://www.w3.org/2005/Atom}title")}
-    assert LABEL + "ab" in {node.get("term") for node in found.iter("{http://www.w3.org/2005/Atom}category")}
+    assert LABEL + "ab" in {
+        node.get("term") for node in found.iter("{http://www.w3.org/2005/Atom}category")
+    }
 
 
-def test_small_calls_of_old_clients(house, ann):
+def test_small_calls_of_old_clients(server, ann):
     assert ann.google(f"stream/items/count?s=feed/{ann.alpha}").text == "6"
     assert ann.google(f"subscribed?s=feed/{ann.alpha}").text == "true"
     assert ann.google("subscribed?s=feed/999").text == "false"
@@ -303,7 +380,10 @@ def test_small_calls_of_old_clients(house, ann):
     assert ann.google("friend/list").json == {"friends": []}
     assert ann.google("preference/stream/set", {"s": "x"}).text == "OK"
     assert ann.google("0undefined").status == 404
-    assert house.call("OPTIONS", "/reader/api/0/tag/list").headers["Access-Control-Allow-Origin"] == "*"
+    assert (
+        server.call("OPTIONS", "/reader/api/0/tag/list").headers["Access-Control-Allow-Origin"]
+        == "*"
+    )
 
 
 # --- changes -----------------------------------------------------------------------------------------------------------
@@ -357,41 +437,58 @@ def test_mark_all_read_without_a_time_means_now_and_without_a_stream_nothing(ann
     assert ann.count(Stream(unread=True)) == 0
 
 
-def test_quickadd_is_visible_at_once_and_can_be_moved_renamed_and_removed(ann, press):
-    told = ann.google("subscription/quickadd", {"quickadd": press.site("gamma")}).json
-    assert told["numResults"] == 1
-    assert told["streamName"] == "Gamma"
-    name = told["streamId"]
+def test_quickadd_is_visible_at_once_and_can_be_moved_renamed_and_removed(ann, blogs):
+    result = ann.google("subscription/quickadd", {"quickadd": blogs.site("gamma")}).json
+    assert result["numResults"] == 1
+    assert result["streamName"] == "Gamma"
+    name = result["streamId"]
 
     def listed():
         return {s["id"]: s for s in ann.google("subscription/list").json["subscriptions"]}.get(name)
 
-    assert listed()["url"] == press.feed("gamma")
-    ann.google("subscription/edit", {"ac": "edit", "s": name, "t": "My gamma", "a": LABEL + "Greek"})
+    assert listed()["url"] == blogs.feed("gamma")
+    ann.google(
+        "subscription/edit", {"ac": "edit", "s": name, "t": "My gamma", "a": LABEL + "Greek"}
+    )
     assert (listed()["title"], listed()["categories"][0]["label"]) == ("My gamma", "Greek")
     ann.google("rename-tag", {"s": LABEL + "Greek", "dest": LABEL + "Hellenic"})
     assert listed()["categories"][0]["label"] == "Hellenic"
     ann.google("subscription/edit", {"ac": "edit", "s": name, "r": LABEL + "Hellenic"})
     assert listed()["categories"] == []
-    assert ann.google("subscription/edit", {"ac": "unsubscribe", "s": "feed/" + press.feed("gamma")}).text == "OK"
+    assert (
+        ann.google(
+            "subscription/edit", {"ac": "unsubscribe", "s": "feed/" + blogs.feed("gamma")}
+        ).text
+        == "OK"
+    )
     assert listed() is None
 
 
-def test_a_feed_that_cannot_be_added_is_told_in_words(ann, press):
-    told = ann.google("subscription/quickadd", {"quickadd": press.address + "/nothing"})
-    assert told.status == 200
-    assert told.json["numResults"] == 0
-    assert told.json["error"]
+def test_a_feed_that_cannot_be_added_is_told_in_words(ann, blogs):
+    result = ann.google("subscription/quickadd", {"quickadd": blogs.address + "/nothing"})
+    assert result.status == 200
+    assert result.json["numResults"] == 0
+    assert result.json["error"]
 
 
-def test_subscribe_with_a_title_and_a_folder(ann, press):
-    fields = {"ac": "subscribe", "s": "feed/" + press.feed("delta"), "t": "Mine", "a": LABEL + "Greek"}
+def test_subscribe_with_a_title_and_a_folder(ann, blogs):
+    fields = {
+        "ac": "subscribe",
+        "s": "feed/" + blogs.feed("delta"),
+        "t": "Mine",
+        "a": LABEL + "Greek",
+    }
     assert ann.google("subscription/edit", fields).text == "OK"
-    (found,) = [s for s in ann.subscriptions() if s.feed.url == press.feed("delta")]
+    (found,) = [s for s in ann.subscriptions() if s.feed.url == blogs.feed("delta")]
     assert (found.title, found.folder) == ("Mine", "Greek")
     assert ann.google("subscription/edit", {"ac": "edit", "a": LABEL + "Latin"}).text == "OK"
     assert [folder.feeds for folder in ann.folders() if folder.name == "Latin"] == [0]
-    assert ann.google("subscription/edit", {**fields, "t": "Still mine", "a": LABEL + LABEL + "Latin"}).text == "OK"
+    assert (
+        ann.google(
+            "subscription/edit", {**fields, "t": "Still mine", "a": LABEL + LABEL + "Latin"}
+        ).text
+        == "OK"
+    )
     again = ann.subscription(found.feed.id)
     assert (again.title, again.folder) == ("Still mine", "Latin")
     ann.google("disable-tag", {"s": LABEL + "Latin"})
@@ -399,13 +496,17 @@ def test_subscribe_with_a_title_and_a_folder(ann, press):
     ann.unsubscribe(found.feed.id)
 
 
-def test_opml_goes_out_and_in(house, ann, press):
+def test_opml_goes_out_and_in(server, ann, blogs):
     opml = ann.google("subscription/export").text
-    assert press.feed("alpha") in opml
+    assert blogs.feed("alpha") in opml
     headers = {"Authorization": f"GoogleLogin auth={ann.auth}"}
-    assert press.feed("beta") in house.call("GET", "/reader/subscriptions/export", None, headers).text
+    assert (
+        blogs.feed("beta") in server.call("GET", "/reader/subscriptions/export", None, headers).text
+    )
     new = opml.replace("/alpha/", "/omega/").encode()
-    told = house.call("POST", "/reader/api/0/subscription/import", new, {**headers, "Content-Type": "text/xml"})
-    assert told.text == "OK"
-    (found,) = [s for s in ann.subscriptions() if s.feed.url == press.feed("omega")]
+    result = server.call(
+        "POST", "/reader/api/0/subscription/import", new, {**headers, "Content-Type": "text/xml"}
+    )
+    assert result.text == "OK"
+    (found,) = [s for s in ann.subscriptions() if s.feed.url == blogs.feed("omega")]
     ann.unsubscribe(found.feed.id)

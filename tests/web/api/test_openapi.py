@@ -15,49 +15,59 @@ CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,re
 
 
 @pytest.fixture
-def told(house):
-    return house.call("GET", "/v1/openapi.json").json
+def spec(server):
+    return server.call("GET", "/v1/openapi.json").json
 
 
-def test_every_operation_is_in_it(told):
-    assert told["openapi"].startswith("3.1")
-    said = {(method.upper(), path) for path, methods in told["paths"].items() for method in methods}
+def test_every_operation_is_in_it(spec):
+    assert spec["openapi"].startswith("3.1")
+    said = {(method.upper(), path) for path, methods in spec["paths"].items() for method in methods}
     assert said == {(operation.method, operation.path) for operation in OPERATIONS}
     assert len(said) == len(OPERATIONS)
 
 
-def test_every_reference_leads_somewhere(told):
-    names = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(told)))
+def test_every_reference_leads_somewhere(spec):
+    names = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(spec)))
     assert names
-    assert names <= set(told["components"]["schemas"])
+    assert names <= set(spec["components"]["schemas"])
 
 
-def test_the_page_that_shows_it_needs_no_script(house):
-    page = house.call("GET", "/v1/docs").text
+def test_the_page_that_shows_it_needs_no_script(server):
+    page = server.call("GET", "/v1/docs").text
     assert all(operation.path in page for operation in OPERATIONS)
     assert not re.search(r"<script|<style|https?://", page)
 
 
-def run(house, ann, *options):
+def run(server, ann, *options):
     """Schemathesis makes up requests from the document. Its token is not among the first, which it takes back in passing."""
     program = shutil.which("schemathesis", path=str(Path(sys.executable).parent))
     assert program, "pip install schemathesis (or: make tools)"
     names = (f"{' '.join(options)} {number}" for number in range(300))
-    *_, token = (house.wait(house.people.add_token(ann.user, name)).secret for name in names)
-    asked = [program, "run", f"{house.address}/v1/openapi.json", "-H", f"X-Auth-Token: {token}", "--seed", "1"]
+    *_, token = (
+        server.wait(server.user_service.add_token(ann.user, name)).secret for name in names
+    )
+    asked = [
+        program,
+        "run",
+        f"{server.address}/v1/openapi.json",
+        "-H",
+        f"X-Auth-Token: {token}",
+        "--seed",
+        "1",
+    ]
     asked += ["--checks", CHECKS, "--no-color", *options]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout[-5000:]
-    assert house.call("GET", "/v1/me", None, {"X-Auth-Token": token}).status == 200
+    assert server.call("GET", "/v1/me", None, {"X-Auth-Token": token}).status == 200
     return done.stdout
 
 
-def test_made_up_requests_get_answers_that_are_documented(house, ann):
-    said = run(house, ann, "--phases", "fuzzing", "--max-examples", "2")
+def test_made_up_requests_get_answers_that_are_documented(server, ann):
+    said = run(server, ann, "--phases", "fuzzing", "--max-examples", "2")
     assert f"{len(OPERATIONS)} passed" in said
 
 
 @pytest.mark.slow
-def test_thousands_of_made_up_requests_get_answers_that_are_documented(house, ann):
-    said = run(house, ann, "--phases", "coverage,fuzzing", "--max-examples", "20")
+def test_thousands_of_made_up_requests_get_answers_that_are_documented(server, ann):
+    said = run(server, ann, "--phases", "coverage,fuzzing", "--max-examples", "20")
     assert said.count(f"{len(OPERATIONS)} passed") == 2

@@ -4,47 +4,59 @@ import base64
 
 import pytest
 
-from tests.clients.house import PASSWORD
-from tidings.store import neighbours
-from tidings.store.people_rows import Stream
+from tests.clients.servers import PASSWORD
+from tidings.store import peers
+from tidings.store.user_models import Stream
 
 
 def basic(name, password=PASSWORD, encoding="utf-8"):
-    return {"Authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode(encoding)).decode()}
+    return {
+        "Authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode(encoding)).decode()
+    }
 
 
-def titles(answer):
-    return [entry["title"] for entry in answer.json["entries"]]
+def titles(response):
+    return [entry["title"] for entry in response.json["entries"]]
 
 
 # --- who asks ----------------------------------------------------------------------------------------------------------
 
 
-def test_log_in_by_token_by_password_and_by_a_token_as_password(house, ann):
+def test_log_in_by_token_by_password_and_by_a_token_as_password(server, ann):
     assert ann.rest("GET", "/v1/me").json["username"] == "ann"
-    assert house.call("GET", "/v1/me", None, basic("ann")).json["is_admin"] is True
-    assert house.call("GET", "/v1/me", None, basic("ann", ann.token)).status == 200
+    assert server.call("GET", "/v1/me", None, basic("ann")).json["is_admin"] is True
+    assert server.call("GET", "/v1/me", None, basic("ann", ann.token)).status == 200
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
-def test_a_password_that_is_not_ascii_is_read_as_clients_send_it(house, ann, encoding):
+def test_a_password_that_is_not_ascii_is_read_as_clients_send_it(server, ann, encoding):
     ann.rest("POST", "/v1/users", {"username": f"jo-{encoding}", "password": "grüße, jö!"})
-    assert house.call("GET", "/v1/me", None, basic(f"jo-{encoding}", "grüße, jö!", encoding)).status == 200
+    assert (
+        server.call("GET", "/v1/me", None, basic(f"jo-{encoding}", "grüße, jö!", encoding)).status
+        == 200
+    )
 
 
-def test_nobody_is_refused_as_miniflux_does(house):
-    for headers in ({}, basic("ann", "wrong"), {"X-Auth-Token": "nonsense"}, {"Authorization": "Basic ???"}):
-        told = house.call("GET", "/v1/feeds", None, headers)
-        assert (told.status, told.json) == (401, {"error_message": "access unauthorized"})
-        assert told.headers["WWW-Authenticate"].startswith("Basic")
+def test_nobody_is_refused_as_miniflux_does(server):
+    for headers in (
+        {},
+        basic("ann", "wrong"),
+        {"X-Auth-Token": "nonsense"},
+        {"Authorization": "Basic ???"},
+    ):
+        result = server.call("GET", "/v1/feeds", None, headers)
+        assert (result.status, result.json) == (401, {"error_message": "access unauthorized"})
+        assert result.headers["WWW-Authenticate"].startswith("Basic")
 
 
-def test_guessing_has_to_wait(house, ann):
+def test_guessing_has_to_wait(server, ann):
     ann.rest("POST", "/v1/users", {"username": "guessed", "password": PASSWORD})
-    told = [house.call("GET", "/v1/me", None, basic("guessed", f"guess {n}")).status for n in range(7)]
-    assert told[:5] == [401] * 5
-    assert told[-1] == 429
-    last = house.call("GET", "/v1/me", None, basic("guessed"))
+    result = [
+        server.call("GET", "/v1/me", None, basic("guessed", f"guess {n}")).status for n in range(7)
+    ]
+    assert result[:5] == [401] * 5
+    assert result[-1] == 429
+    last = server.call("GET", "/v1/me", None, basic("guessed"))
     assert last.status == 429
     assert int(last.headers["Retry-After"]) > 0
 
@@ -60,7 +72,11 @@ def test_users_are_for_administrators(ann, bob):
     number = made.json["id"]
     assert ann.rest("GET", f"/v1/users/{number}").json == ann.rest("GET", "/v1/users/cid").json
     assert ann.rest("POST", "/v1/users", {"username": "cid", "password": PASSWORD}).status == 400
-    for method, path in [("GET", "/v1/users"), ("GET", f"/v1/users/{number}"), ("DELETE", f"/v1/users/{number}")]:
+    for method, path in [
+        ("GET", "/v1/users"),
+        ("GET", f"/v1/users/{number}"),
+        ("DELETE", f"/v1/users/{number}"),
+    ]:
         assert bob.rest(method, path).status == 403
     assert bob.rest("PUT", f"/v1/users/{number}", {"theme": "dark_serif"}).status == 403
     assert bob.rest("PUT", f"/v1/users/{bob.user.id}", {"is_admin": True}).status == 400
@@ -70,23 +86,27 @@ def test_users_are_for_administrators(ann, bob):
 
 
 def test_what_clients_set_and_we_have_no_use_for_is_given_back(bob):
-    told = bob.rest("PUT", f"/v1/users/{bob.user.id}", {"theme": "dark_serif", "external_font_hosts": " a.example "})
-    assert told.status == 201
-    assert (told.json["theme"], told.json["external_font_hosts"]) == ("dark_serif", "a.example")
+    result = bob.rest(
+        "PUT",
+        f"/v1/users/{bob.user.id}",
+        {"theme": "dark_serif", "external_font_hosts": " a.example "},
+    )
+    assert result.status == 201
+    assert (result.json["theme"], result.json["external_font_hosts"]) == ("dark_serif", "a.example")
     assert bob.rest("GET", "/v1/me").json["theme"] == "dark_serif"
     assert bob.rest("PUT", f"/v1/users/{bob.user.id}", {"theme": "no such theme"}).status == 400
 
 
-def test_a_key_is_told_once_and_can_be_taken_back(house, bob):
+def test_a_key_is_told_once_and_can_be_taken_back(server, bob):
     made = bob.rest("POST", "/v1/api-keys", {"description": "phone"}).json
     headers = {"X-Auth-Token": made["token"]}
-    assert house.call("GET", "/v1/me", None, headers).json["username"] == "bob"
+    assert server.call("GET", "/v1/me", None, headers).json["username"] == "bob"
     assert bob.rest("POST", "/v1/api-keys", {"description": "phone"}).status == 400
     listed = {k["description"]: k for k in bob.rest("GET", "/v1/api-keys").json}
     assert listed["phone"]["token"] == ""
     assert bob.rest("DELETE", f"/v1/api-keys/{made['id']}").status == 204
     assert bob.rest("DELETE", f"/v1/api-keys/{made['id']}").status == 404
-    assert house.call("GET", "/v1/me", None, headers).status == 401
+    assert server.call("GET", "/v1/me", None, headers).status == 401
 
 
 # --- categories and feeds ----------------------------------------------------------------------------------------------
@@ -98,7 +118,9 @@ def test_the_first_category_is_what_is_in_no_folder(ann):
     assert "feed_count" not in first
     counted = ann.rest("GET", "/v1/categories?counts=true").json
     assert [(c["feed_count"], c["total_unread"]) for c in counted] == [(1, 6), (1, 6)]
-    assert [f["id"] for f in ann.rest("GET", f"/v1/categories/{first['id']}/feeds").json] == [ann.alpha]
+    assert [f["id"] for f in ann.rest("GET", f"/v1/categories/{first['id']}/feeds").json] == [
+        ann.alpha
+    ]
     assert len(titles(ann.rest("GET", f"/v1/categories/{first['id']}/entries"))) == 6
     assert ann.rest("DELETE", f"/v1/categories/{first['id']}").status == 400
 
@@ -110,27 +132,45 @@ def test_categories_are_made_renamed_and_removed(ann):
     assert ann.rest("POST", "/v1/categories", {"title": "Greek"}).status == 400
     assert ann.rest("POST", "/v1/categories", {"title": ""}).status == 400
     changed = ann.rest("PUT", path, {"title": "Hellenic", "hide_globally": True})
-    assert (changed.status, changed.json["title"], changed.json["hide_globally"]) == (201, "Hellenic", True)
+    assert (changed.status, changed.json["title"], changed.json["hide_globally"]) == (
+        201,
+        "Hellenic",
+        True,
+    )
     assert ann.rest("PUT", path + "/refresh").status == 204
     assert ann.rest("DELETE", path).status == 204
     assert ann.rest("DELETE", path).status == 404
 
 
-def test_a_feed_from_discovery_to_its_end(ann, press):
-    (found,) = ann.rest("POST", "/v1/discover", {"url": press.site("gamma")}).json
-    assert found == {"title": "Gamma Releases", "url": press.feed("gamma"), "type": "rss"}
-    made = ann.rest("POST", "/v1/feeds", {"feed_url": found["url"], "scraper_rules": "article", "priority": "early"})
+def test_a_feed_from_discovery_to_its_end(ann, blogs):
+    (found,) = ann.rest("POST", "/v1/discover", {"url": blogs.site("gamma")}).json
+    assert found == {"title": "Gamma Releases", "url": blogs.feed("gamma"), "type": "rss"}
+    made = ann.rest(
+        "POST",
+        "/v1/feeds",
+        {"feed_url": found["url"], "scraper_rules": "article", "priority": "early"},
+    )
     assert made.status == 201
     path = f"/v1/feeds/{made.json['feed_id']}"
     feed = ann.rest("GET", path).json
-    assert (feed["title"], feed["site_url"], feed["scraper_rules"]) == ("Gamma", press.site("gamma"), "article")
+    assert (feed["title"], feed["site_url"], feed["scraper_rules"]) == (
+        "Gamma",
+        blogs.site("gamma"),
+        "article",
+    )
     assert (feed["priority"], feed["category"]["title"]) == ("early", "All")
     assert ann.rest("POST", "/v1/feeds", {"feed_url": found["url"]}).status == 400
     assert ann.rest("PUT", path, {"category_id": 123456}).status == 400
     category = ann.rest("GET", "/v1/categories").json[1]["id"]
-    changed = ann.rest("PUT", path, {"title": "Mine", "category_id": category, "crawler": True, "priority": "late"})
+    changed = ann.rest(
+        "PUT", path, {"title": "Mine", "category_id": category, "crawler": True, "priority": "late"}
+    )
     assert changed.status == 201
-    assert (changed.json["title"], changed.json["category"]["id"], changed.json["priority"]) == ("Mine", category, "late")
+    assert (changed.json["title"], changed.json["category"]["id"], changed.json["priority"]) == (
+        "Mine",
+        category,
+        "late",
+    )
     assert changed.json["crawler"] is True
     assert ann.rest("PUT", path + "/refresh").status == 204
     icon = ann.rest("GET", path + "/icon").json
@@ -141,14 +181,14 @@ def test_a_feed_from_discovery_to_its_end(ann, press):
     assert ann.rest("GET", path).status == 404
 
 
-def test_a_feed_can_move_to_another_address(ann, press):
-    made = ann.rest("POST", "/v1/feeds", {"feed_url": press.feed("old")}).json["feed_id"]
-    assert ann.rest("PUT", f"/v1/feeds/{made}", {"feed_url": press.feed("alpha")}).status == 400
-    told = ann.rest("PUT", f"/v1/feeds/{made}", {"feed_url": press.feed("new")})
-    assert told.status == 201
-    assert told.json["feed_url"] == press.feed("new")
+def test_a_feed_can_move_to_another_address(ann, blogs):
+    made = ann.rest("POST", "/v1/feeds", {"feed_url": blogs.feed("old")}).json["feed_id"]
+    assert ann.rest("PUT", f"/v1/feeds/{made}", {"feed_url": blogs.feed("alpha")}).status == 400
+    result = ann.rest("PUT", f"/v1/feeds/{made}", {"feed_url": blogs.feed("new")})
+    assert result.status == 201
+    assert result.json["feed_url"] == blogs.feed("new")
     assert ann.rest("GET", f"/v1/feeds/{made}").status == 404
-    assert ann.rest("DELETE", f"/v1/feeds/{told.json['id']}").status == 204
+    assert ann.rest("DELETE", f"/v1/feeds/{result.json['id']}").status == 204
 
 
 @pytest.mark.parametrize("url", ["", "no address", "ftp://127.0.0.1/feed", "file:///etc/passwd"])
@@ -157,43 +197,54 @@ def test_only_addresses_of_the_web_are_added(ann, url):
     assert ann.rest("POST", "/v1/discover", {"url": url}).status == 400
 
 
-def test_where_there_is_no_feed_none_is_found(ann, press):
-    assert ann.rest("POST", "/v1/discover", {"url": press.address + "/nothing"}).status == 404
+def test_where_there_is_no_feed_none_is_found(ann, blogs):
+    assert ann.rest("POST", "/v1/discover", {"url": blogs.address + "/nothing"}).status == 404
 
 
 def test_counters(ann):
     ann.mark(ann.entries[:2], unread=False)
-    told = ann.rest("GET", "/v1/feeds/counters").json
-    assert told["reads"][str(ann.alpha)] + told["reads"][str(ann.beta)] == 2
-    assert sum(told["unreads"].values()) == 10
+    result = ann.rest("GET", "/v1/feeds/counters").json
+    assert result["reads"][str(ann.alpha)] + result["reads"][str(ann.beta)] == 2
+    assert sum(result["unreads"].values()) == 10
 
 
-def test_opml_goes_out_and_in(ann, press):
+def test_opml_goes_out_and_in(ann, blogs):
     opml = ann.rest("GET", "/v1/export")
     assert opml.text.startswith("<?xml")
-    assert press.feed("alpha") in opml.text
-    told = ann.rest("POST", "/v1/import", opml.body.replace(b"/alpha/", b"/psi/"))
-    assert told.status == 201
-    assert "message" in told.json
-    (found,) = [s for s in ann.subscriptions() if s.feed.url == press.feed("psi")]
+    assert blogs.feed("alpha") in opml.text
+    result = ann.rest("POST", "/v1/import", opml.body.replace(b"/alpha/", b"/psi/"))
+    assert result.status == 201
+    assert "message" in result.json
+    (found,) = [s for s in ann.subscriptions() if s.feed.url == blogs.feed("psi")]
     ann.unsubscribe(found.feed.id)
 
 
 # --- entries -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_entry_is_told_whole(ann, press):
-    told = ann.rest("GET", f"/v1/entries/{ann.entries[0]}").json
-    assert (told["title"], told["url"], told["status"]) == ("Alpha 2.0.1", f"{press.address}/alpha/1", "unread")
-    assert told["published_at"].endswith("Z")
-    assert told["created_at"]
-    assert told["changed_at"]
-    assert told["feed"]["id"] == told["feed_id"] == ann.alpha
-    assert (told["author"], told["tags"], told["reading_time"], told["starred"]) == ("Nan", ["news"], 1, False)
-    assert ann.rest("GET", f"/v1/feeds/{ann.alpha}/entries/{ann.entries[0]}").json == told
+def test_an_entry_is_told_whole(ann, blogs):
+    result = ann.rest("GET", f"/v1/entries/{ann.entries[0]}").json
+    assert (result["title"], result["url"], result["status"]) == (
+        "Alpha 2.0.1",
+        f"{blogs.address}/alpha/1",
+        "unread",
+    )
+    assert result["published_at"].endswith("Z")
+    assert result["created_at"]
+    assert result["changed_at"]
+    assert result["feed"]["id"] == result["feed_id"] == ann.alpha
+    assert (result["author"], result["tags"], result["reading_time"], result["starred"]) == (
+        "Nan",
+        ["news"],
+        1,
+        False,
+    )
+    assert ann.rest("GET", f"/v1/feeds/{ann.alpha}/entries/{ann.entries[0]}").json == result
     assert ann.rest("GET", f"/v1/feeds/{ann.beta}/entries/{ann.entries[0]}").status == 404
     assert ann.rest("GET", "/v1/entries/999999").status == 404
-    refused = ann.rest("GET", f"/v1/entries/{ann.entries[0]}/fetch-content")  # this site has only its feed
+    refused = ann.rest(
+        "GET", f"/v1/entries/{ann.entries[0]}/fetch-content"
+    )  # this site has only its feed
     assert (refused.status, "404" in refused.json["error_message"]) == (400, True)
 
 
@@ -201,10 +252,17 @@ def test_an_entry_in_other_words_is_so_for_its_user_alone(ann, bob):
     """Tools that translate or sum up write back so. What they write is as little to be trusted as what a feed says."""
     (number,) = ann.ids(Stream(feeds=(ann.alpha,)), limit=1).ids
     before = bob.rest("GET", f"/v1/entries/{number}").json
-    told = ann.rest("PUT", f"/v1/entries/{number}", {"title": "In short", "content": "<p>So<script>alert(1)</script></p>"})
-    assert told.status == 201
-    assert (told.json["title"], told.json["content"]) == ("In short", "<p>So</p>")
-    assert ann.rest("PUT", f"/v1/entries/{number}", {"title": "Shorter"}).json["content"] == "<p>So</p>"
+    result = ann.rest(
+        "PUT",
+        f"/v1/entries/{number}",
+        {"title": "In short", "content": "<p>So<script>alert(1)</script></p>"},
+    )
+    assert result.status == 201
+    assert (result.json["title"], result.json["content"]) == ("In short", "<p>So</p>")
+    assert (
+        ann.rest("PUT", f"/v1/entries/{number}", {"title": "Shorter"}).json["content"]
+        == "<p>So</p>"
+    )
     ann.mark([number], starred=True)
     assert titles(ann.rest("GET", "/v1/entries?starred=true")) == ["Shorter"]
     after = bob.rest("GET", f"/v1/entries/{number}").json
@@ -212,42 +270,71 @@ def test_an_entry_in_other_words_is_so_for_its_user_alone(ann, bob):
     assert ann.rest("PUT", f"/v1/entries/{number}", {"title": ""}).status == 400
     (hidden,) = ann.ids(Stream(feeds=(ann.beta,)), limit=1).ids
     assert bob.rest("PUT", f"/v1/entries/{hidden}", {"title": "Mine"}).status == 404
-    again = ann.rest("PUT", f"/v1/entries/{number}", {"title": before["title"], "content": before["content"]}).json
+    again = ann.rest(
+        "PUT", f"/v1/entries/{number}", {"title": before["title"], "content": before["content"]}
+    ).json
     assert again["content"] == before["content"]
 
 
 def test_filters_of_entries(ann):
     everything = titles(ann.rest("GET", "/v1/entries"))
     assert len(everything) == 12
-    assert titles(ann.rest("GET", f"/v1/entries?feed_id={ann.alpha}")) == [f"Alpha 2.0.{n}" for n in range(1, 7)]
-    newest = titles(ann.rest("GET", f"/v1/feeds/{ann.alpha}/entries?order=published_at&direction=desc&limit=2"))
+    assert titles(ann.rest("GET", f"/v1/entries?feed_id={ann.alpha}")) == [
+        f"Alpha 2.0.{n}" for n in range(1, 7)
+    ]
+    newest = titles(
+        ann.rest("GET", f"/v1/feeds/{ann.alpha}/entries?order=published_at&direction=desc&limit=2")
+    )
     assert newest == ["Alpha 2.0.6", "Alpha 2.0.5"]
     page = ann.rest("GET", f"/v1/feeds/{ann.alpha}/entries?limit=4&offset=4")
     assert (titles(page), page.json["total"]) == (["Alpha 2.0.5", "Alpha 2.0.6"], 6)
-    assert titles(ann.rest("GET", "/v1/entries?search=2.0.3&order=title")) == ["Alpha 2.0.3", "Beta 2.0.3"]
+    assert titles(ann.rest("GET", "/v1/entries?search=2.0.3&order=title")) == [
+        "Alpha 2.0.3",
+        "Beta 2.0.3",
+    ]
     ann.mark(ann.entries[:1], starred=True, unread=False, add_tags=["later"])
-    for query in ("status=read", "starred=True", "starred=1", "tags=later", "status=read&starred=true"):
+    for query in (
+        "status=read",
+        "starred=True",
+        "starred=1",
+        "tags=later",
+        "status=read&starred=true",
+    ):
         assert titles(ann.rest("GET", f"/v1/entries?{query}")) == ["Alpha 2.0.1"], query
     assert ann.rest("GET", "/v1/entries?status=read&status=unread").json["total"] == 12
     half = ann.entries[5]
     assert ann.rest("GET", f"/v1/entries?after_entry_id={half}").json["total"] == 6
     assert ann.rest("GET", f"/v1/entries?before_entry_id={half}").json["total"] == 5
-    for bad in ("status=removed", "order=nonsense", "direction=up", "limit=-1", "limit=x", f"feed_id={10**6}"):
+    for bad in (
+        "status=removed",
+        "order=nonsense",
+        "direction=up",
+        "limit=-1",
+        "limit=x",
+        f"feed_id={10**6}",
+    ):
         assert ann.rest("GET", f"/v1/entries?{bad}").status == 400, bad
 
 
 def test_published_bounds_are_exclusive(ann):
-    at = [e["published_at"] for e in ann.rest("GET", f"/v1/feeds/{ann.alpha}/entries").json["entries"]]
+    at = [
+        e["published_at"] for e in ann.rest("GET", f"/v1/feeds/{ann.alpha}/entries").json["entries"]
+    ]
     from datetime import datetime
 
     third = int(datetime.fromisoformat(at[2]).timestamp())
     assert ann.rest("GET", f"/v1/feeds/{ann.alpha}/entries?after={third}").json["total"] == 3
-    assert ann.rest("GET", f"/v1/feeds/{ann.alpha}/entries?published_before={third}").json["total"] == 2
+    assert (
+        ann.rest("GET", f"/v1/feeds/{ann.alpha}/entries?published_before={third}").json["total"]
+        == 2
+    )
 
 
 def test_what_is_hidden_is_not_among_all(ann):
     ann.rest("PUT", f"/v1/feeds/{ann.beta}", {"hide_globally": True})
-    assert {t.split()[0] for t in titles(ann.rest("GET", "/v1/entries?globally_visible=true"))} == {"Alpha"}
+    assert {t.split()[0] for t in titles(ann.rest("GET", "/v1/entries?globally_visible=true"))} == {
+        "Alpha"
+    }
     ann.rest("PUT", f"/v1/feeds/{ann.beta}", {"hide_globally": False})
     assert ann.rest("GET", "/v1/entries?globally_visible=true").json["total"] == 12
 
@@ -255,14 +342,32 @@ def test_what_is_hidden_is_not_among_all(ann):
 def test_marks(ann):
     entry = ann.entries[0]
     assert ann.rest("PUT", "/v1/entries", {"entry_ids": [entry], "status": "read"}).status == 204
-    assert ann.rest("PUT", "/v1/entries", {"entry_ids": [entry], "starred": True, "rating": 5, "add_tags": ["x"]}).status == 204
-    told = ann.rest("GET", f"/v1/entries/{entry}").json
-    assert (told["status"], told["starred"], told["rating"], told["own_tags"]) == ("read", True, 5, ["x"])
+    assert (
+        ann.rest(
+            "PUT",
+            "/v1/entries",
+            {"entry_ids": [entry], "starred": True, "rating": 5, "add_tags": ["x"]},
+        ).status
+        == 204
+    )
+    result = ann.rest("GET", f"/v1/entries/{entry}").json
+    assert (result["status"], result["starred"], result["rating"], result["own_tags"]) == (
+        "read",
+        True,
+        5,
+        ["x"],
+    )
     assert ann.rest("PUT", f"/v1/entries/{entry}/bookmark").status == 204
     assert not ann.item(entry).starred
     assert ann.rest("PUT", f"/v1/entries/{entry}/star").status == 204
     assert ann.item(entry).starred
-    for bad in ({"entry_ids": []}, {"entry_ids": [entry]}, {"entry_ids": [entry], "status": "x"}, {"entry_ids": [-1]}, []):
+    for bad in (
+        {"entry_ids": []},
+        {"entry_ids": [entry]},
+        {"entry_ids": [entry], "status": "x"},
+        {"entry_ids": [-1]},
+        [],
+    ):
         assert ann.rest("PUT", "/v1/entries", bad).status == 400
 
 
@@ -279,8 +384,8 @@ def test_everything_is_read_by_feed_by_category_and_by_user(ann):
 
 def test_ids_of_entries(ann):
     ann.mark(ann.entries[:1], unread=False)
-    told = ann.rest("GET", "/v1/entries/ids?status=unread&limit=3&offset=1").json
-    assert (told["total"], told["entry_ids"]) == (11, ann.entries[::-1][1:4])
+    result = ann.rest("GET", "/v1/entries/ids?status=unread&limit=3&offset=1").json
+    assert (result["total"], result["entry_ids"]) == (11, ann.entries[::-1][1:4])
     assert ann.rest("GET", "/v1/entries/ids?status=maybe").status == 400
 
 
@@ -303,11 +408,11 @@ def test_what_was_read_can_be_put_away(bob):
 
 
 def test_timing_is_our_own(ann, bob):
-    told = ann.rest("GET", f"/v1/feeds/{ann.alpha}/explain").json
-    assert told["next_check_at"]
-    assert told["reason"]
-    assert told["habits"]
-    assert told["polls"][0]["new"] == 6
+    result = ann.rest("GET", f"/v1/feeds/{ann.alpha}/explain").json
+    assert result["next_check_at"]
+    assert result["reason"]
+    assert result["habits"]
+    assert result["polls"][0]["new"] == 6
     assert bob.rest("GET", f"/v1/feeds/{ann.beta}/explain").status == 404
     budget = ann.rest("GET", "/v1/budget").json
     assert budget["budget_per_day"] > 0
@@ -318,17 +423,23 @@ def test_timing_is_our_own(ann, bob):
 def test_when_feeds_are_looked_at_is_told_the_next_ones_first(ann, bob):
     timing = ann.rest("GET", "/v1/timing").json
     assert {one["feed_id"] for one in timing} == {ann.alpha, ann.beta}
-    assert [one["next_check_at"] for one in timing] == sorted(one["next_check_at"] for one in timing)
+    assert [one["next_check_at"] for one in timing] == sorted(
+        one["next_check_at"] for one in timing
+    )
     assert all(one["reason"] for one in timing)
     assert ann.rest("GET", "/v1/timing?offset=1&limit=1").json == timing[1:]
     assert [one["feed_id"] for one in bob.rest("GET", "/v1/timing").json] == [bob.alpha]
 
 
-def test_neighbours_are_told_to_administrators(house, ann, bob):
-    peer = neighbours.Peer("a.example:8036", 1.0, True, 0.5, None, "", b"", {"brought": 3.0})
-    house.wait(house.site.store.write(neighbours.save, [peer]))
-    (told,) = ann.rest("GET", "/v1/peers").json
-    assert (told["address"], told["present"], told["figures"]) == ("a.example:8036", True, {"brought": 3.0})
+def test_neighbours_are_told_to_administrators(server, ann, bob):
+    peer = peers.Peer("a.example:8036", 1.0, True, 0.5, None, "", b"", {"brought": 3.0})
+    server.wait(server.site.store.write(peers.save, [peer]))
+    (result,) = ann.rest("GET", "/v1/peers").json
+    assert (result["address"], result["present"], result["figures"]) == (
+        "a.example:8036",
+        True,
+        {"brought": 3.0},
+    )
     assert bob.rest("GET", "/v1/peers").status == 403
 
 
@@ -347,19 +458,19 @@ def test_what_does_not_fit_is_refused_in_words(ann):
         ("PATCH", "/v1/feeds", None, 405),
         ("PUT", "/v1/entries", b" " * 9_000_000, 413),
     ]:
-        told = ann.rest(method, path, body)
-        assert (told.status, "error_message" in told.json) == (status, True), path
+        result = ann.rest(method, path, body)
+        assert (result.status, "error_message" in result.json) == (status, True), path
     assert ann.rest("PATCH", "/v1/feeds").headers["Allow"] == "GET, OPTIONS, POST"
 
 
-def test_others_may_ask_from_their_pages(house):
-    told = house.call("OPTIONS", "/v1/feeds")
-    assert told.status == 204
-    assert told.headers["Access-Control-Allow-Origin"] == "*"
+def test_others_may_ask_from_their_pages(server):
+    result = server.call("OPTIONS", "/v1/feeds")
+    assert result.status == 204
+    assert result.headers["Access-Control-Allow-Origin"] == "*"
 
 
-def test_the_service_says_that_it_is_here(house, ann):
-    assert house.call("GET", "/healthcheck").text == "OK"
-    assert house.call("GET", "/version").text == ann.rest("GET", "/v1/version").json["version"]
+def test_the_service_says_that_it_is_here(server, ann):
+    assert server.call("GET", "/healthcheck").text == "OK"
+    assert server.call("GET", "/version").text == ann.rest("GET", "/v1/version").json["version"]
     assert ann.rest("GET", "/v1/integrations/status").json == {"has_integrations": False}
     assert ann.rest("POST", f"/v1/entries/{ann.entries[0]}/save").status == 400

@@ -14,7 +14,9 @@ from tidings.lab.papers.report import Experiment, Paper, Row, write_report
 __all__ = ["Experiment", "Paper", "Row", "run_papers"]
 
 
-def run_papers(out: Path, quick: bool, seed: int, progress: Callable[[str], None]) -> dict[str, Any]:
+def run_papers(
+    out: Path, quick: bool, seed: int, progress: Callable[[str], None]
+) -> dict[str, Any]:
     """Run every experiment, write ``out/index.html`` and the pictures, and return all figures, JSON-able.
 
     ``quick`` uses fewer feeds and budgets: the same experiments in a few minutes on one core.
@@ -22,7 +24,11 @@ def run_papers(out: Path, quick: bool, seed: int, progress: Callable[[str], None
     papers = []
     for module in (sia_cho, han, urbansky, feedex):
         progress(f"{module.NAME}: generating its trace")
-        papers.append(module.experiments(quick, seed, lambda title, name=module.NAME: progress(f"{name}: {title}")))
+        papers.append(
+            module.experiments(
+                quick, seed, lambda title, name=module.NAME: progress(f"{name}: {title}")
+            )
+        )
     progress("drawing and writing the page")
     note = (
         "Every table and figure of the four papers that tidings stands on, on synthetic traces calibrated to the "

@@ -22,7 +22,12 @@ def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Pape
     trace = generate("feedex", 245, 10.0, seed)
     progress("Fig. 2, publishing")
     data = f"Calibrated trace: {trace.n_feeds} feeds, {trace.n_posts:,} posts in {trace.days:.0f} days."
-    return Paper(NAME, CITATION, data, [figure_2a(trace), figure_2b(trace), figure_2c(trace), figure_2d(trace)])
+    return Paper(
+        NAME,
+        CITATION,
+        data,
+        [figure_2a(trace), figure_2b(trace), figure_2c(trace), figure_2d(trace)],
+    )
 
 
 def _rates(trace: Trace) -> Floats:
@@ -51,7 +56,11 @@ def figure_2a(trace: Trace) -> Experiment:
         "Calibrated: head and tail deviate as in the paper (crowded head, steep tail). The exponent 1.2 is our choice.",
         "Publishing rate against rank on logarithmic axes; a straight line in the middle ranks.",
         picture,
-        {"exponent": fit.exponent, "r_squared": fit.r_squared, "five_a_day": int((rates >= 5).sum())},
+        {
+            "exponent": fit.exponent,
+            "r_squared": fit.r_squared,
+            "five_a_day": int((rates >= 5).sum()),
+        },
     )
 
 
@@ -78,7 +87,11 @@ def figure_2b(trace: Trace) -> Experiment:
         "A trace has one window per feed, so every count is constant here; the 35 % whose count varies are not modelled.",
         "Histogram of entries per document with peaks at 10 and 15.",
         picture,
-        {"r_squared": r_squared, "fifteen": int((trace.window == 15).sum()), "ten": int((trace.window == 10).sum())},
+        {
+            "r_squared": r_squared,
+            "fifteen": int((trace.window == 15).sum()),
+            "ten": int((trace.window == 10).sum()),
+        },
     )
 
 
@@ -126,7 +139,11 @@ def figure_2c(trace: Trace) -> Experiment:
         [
             Row("by day: 4-8 h against 16-20 h UTC", "less", f"{night:.2f}"),
             Row("no weekends: entries on Saturday and Sunday", "none", f"{fool[5:].sum() * 2:.0f}"),
-            Row("fixed hours: times of the day with entries", "few", f"{int((npr.sum(axis=0) > 0).sum())} of 12"),
+            Row(
+                "fixed hours: times of the day with entries",
+                "few",
+                f"{int((npr.sum(axis=0) > 0).sum())} of 12",
+            ),
         ],
         "One feed for each of the paper's four patterns, drawn from the model.",
         "Four curves of publishing rate over a week: by day, round the clock, without weekends, at fixed hours.",
@@ -148,19 +165,24 @@ def figure_2d(trace: Trace) -> Experiment:
         fig, ax = plots.figure(6.6, 3.4, x="lifetime of an entry, days", y="entries gone, %")
         for index, (_, life) in enumerate(found.items()):
             share = 100 * np.arange(1, len(life) + 1) / len(life)
-            colour, dash = plots.PALETTE[index], plots.DASHES[index]
-            ax.step(life / DAY_S, share, where="post", color=colour, linestyle=dash, linewidth=1.5)
+            color, dash = plots.PALETTE[index], plots.DASHES[index]
+            ax.step(life / DAY_S, share, where="post", color=color, linestyle=dash, linewidth=1.5)
         for day in range(5):
             ax.axvline(day, color=plots.FAINT, linewidth=0.6, zorder=0)
         ax.set_xlim(0, 4)
         ax.set_ylim(0, 100)
-        ax.legend(list(found), loc="lower right", fontsize=8.5, labelcolor="linecolor", frameon=False)
+        ax.legend(
+            list(found), loc="lower right", fontsize=8.5, labelcolor="linecolor", frameon=False
+        )
         return fig
 
     return Experiment(
         "feedex-fig-2d",
         "Fig. 2(d): how long entries live",
-        [Row(f"median, {name}", "", f"{median / HOUR_S:.1f} h") for name, median in medians.items()],
+        [
+            Row(f"median, {name}", "", f"{median / HOUR_S:.1f} h")
+            for name, median in medians.items()
+        ],
         "In a document of fixed size an entry lives until as many newer ones have come: the paper's CNN kind. Feeds "
         "that give entries a lifetime by policy (Fox News, Beta News) change their document's size, which a trace "
         "with one window per feed cannot show.",

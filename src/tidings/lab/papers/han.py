@@ -12,18 +12,18 @@ import numpy as np
 from tidings.lab import plots
 from tidings.lab.generate import generate
 from tidings.lab.papers.report import Experiment, Paper, Row, percent
-from tidings.lab.score import replay
+from tidings.lab.score import simulate_and_score
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.policy.allocation import allocate, missed
 
 NAME = "Han et al."
 CITATION = "Y. G. Han, S. H. Lee, J. H. Kim, Y. Kim: A new aggregation policy for RSS services, 2008 (minimum missing)."
-WORDS = {"uniform": "uniform", "min-delay": "minimum delay", "min-missing": "minimum missing"}
+LABELS = {"uniform": "uniform", "min-delay": "minimum delay", "min-missing": "minimum missing"}
 TRAIN_DAYS = 21.0
 #: The example of sect. 2: posts per day, and how many a feed stores.
 RATES = np.array([30.0, 30.0, 10.0, 10.0])
-STORED = np.array([15, 10, 10, 5])
+WINDOWS = np.array([15, 10, 10, 5])
 
 
 def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Paper:
@@ -44,21 +44,35 @@ def tables_1_to_3() -> Experiment:
     polls = {
         "uniform": allocate("uniform", RATES, 8),
         "min-delay": allocate("min-delay", RATES, 8, integer=False),
-        "min-missing": allocate("min-missing", RATES, 8, windows=STORED),
+        "min-missing": allocate("min-missing", RATES, 8, windows=WINDOWS),
     }
     fractional = polls["min-delay"]
     polls["min-delay"] = np.rint(fractional)
-    lost = {name: missed(RATES, STORED, m) for name, m in polls.items()}
-    printed = {"uniform": ("2, 2, 2, 2", 10), "min-delay": ("3, 3, 1, 1", 5), "min-missing": ("2, 3, 1, 2", 0)}
+    lost = {name: missed(RATES, WINDOWS, m) for name, m in polls.items()}
+    printed = {
+        "uniform": ("2, 2, 2, 2", 10),
+        "min-delay": ("3, 3, 1, 1", 5),
+        "min-missing": ("2, 3, 1, 2", 0),
+    }
     rows = [Row("k √λ", "2.5359, 1.4641", f"{fractional[0]:.4f}, {fractional[2]:.4f}")]
     for name, m in polls.items():
-        rows.append(Row(f"{WORDS[name]}: polls", printed[name][0], ", ".join(f"{x:.0f}" for x in m)))
-        rows.append(Row(f"{WORDS[name]}: missed", str(printed[name][1]), f"{lost[name].sum():.0f}"))
+        rows.append(
+            Row(f"{LABELS[name]}: polls", printed[name][0], ", ".join(f"{x:.0f}" for x in m))
+        )
+        rows.append(
+            Row(f"{LABELS[name]}: missed", str(printed[name][1]), f"{lost[name].sum():.0f}")
+        )
 
     def picture() -> plots.Figure:
         fig, ax = plots.figure(6.0, 2.4, x="posts missed by eight polls, of 80 in a day")
-        names = [WORDS[n] for n in polls]
-        plots.bars(ax, names, [float(lost[n].sum()) for n in polls], form="{:.0f} missed", accent=WORDS["min-missing"])
+        names = [LABELS[n] for n in polls]
+        plots.bars(
+            ax,
+            names,
+            [float(lost[n].sum()) for n in polls],
+            form="{:.0f} missed",
+            accent=LABELS["min-missing"],
+        )
         ax.set_xlim(0, 12)
         return fig
 
@@ -70,7 +84,10 @@ def tables_1_to_3() -> Experiment:
         "minimum delay had gained (18.66 before rounding).",
         "Bars: uniform misses 10 posts, minimum delay 5, minimum missing none.",
         picture,
-        {"polls": {n: m.tolist() for n, m in polls.items()}, "missed": {n: float(x.sum()) for n, x in lost.items()}},
+        {
+            "polls": {n: m.tolist() for n, m in polls.items()},
+            "missed": {n: float(x.sum()) for n, x in lost.items()},
+        },
     )
 
 
@@ -107,7 +124,11 @@ def figure_10(trace: Trace) -> Experiment:
         "of the test (1,067 a day).",
         "Posts per day over six weeks; weekends lower.",
         picture,
-        {"mean": float(counts.mean()), "weekday": float(counts[~weekend].mean()), "weekend": float(counts[weekend].mean())},
+        {
+            "mean": float(counts.mean()),
+            "weekday": float(counts[~weekend].mean()),
+            "weekend": float(counts[weekend].mean()),
+        },
     )
 
 
@@ -141,7 +162,12 @@ def figure_12(trace: Trace) -> Experiment:
 
     def picture() -> plots.Figure:
         fig, ax = plots.figure(6.0, 2.8, x="posts that a feed stores", y="feeds", grids="y")
-        ax.bar(np.arange(61), np.bincount(trace.window, minlength=61)[:61], color=plots.ACCENT, width=0.8)
+        ax.bar(
+            np.arange(61),
+            np.bincount(trace.window, minlength=61)[:61],
+            color=plots.ACCENT,
+            width=0.8,
+        )
         return fig
 
     return Experiment(
@@ -178,15 +204,17 @@ class Sweep:
 
 def run_policies(trace: Trace, polls: Sequence[int]) -> Sweep:
     """Every policy with M polls in the test period; rates from all of the first three weeks."""
-    start = trace.cut(TRAIN_DAYS)
+    start = trace.training_end(TRAIN_DAYS)
     test_days = (trace.end - start) / DAY_S
-    lost: dict[str, list[float]] = {name: [] for name in WORDS}
-    delay: dict[str, list[float]] = {name: [] for name in WORDS}
+    lost: dict[str, list[float]] = {name: [] for name in LABELS}
+    delay: dict[str, list[float]] = {name: [] for name in LABELS}
     for m in polls:
-        for name in WORDS:
-            judged = replay(trace, f"{name}:days={TRAIN_DAYS:.0f}", m / trace.n_feeds / test_days, start)
-            lost[name].append(float(judged.missed.mean()))
-            delay[name].append(float(np.nanmean(judged.delay_s)))
+        for name in LABELS:
+            scores = simulate_and_score(
+                trace, f"{name}:days={TRAIN_DAYS:.0f}", m / trace.n_feeds / test_days, start
+            )
+            lost[name].append(float(scores.missed.mean()))
+            delay[name].append(float(np.nanmean(scores.delay_s)))
     return Sweep(list(polls), lost, delay)
 
 
@@ -196,17 +224,21 @@ def figure_14(sweep: Sweep) -> Experiment:
     end = sweep.missed_share["min-missing"][-1]
 
     def picture() -> plots.Figure:
-        fig, ax = plots.figure(6.6, 3.8, x="polls in three weeks, thousands", y="posts missed, %", grids="y")
-        lines: dict[str, Sequence[float]] = {n: [100 * x for x in v] for n, v in sweep.missed_share.items()}
+        fig, ax = plots.figure(
+            6.6, 3.8, x="polls in three weeks, thousands", y="posts missed, %", grids="y"
+        )
+        lines: dict[str, Sequence[float]] = {
+            n: [100 * x for x in v] for n, v in sweep.missed_share.items()
+        }
         ax.set_ylim(0, 100 * max(max(v) for v in sweep.missed_share.values()) * 1.05)
         ax.set_xlim(0, sweep.polls[-1] / 1000)
-        plots.curves(ax, [m / 1000 for m in sweep.polls], lines, labels=WORDS)
+        plots.curves(ax, [m / 1000 for m in sweep.polls], lines, labels=LABELS)
         return fig
 
     return Experiment(
         "han-fig-14",
         "Fig. 14: missed posts",
-        [Row(f"{WORDS[n]}, mean over M", printed[n], percent(mean[n])) for n in WORDS]
+        [Row(f"{LABELS[n]}, mean over M", printed[n], percent(mean[n])) for n in LABELS]
         + [Row(f"minimum missing at M = {sweep.polls[-1]:,}", "2 %", percent(end, 1))],
         "Bursts decide the level: the size of ours (four posts, an hour apart) and the rate of the fast feeds were "
         "chosen by looking at this figure and at Table 4, among about 30 variants, so the agreement shows that such a "
@@ -220,25 +252,39 @@ def figure_14(sweep: Sweep) -> Experiment:
 def figure_15(sweep: Sweep) -> Experiment:
     mean = {name: float(np.mean(values)) for name, values in sweep.delay_s.items()}
     best_from = next(
-        (m for i, m in enumerate(sweep.polls) if min(WORDS, key=lambda n: sweep.delay_s[n][i]) == "min-delay"), sweep.polls[-1]
+        (
+            m
+            for i, m in enumerate(sweep.polls)
+            if min(LABELS, key=lambda n: sweep.delay_s[n][i]) == "min-delay"
+        ),
+        sweep.polls[-1],
     )
 
     def picture() -> plots.Figure:
         fig, ax = plots.figure(
-            6.6, 3.8, x="polls in three weeks, thousands", y="mean delay of collected posts, hours", log="y", grids="y"
+            6.6,
+            3.8,
+            x="polls in three weeks, thousands",
+            y="mean delay of collected posts, hours",
+            log="y",
+            grids="y",
         )
-        lines: dict[str, Sequence[float]] = {n: [x / HOUR_S for x in v] for n, v in sweep.delay_s.items()}
+        lines: dict[str, Sequence[float]] = {
+            n: [x / HOUR_S for x in v] for n, v in sweep.delay_s.items()
+        }
         ax.set_xlim(0, sweep.polls[-1] / 1000)
-        ax.set_ylim(min(min(v) for v in lines.values()) * 0.9, max(max(v) for v in lines.values()) * 1.1)
+        ax.set_ylim(
+            min(min(v) for v in lines.values()) * 0.9, max(max(v) for v in lines.values()) * 1.1
+        )
         plots.log_ticks(ax, "y", [10, 20, 50, 100])
-        plots.curves(ax, [m / 1000 for m in sweep.polls], lines, labels=WORDS)
+        plots.curves(ax, [m / 1000 for m in sweep.polls], lines, labels=LABELS)
         return fig
 
     return Experiment(
         "han-fig-15",
         "Fig. 15: delay",
         [Row("minimum delay has the least delay from M =", "above 2,000", f"{best_from:,}")]
-        + [Row(f"{WORDS[n]}, mean over M", "", f"{mean[n] / HOUR_S:.0f} h") for n in WORDS],
+        + [Row(f"{LABELS[n]}, mean over M", "", f"{mean[n] / HOUR_S:.0f} h") for n in LABELS],
         "Delay is over collected posts, so at few polls a policy that loses its oldest posts looks fast: at M = 1,000 "
         "minimum missing beats minimum delay here. The paper, too, gives minimum delay the least delay only above "
         "2,000.",
@@ -258,7 +304,7 @@ def table_4(sweep: Sweep) -> Experiment:
     ours = {key: sweep.ratio(*key) for key in printed}
     words = {"missed": "missed posts", "delay": "delay"}
     rows = [
-        Row.of(f"{words[what]} against {WORDS[other]}", value, ours[what, other], "{:.2f}".format)
+        Row.of(f"{words[what]} against {LABELS[other]}", value, ours[what, other], "{:.2f}".format)
         for (what, other), value in printed.items()
     ]
     return Experiment(

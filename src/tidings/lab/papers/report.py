@@ -37,11 +37,15 @@ class Experiment:
     rows: list[Row]
     remark: str  #: where we differ and why, with evidence; or that we do not
     alt: str  #: the picture in words
-    picture: Callable[[], plots.Figure] | None = None  #: of a table, by itself: how near its rows come
-    figures: dict[str, Any] = field(default_factory=dict)  #: numbers as numbers, for tests and --json
+    picture: Callable[[], plots.Figure] | None = (
+        None  #: of a table, by itself: how near its rows come
+    )
+    figures: dict[str, Any] = field(
+        default_factory=dict
+    )  #: numbers as numbers, for tests and --json
 
-    def drawn(self) -> plots.Figure:
-        return self.picture() if self.picture is not None else _nearness(self.rows)
+    def draw(self) -> plots.Figure:
+        return self.picture() if self.picture is not None else _ratio_plot(self.rows)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -62,11 +66,17 @@ class Paper:
     experiments: list[Experiment]
 
 
-def _nearness(rows: list[Row]) -> plots.Figure:
+def _ratio_plot(rows: list[Row]) -> plots.Figure:
     """Every row's figure as a multiple of the paper's: who is at 1 has met it."""
     known = [row for row in rows if row.ratio > 0]
     ratios, place = [row.ratio for row in known], range(len(known))[::-1]
-    fig, ax = plots.figure(6.8, 1.0 + 0.24 * len(known), x="here, as a multiple of the paper's figure", log="x", grids="x")
+    fig, ax = plots.figure(
+        6.8,
+        1.0 + 0.24 * len(known),
+        x="here, as a multiple of the paper's figure",
+        log="x",
+        grids="x",
+    )
     ax.axvline(1, color=plots.INK, linewidth=0.7)
     ax.hlines(place, 1, ratios, color=plots.FAINT, linewidth=2)
     ax.plot(ratios, place, "o", color=plots.ACCENT, markersize=6)
@@ -75,7 +85,9 @@ def _nearness(rows: list[Row]) -> plots.Figure:
     low, high = min(*ratios, 0.5) / 1.3, max(*ratios, 2.0) * 1.3
     ax.set_xlim(low, high)
     ax.set_ylim(-0.6, len(known) - 0.4)
-    plots.log_ticks(ax, "x", [tick for tick in (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100) if low <= tick <= high])
+    plots.log_ticks(
+        ax, "x", [tick for tick in (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100) if low <= tick <= high]
+    )
     return fig
 
 
@@ -84,11 +96,13 @@ def write_report(papers: list[Paper], out: Path, note: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
     pictures = {}
     for experiment in (experiment for paper in papers for experiment in paper.experiments):
-        image = plots.to_png(experiment.drawn())
+        image = plots.to_png(experiment.draw())
         (out / f"{experiment.key}.png").write_bytes(image)
         pictures[experiment.key] = base64.b64encode(image).decode("ascii")
     page = Environment(autoescape=True, trim_blocks=True).from_string(PAGE.read_text("utf-8"))
-    (out / "index.html").write_text(page.render(papers=papers, note=note, pictures=pictures), encoding="utf-8")
+    (out / "index.html").write_text(
+        page.render(papers=papers, note=note, pictures=pictures), encoding="utf-8"
+    )
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -96,18 +110,18 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %".replace("-", "−")
 
 
-def change(share: float) -> str:
+def format_change(share: float) -> str:
     """A difference in words: ``8 % more``, ``0.6 % less``."""
     digits = 0 if abs(share) >= 0.02 else 1
     return f"{100 * abs(share):.{digits}f} % {'less' if share < 0 else 'more'}"
 
 
-def minutes(seconds: float) -> str:
+def format_minutes(seconds: float) -> str:
     """Seconds as whole minutes, thousands apart."""
     return f"{seconds / 60:,.0f} min"
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Seconds as the papers write them: minutes under an hour, else hours and minutes."""
     whole = round(seconds / 60)
     return f"{whole}m" if whole < 60 else f"{whole // 60}h:{whole % 60}m"

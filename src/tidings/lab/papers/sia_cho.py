@@ -10,7 +10,7 @@ import numpy as np
 
 from tidings.lab import plots
 from tidings.lab.generate import generate
-from tidings.lab.papers.report import Experiment, Paper, Row, minutes, percent
+from tidings.lab.papers.report import Experiment, Paper, Row, format_minutes, percent
 from tidings.lab.papers.sia_cho_learning import (
     TRAIN_DAYS,
     figure_8,
@@ -20,7 +20,7 @@ from tidings.lab.papers.sia_cho_learning import (
     figure_12,
     run,
 )
-from tidings.lab.score import replay
+from tidings.lab.score import simulate_and_score
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, MINUTE_S
 
@@ -28,7 +28,12 @@ NAME = "Sia & Cho"
 #: Our copy carries neither title nor year; Han et al. cite the journal's version.
 CITATION = "K. C. Sia, J. Cho: the blog aggregator (journal version: Efficient monitoring algorithm for fast news alert, 2007)."
 STRATEGIES = ("uniform", "scheduling", "min-delay", "combined")
-WORDS = {"uniform": "1 uniform", "scheduling": "2 scheduling", "min-delay": "3 allocation", "combined": "4 combined"}
+LABELS = {
+    "uniform": "1 uniform",
+    "scheduling": "2 scheduling",
+    "min-delay": "3 allocation",
+    "combined": "4 combined",
+}
 #: Table 1, minutes at one poll per feed and day: mean, longest, standard deviation.
 TABLE_1 = {
     "uniform": (645, 1440, 392),
@@ -63,7 +68,9 @@ class Sweep:
 
     budgets: tuple[float, ...]
     mean_s: dict[str, list[float]]
-    at_one: dict[str, tuple[float, float, float]]  #: mean, longest, standard deviation at one poll a day
+    at_one: dict[
+        str, tuple[float, float, float]
+    ]  #: mean, longest, standard deviation at one poll a day
 
     def gain(self, policy: str) -> list[float]:
         """Share of the uniform policy's delay that a policy saves, at each budget."""
@@ -91,9 +98,13 @@ def figure_13(sweep: Sweep) -> Experiment:
     printed = {"scheduling": 0.12, "min-delay": 0.33, "combined": 0.40}
 
     def picture() -> plots.Figure:
-        fig, ax = plots.figure(6.8, 4.0, x="polls per feed and day", y="mean delay, minutes", log="xy", grids="y")
-        lines: dict[str, Sequence[float]] = {name: [d / 60 for d in sweep.mean_s[name]] for name in STRATEGIES}
-        plots.curves(ax, sweep.budgets, lines, labels=WORDS)
+        fig, ax = plots.figure(
+            6.8, 4.0, x="polls per feed and day", y="mean delay, minutes", log="xy", grids="y"
+        )
+        lines: dict[str, Sequence[float]] = {
+            name: [d / 60 for d in sweep.mean_s[name]] for name in STRATEGIES
+        }
+        plots.curves(ax, sweep.budgets, lines, labels=LABELS)
         plots.log_ticks(ax, "x", sweep.budgets)
         plots.log_ticks(ax, "y", [50, 100, 200, 400, 700])
         return fig
@@ -101,9 +112,12 @@ def figure_13(sweep: Sweep) -> Experiment:
     return Experiment(
         "sia-cho-fig-13",
         "Fig. 13: four strategies",
-        [Row(f"{WORDS[n]} saves, mean over budgets", percent(printed[n]), percent(g)) for n, g in gains.items()]
+        [
+            Row(f"{LABELS[n]} saves, mean over budgets", percent(printed[n]), percent(g))
+            for n, g in gains.items()
+        ]
         + [
-            Row(f"{WORDS[n]} saves at {b:g} a day", "", percent(sweep.gain(n)[i]))
+            Row(f"{LABELS[n]} saves at {b:g} a day", "", percent(sweep.gain(n)[i]))
             for n in gains
             for i, b in ((0, sweep.budgets[0]), (len(sweep.budgets) - 1, sweep.budgets[-1]))
         ],
@@ -119,13 +133,19 @@ def figure_13(sweep: Sweep) -> Experiment:
 
 
 def table_1(trace: Trace, sweep: Sweep) -> Experiment:
-    clock_s = float(((-trace.times[trace.times >= trace.cut(TRAIN_DAYS)]) % DAY_S).mean())
+    clock_s = float(((-trace.times[trace.times >= trace.training_end(TRAIN_DAYS)]) % DAY_S).mean())
     rows = []
     for name in STRATEGIES:
         for column, word in enumerate(("mean", "longest", "standard deviation")):
             printed_s = TABLE_1[name][column] * MINUTE_S
-            rows.append(Row.of(f"{WORDS[name]}: {word}", printed_s, sweep.at_one[name][column], minutes))
-    rows.append(Row.of("uniform, all feeds at midnight: mean", 645 * MINUTE_S, clock_s, minutes))
+            rows.append(
+                Row.of(
+                    f"{LABELS[name]}: {word}", printed_s, sweep.at_one[name][column], format_minutes
+                )
+            )
+    rows.append(
+        Row.of("uniform, all feeds at midnight: mean", 645 * MINUTE_S, clock_s, format_minutes)
+    )
     return Experiment(
         "sia-cho-table-1",
         "Table 1: delays at one poll a day",
@@ -137,7 +157,10 @@ def table_1(trace: Trace, sweep: Sweep) -> Experiment:
         "allocation is the interval of the slowest feeds, those with one post in the learning fortnight; combined "
         "looks on whole days, hence somewhat longer, as in the paper.",
         "Delays of four strategies as multiples of the paper's.",
-        figures={"seconds": {name: list(sweep.at_one[name]) for name in STRATEGIES}, "midnight_uniform_s": clock_s},
+        figures={
+            "seconds": {name: list(sweep.at_one[name]) for name in STRATEGIES},
+            "midnight_uniform_s": clock_s,
+        },
     )
 
 
@@ -150,9 +173,9 @@ def table_2(trace: Trace, sweep: Sweep) -> Experiment:
         "sia-cho-table-2",
         "Table 2: against crawlers' policies",
         [
-            Row.of("combined", 395 * MINUTE_S, combined, minutes),
-            Row.of("CGM03, least age", 590 * MINUTE_S, age, minutes),
-            Row.of("CGM03, most freshness", 40_105 * MINUTE_S, freshness, minutes),
+            Row.of("combined", 395 * MINUTE_S, combined, format_minutes),
+            Row.of("CGM03, least age", 590 * MINUTE_S, age, format_minutes),
+            Row.of("CGM03, most freshness", 40_105 * MINUTE_S, freshness, format_minutes),
             Row.of("age against combined", 1.49, age / combined, "{:.2f}".format),
             Row.of("freshness against combined", 102, freshness / combined, "{:.0f}".format),
         ],
@@ -166,13 +189,13 @@ def table_2(trace: Trace, sweep: Sweep) -> Experiment:
 
 def section_4_6(trace: Trace) -> Experiment:
     """What a protocol saves that sends only what is new since the last visit, at one poll a day."""
-    start = trace.cut(TRAIN_DAYS)
+    start = trace.training_end(TRAIN_DAYS)
     budgets = (1.0, 2.0, 4.0, 8.0)
     saving, new = [], []
     for budget in budgets:
-        judged = replay(trace, "uniform", budget, start)
-        new.append(float((~judged.missed).sum() / judged.polls.sum()))
-        saving.append(1 - judged.bytes_new_only / judged.bytes_full)
+        scores = simulate_and_score(trace, "uniform", budget, start)
+        new.append(float((~scores.missed).sum() / scores.polls.sum()))
+        saving.append(1 - scores.bytes_new_only / scores.bytes_full)
     shown = float(trace.window.mean())
     published = trace.n_posts / trace.n_feeds / trace.days
 
@@ -190,7 +213,11 @@ def section_4_6(trace: Trace) -> Experiment:
             Row("posts in a document", "12", f"{shown:.1f}"),
             Row("posts published in a day, mean over feeds", "4.3 new", f"{published:.1f}"),
             Row("of these still in the document after a day", "", f"{new[0]:.1f}"),
-            Row("saved at one poll a day, 1 − published / shown", "64 %", percent(1 - published / shown)),
+            Row(
+                "saved at one poll a day, 1 − published / shown",
+                "64 %",
+                percent(1 - published / shown),
+            ),
             Row("saved in bytes, headers and overflow counted", "", percent(saving[0])),
         ],
         "The mean number of new posts set the calibration (4.3 a day), so 64 % is no test. The simulation adds what "

@@ -11,8 +11,8 @@ import numpy as np
 
 from tidings.lab import plots
 from tidings.lab.describe import draw_hours
-from tidings.lab.papers.report import Experiment, Row, change, minutes, percent
-from tidings.lab.score import Judgement, replay
+from tidings.lab.papers.report import Experiment, Row, format_change, format_minutes, percent
+from tidings.lab.score import PollScores, simulate_and_score
 from tidings.lab.traces import UNLIMITED, Trace
 from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.policy.estimate import cluster_patterns
@@ -27,22 +27,36 @@ def without_windows(trace: Trace) -> Trace:
     return replace(trace, window=np.full(trace.n_feeds, UNLIMITED))
 
 
-def run(trace: Trace, spec: str, budget: float, train_days: float = TRAIN_DAYS) -> Judgement:
+def run(trace: Trace, spec: str, budget: float, train_days: float = TRAIN_DAYS) -> PollScores:
     """One policy at a budget of polls per feed and day, judged without windows."""
-    return replay(without_windows(trace), spec, budget, trace.cut(train_days))
+    return simulate_and_score(without_windows(trace), spec, budget, trace.training_end(train_days))
 
 
 def figure_8(trace: Trace, windows: Sequence[int], budget: float = 4.0) -> Experiment:
     """Rates from the past k days, estimated anew every day."""
-    delay = [float(run(trace, f"min-delay:days={k}:refit_days=1", budget, LONG_TRAIN_DAYS).delay_s.mean()) for k in windows]
+    delay = [
+        float(
+            run(trace, f"min-delay:days={k}:refit_days=1", budget, LONG_TRAIN_DAYS).delay_s.mean()
+        )
+        for k in windows
+    ]
     at = dict(zip(windows, delay, strict=True))
     best = min(delay)
 
     def picture() -> plots.Figure:
-        fig, ax = plots.figure(6.4, 3.4, x="estimation window, days", y="mean delay, minutes", grids="y")
+        fig, ax = plots.figure(
+            6.4, 3.4, x="estimation window, days", y="mean delay, minutes", grids="y"
+        )
         ax.plot(windows, [d / 60 for d in delay], color=plots.ACCENT, marker="o", markersize=4)
-        ax.axvline(14, color=plots.GREY, linewidth=0.8, linestyle=(0, (3, 3)))
-        ax.annotate("14 days", (14, max(delay) / 60), xytext=(5, -3), textcoords="offset points", color=plots.GREY, fontsize=9)
+        ax.axvline(14, color=plots.GRAY, linewidth=0.8, linestyle=(0, (3, 3)))
+        ax.annotate(
+            "14 days",
+            (14, max(delay) / 60),
+            xytext=(5, -3),
+            textcoords="offset points",
+            color=plots.GRAY,
+            fontsize=9,
+        )
         ax.set_ylim(0, max(delay) / 60 * 1.08)
         return fig
 
@@ -51,8 +65,12 @@ def figure_8(trace: Trace, windows: Sequence[int], budget: float = 4.0) -> Exper
         "Fig. 8: the estimation window",
         [
             Row("delay falls until a window of", "14 days", f"{_flat_from(at)} days"),
-            Row("1 day against 14 days", "more", change(at[windows[0]] / at[14] - 1)),
-            Row(f"{windows[-1]} days against 14 days", "the same", change(at[windows[-1]] / at[14] - 1)),
+            Row("1 day against 14 days", "more", format_change(at[windows[0]] / at[14] - 1)),
+            Row(
+                f"{windows[-1]} days against 14 days",
+                "the same",
+                format_change(at[windows[-1]] / at[14] - 1),
+            ),
         ],
         "Rates of the calibrated trace drift (log-sd 0.25, memory six weeks), so a longer window neither gains nor "
         "loses much. "
@@ -92,27 +110,49 @@ def figure_9(trace: Trace) -> Experiment:
         for ax, (name, later) in zip(axes, pairs, strict=True):
             distance = np.abs(later - first)
             groups = np.digitize(distance, np.percentile(distance, [50, 90]))
-            for group, colour, label in (
+            for group, color, label in (
                 (2, "#b9b9b9", "the rest"),
                 (1, "#60b0a8", "50 to 90 %"),
                 (0, plots.ACCENT, "nearest 50 %"),
             ):
                 mine = groups == group
-                ax.plot(first[mine], later[mine], ".", color=colour, markersize=2.6, alpha=0.8, rasterized=True, label=label)
+                ax.plot(
+                    first[mine],
+                    later[mine],
+                    ".",
+                    color=color,
+                    markersize=2.6,
+                    alpha=0.8,
+                    rasterized=True,
+                    label=label,
+                )
             ax.plot([0, top], [0, top], color=plots.INK, linewidth=0.6)
             ax.set_xlim(0, top)
             ax.set_ylim(0, top)
             ax.set_title(f"against {name}", loc="left")
             ax.set_xlabel("first fortnight, posts per day")
         axes[0].set_ylabel("later, posts per day")
-        axes[0].legend(loc="upper left", fontsize=8.5, markerscale=3, handletextpad=0.2, labelcolor="linecolor", frameon=False)
+        axes[0].legend(
+            loc="upper left",
+            fontsize=8.5,
+            markerscale=3,
+            handletextpad=0.2,
+            labelcolor="linecolor",
+            frameon=False,
+        )
         return fig
 
     return Experiment(
         "sia-cho-fig-9",
         "Fig. 9: how stable rates are",
-        [Row(f"correlation with {name}", "“very close to y = x”", f"{r:.3f}") for name, (r, _) in found.items()]
-        + [Row(f"90 % of feeds within, {name}", "“a narrow band”", f"{d:.1f} posts/day") for name, (_, d) in found.items()],
+        [
+            Row(f"correlation with {name}", "“very close to y = x”", f"{r:.3f}")
+            for name, (r, _) in found.items()
+        ]
+        + [
+            Row(f"90 % of feeds within, {name}", "“a narrow band”", f"{d:.1f} posts/day")
+            for name, (_, d) in found.items()
+        ],
         "The paper prints no number here; its words hold. Rates drift slowly in the model (log-sd 0.25, memory six "
         "weeks), so the last fortnight is somewhat farther from the first than the next one is.",
         "Two scatter plots of posting rates in different fortnights; the points lie along the diagonal.",
@@ -124,7 +164,9 @@ def figure_9(trace: Trace) -> Experiment:
 def _hourly(trace: Trace, days: float | None = None) -> Floats:
     """Posts in each hour of the day, (n, 24), over the first ``days`` days or all."""
     times = trace.times
-    inside = np.ones(len(times), dtype=np.bool_) if days is None else times < trace.start + days * DAY_S
+    inside = (
+        np.ones(len(times), dtype=np.bool_) if days is None else times < trace.start + days * DAY_S
+    )
     hour = ((times[inside] % DAY_S) // HOUR_S).astype(np.int64)
     cells = np.bincount(trace.feed_of_post[inside] * 24 + hour, minlength=trace.n_feeds * 24)
     return cells.reshape(-1, 24).astype(np.float64)
@@ -147,7 +189,11 @@ def figure_10(trace: Trace) -> Experiment:
         "sia-cho-fig-10",
         "Fig. 10: the day of all feeds together",
         [
-            Row("mean wait for a poll of all feeds at midnight", "645 min", minutes(mean_wait_s)),
+            Row(
+                "mean wait for a poll of all feeds at midnight",
+                "645 min",
+                format_minutes(mean_wait_s),
+            ),
             Row("a weekend day against a weekday", "“more on weekdays”", f"{weekend:.2f}"),
         ],
         "The paper's uniform policy needs 645 minutes where random phases need 720: it seems to poll all feeds at one "
@@ -155,18 +201,27 @@ def figure_10(trace: Trace) -> Experiment:
         "need nearly the same.",
         "Share of posts by hour of the day: low at night, one broad hump by day.",
         picture,
-        {"hourly_share": shares.tolist(), "midnight_wait_s": mean_wait_s, "weekend_factor": weekend},
+        {
+            "hourly_share": shares.tolist(),
+            "midnight_wait_s": mean_wait_s,
+            "weekend_factor": weekend,
+        },
     )
 
 
 def figure_11(trace: Trace, budget: float = 4.0) -> Experiment:
     """Patterns learned from one to four weeks."""
     weeks = (1, 2, 3, 4)
-    delay = [float(run(trace, f"scheduling:days={7 * k}", budget, LONG_TRAIN_DAYS).delay_s.mean()) for k in weeks]
+    delay = [
+        float(run(trace, f"scheduling:days={7 * k}", budget, LONG_TRAIN_DAYS).delay_s.mean())
+        for k in weeks
+    ]
     spread = max(delay) / min(delay) - 1
 
     def picture() -> plots.Figure:
-        fig, ax = plots.figure(5.6, 3.0, x="learning period, weeks", y="mean delay, minutes", grids="y")
+        fig, ax = plots.figure(
+            5.6, 3.0, x="learning period, weeks", y="mean delay, minutes", grids="y"
+        )
         ax.plot(weeks, [d / 60 for d in delay], color=plots.ACCENT, marker="o", markersize=4)
         ax.set_ylim(0, max(delay) / 60 * 1.15)
         ax.set_xticks(weeks)
@@ -187,7 +242,7 @@ def figure_12(trace: Trace, seed: int) -> Experiment:
     """K-means clusters of the daily patterns, K = 12, the six largest drawn."""
     hourly = _hourly(trace, 14)
     clusters = cluster_patterns(hourly, seed=seed)
-    size = np.bincount(clusters.member, minlength=len(clusters.centroids))[:12]
+    size = np.bincount(clusters.cluster_index, minlength=len(clusters.centroids))[:12]
     order = np.argsort(-size)
     peaks = [int(np.argmax(clusters.centroids[c])) for c in order]
     sharp = int(sum(np.sort(clusters.centroids[c])[-2:].sum() > 0.4 for c in order))
@@ -210,7 +265,11 @@ def figure_12(trace: Trace, seed: int) -> Experiment:
         "Fig. 12: clusters of patterns",
         [
             Row("clusters", "12", str(len(order))),
-            Row("peaks of the six largest", "morning to night", ", ".join(f"{p} h" for p in peaks[:6])),
+            Row(
+                "peaks of the six largest",
+                "morning to night",
+                ", ".join(f"{p} h" for p in peaks[:6]),
+            ),
             Row("of 12, with 40 % of a day's posts in two hours", "some", str(sharp)),
         ],
         "Plain K-means on daily fractions gives a feed with two posts in the fortnight the same say as one with "

@@ -11,9 +11,16 @@ import numpy as np
 
 from tidings.lab import plots
 from tidings.lab.generate import generate
-from tidings.lab.papers.report import Experiment, Paper, Row, change, percent, span
-from tidings.lab.score import Judgement, judge, metrics, sum_by
-from tidings.lab.segments import search
+from tidings.lab.papers.report import (
+    Experiment,
+    Paper,
+    Row,
+    format_change,
+    format_duration,
+    percent,
+)
+from tidings.lab.score import PollScores, metrics, score_polls, sum_by
+from tidings.lab.segments import segment_searchsorted
 from tidings.lab.simulate import Polls, simulate
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, HOUR_S, MINUTE_S, Floats
@@ -39,10 +46,16 @@ TABLE_1 = {
     "Post Rate": (56 * HOUR_S + 51 * MINUTE_S, 3.57, 51 * MINUTE_S, 5.88),
     "Fix 1d": (12 * HOUR_S + 9 * MINUTE_S, 9.52, 12 * HOUR_S + 25 * MINUTE_S, 1.91),
 }
-LINES = {"Fix 1h": plots.GREY, "Fix Learned": "#cc6d2e", "MAV": plots.ACCENT, "Post Rate": "#3d5a99", "Fix 1d": plots.INK}
+LINE_COLORS = {
+    "Fix 1h": plots.GRAY,
+    "Fix Learned": "#cc6d2e",
+    "MAV": plots.ACCENT,
+    "Post Rate": "#3d5a99",
+    "Fix 1d": plots.INK,
+}
 TRAIN_DAYS, TEST_DAYS = 365.0, 21.0
 TICKS_S = (2 * MINUTE_S, HOUR_S, DAY_S, 7 * DAY_S, 31 * DAY_S)
-TICK_WORDS = ("2 min", "1 h", "1 d", "7 d", "31 d")
+TICK_LABELS = ("2 min", "1 h", "1 d", "7 d", "31 d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +63,7 @@ class Run:
     """One strategy's polls in the test period and what they brought."""
 
     polls: Polls
-    judged: Judgement
+    scores: PollScores
     figures: dict[str, Any]
 
 
@@ -61,43 +74,67 @@ def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Pape
     for name, spec in STRATEGIES.items():
         progress(name)
         runs[name] = run(trace, spec)
-    start = trace.cut(TRAIN_DAYS)
+    start = trace.training_end(TRAIN_DAYS)
     items = np.bincount(trace.feed_of_post[trace.times >= start], minlength=trace.n_feeds)
     data = (
         f"Calibrated trace: {trace.n_feeds:,} feeds, {trace.n_posts:,} posts; tested on the last three weeks, in which "
         f"{percent(float((items > 0).mean()))} of the feeds post and the mean of 1/n over these is "
         f"{(1 / items[items > 0]).mean():.2f} (paper: 222.06 / 504 = 0.44)."
     )
-    return Paper(NAME, CITATION, data, [figure_2(runs), figure_3(trace, runs), figure_4(trace, runs), table_1(runs)])
+    return Paper(
+        NAME,
+        CITATION,
+        data,
+        [figure_2(runs), figure_3(trace, runs), figure_4(trace, runs), table_1(runs)],
+    )
 
 
 def run(trace: Trace, spec: str, train_days: float = TRAIN_DAYS) -> Run:
     """One strategy at its native number of polls."""
-    start = trace.cut(train_days)
+    start = trace.training_end(train_days)
     polls = simulate(trace, make_policy(spec), 1.0, start)
-    judged = judge(trace, polls, start)
-    return Run(polls, judged, metrics(judged))
+    scores = score_polls(trace, polls, start)
+    return Run(polls, scores, metrics(scores))
 
 
 def figure_2(runs: dict[str, Run]) -> Experiment:
-    full = {name: r.judged.bytes_full for name, r in runs.items()}
-    conditional = {name: r.judged.bytes_conditional for name, r in runs.items()}
+    full = {name: r.scores.bytes_full for name, r in runs.items()}
+    conditional = {name: r.scores.bytes_conditional for name, r in runs.items()}
     against = {name: 1 - size / full["Fix 1h"] for name, size in full.items()}
-    words = {"Fix 1h": "most", "Fix Learned": "“a bit” less", "MAV": "90 % less", "Post Rate": "90 % less", "Fix 1d": "least"}
+    words = {
+        "Fix 1h": "most",
+        "Fix Learned": "“a bit” less",
+        "MAV": "90 % less",
+        "Post Rate": "90 % less",
+        "Fix 1d": "least",
+    }
 
     def picture() -> plots.Figure:
         fig, ax = plots.figure(6.2, 2.8, x="transferred in three weeks, GB (whole documents)")
-        plots.bars(ax, list(full), [size / 1e9 for size in full.values()], form="{:.2f} GB", accent="MAV")
+        plots.bars(
+            ax, list(full), [size / 1e9 for size in full.values()], form="{:.2f} GB", accent="MAV"
+        )
         return fig
 
     return Experiment(
         "urbansky-fig-2",
         "Fig. 2: traffic",
         [
-            Row(name, words[name], f"{full[name] / 1e9:.2f} GB" + (f", {change(-against[name])}" if against[name] else ""))
+            Row(
+                name,
+                words[name],
+                f"{full[name] / 1e9:.2f} GB"
+                + (f", {format_change(-against[name])}" if against[name] else ""),
+            )
             for name in full
         ]
-        + [Row("MAV against Fix 1h with conditional requests", "", change(conditional["MAV"] / conditional["Fix 1h"] - 1))],
+        + [
+            Row(
+                "MAV against Fix 1h with conditional requests",
+                "",
+                format_change(conditional["MAV"] / conditional["Fix 1h"] - 1),
+            )
+        ],
         "Whole documents at every poll, which the 90 % suggest: in Table 1 MAV needs 1.61 polls per item where Fix 1h "
         "needs 21.02, 92 % less. With conditional requests, which 83 % of the paper's feeds support, polls that find "
         "nothing cost little and the saving shrinks. The share of feeds whose first window is one old batch (1.5 %), "
@@ -113,10 +150,12 @@ def _delay_by_update(trace: Trace, r: Run, updates: int, start: float) -> Floats
     """Mean delay of what the k-th successful poll found, over feeds with at least ``updates`` of them; empty if none."""
     post = np.flatnonzero(trace.times >= start)
     feed = trace.feed_of_post[post]
-    look = search(r.polls.times, r.polls.offsets[:-1][feed], r.polls.offsets[1:][feed], trace.times[post])
-    kept = (look < r.polls.offsets[1:][feed]) & ~r.judged.missed
+    look = segment_searchsorted(
+        r.polls.times, r.polls.offsets[:-1][feed], r.polls.offsets[1:][feed], trace.times[post]
+    )
+    kept = (look < r.polls.offsets[1:][feed]) & ~r.scores.missed
     count = np.bincount(look[kept], minlength=len(r.polls))
-    sums = sum_by(look[kept], r.judged.delay_s[kept], len(r.polls))
+    sums = sum_by(look[kept], r.scores.delay_s[kept], len(r.polls))
     found = np.flatnonzero(count)
     of = r.polls.feed[found]
     begins = np.searchsorted(of, np.arange(trace.n_feeds))
@@ -130,24 +169,42 @@ def _delay_by_update(trace: Trace, r: Run, updates: int, start: float) -> Floats
 
 def figure_3(trace: Trace, runs: dict[str, Run]) -> Experiment:
     """Feeds with many updates: does the delay fall as a strategy learns?"""
-    start = trace.cut(TRAIN_DAYS)
+    start = trace.training_end(TRAIN_DAYS)
     many = {}
-    for name, updates in (("Fix 1h", 200), ("Fix Learned", 200), ("MAV", 200), ("Post Rate", 200), ("Fix 1d", 15)):
+    for name, updates in (
+        ("Fix 1h", 200),
+        ("Fix Learned", 200),
+        ("MAV", 200),
+        ("Post Rate", 200),
+        ("Fix 1d", 15),
+    ):
         many[name] = _delay_by_update(trace, runs[name], updates, start)
-    printed = {"Fix 1h": "30 min", "Fix Learned": "7 min", "MAV": "8 min", "Post Rate": "worse than MAV", "Fix 1d": "11 h"}
-    level = {name: float(curve[25:].mean() if len(curve) > 25 else curve.mean()) for name, curve in many.items() if len(curve)}
+    printed = {
+        "Fix 1h": "30 min",
+        "Fix Learned": "7 min",
+        "MAV": "8 min",
+        "Post Rate": "worse than MAV",
+        "Fix 1d": "11 h",
+    }
+    level = {
+        name: float(curve[25:].mean() if len(curve) > 25 else curve.mean())
+        for name, curve in many.items()
+        if len(curve)
+    }
 
     def picture() -> plots.Figure:
-        fig, ax = plots.figure(6.6, 3.6, x="polls that found something new", y="mean delay, minutes", grids="y")
+        fig, ax = plots.figure(
+            6.6, 3.6, x="polls that found something new", y="mean delay, minutes", grids="y"
+        )
         ends = []
         for index, (name, curve) in enumerate(many.items()):
             if len(curve) < 100:
                 continue
             smooth = np.convolve(curve / 60, np.ones(9) / 9, mode="valid")
             x = np.arange(len(smooth)) + 5
-            colour = LINES[name]
-            ax.plot(x, smooth, color=colour, linestyle=plots.DASHES[index], linewidth=1.5)
-            ends.append((float(x[-1]), float(smooth[-1]), name, colour))
+            color = LINE_COLORS[name]
+            ax.plot(x, smooth, color=color, linestyle=plots.DASHES[index], linewidth=1.5)
+            ends.append((float(x[-1]), float(smooth[-1]), name, color))
         ax.set_ylim(0, None)
         ax.set_xlim(0, 200)
         plots.line_labels(ax, ends)
@@ -156,7 +213,14 @@ def figure_3(trace: Trace, runs: dict[str, Run]) -> Experiment:
     return Experiment(
         "urbansky-fig-3",
         "Fig. 3: timeliness for busy feeds",
-        [Row(name, printed[name], span(level[name]) if name in level else "no such feeds") for name in many],
+        [
+            Row(
+                name,
+                printed[name],
+                format_duration(level[name]) if name in level else "no such feeds",
+            )
+            for name in many
+        ],
         "Feeds with at least 200 successful polls in three weeks under the strategy itself (the paper: 300 updates), "
         "so the sets differ between strategies. The order is the paper's, the level is not: our busy feeds (200 posts "
         "or more) have a mean gap of 82 min in the quick run of seed 0, while 7 min of delay is half of a gap of 14. "
@@ -172,11 +236,11 @@ def _intervals(trace: Trace, r: Run) -> tuple[Floats, Floats]:
     end = trace.offsets[1:]
     count = np.diff(trace.offsets)
     size = np.minimum(np.minimum(trace.window, count), 50)
-    enough = (size > 1) & (r.judged.polls > 0)
+    enough = (size > 1) & (r.scores.polls > 0)
     newest = trace.times[end - 1][enough]
     real = (newest - trace.times[(end - size)[enough]]) / (size[enough] - 1)
     silence = np.maximum(real, (trace.end - newest) / size[enough])
-    return np.maximum(silence, 60.0), TEST_DAYS * DAY_S / r.judged.polls[enough]
+    return np.maximum(silence, 60.0), TEST_DAYS * DAY_S / r.scores.polls[enough]
 
 
 def figure_4(trace: Trace, runs: dict[str, Run]) -> Experiment:
@@ -192,14 +256,22 @@ def figure_4(trace: Trace, runs: dict[str, Run]) -> Experiment:
             ax.set_xscale("log")
             ax.set_yscale("log")
             ax.hexbin(
-                real, predicted, gridsize=34, bins="log", xscale="log", yscale="log", mincnt=1, cmap=_teal(), linewidths=0.1
+                real,
+                predicted,
+                gridsize=34,
+                bins="log",
+                xscale="log",
+                yscale="log",
+                mincnt=1,
+                cmap=_teal(),
+                linewidths=0.1,
             )
             ax.plot([60, 400 * DAY_S], [60, 400 * DAY_S], color=plots.INK, linewidth=0.6)
             ax.set_title(name, loc="left")
             ax.set_xlim(60, 400 * DAY_S)
             ax.set_ylim(60, 60 * DAY_S)
             plots.log_ticks(ax, "x", [HOUR_S, DAY_S, 31 * DAY_S], ["1 h", "1 d", "31 d"])
-            plots.log_ticks(ax, "y", TICKS_S, TICK_WORDS)
+            plots.log_ticks(ax, "y", TICKS_S, TICK_LABELS)
             ax.set_xlabel("real interval")
         axes[0].set_ylabel("predicted interval")
         return fig
@@ -208,11 +280,19 @@ def figure_4(trace: Trace, runs: dict[str, Run]) -> Experiment:
         "urbansky-fig-4",
         "Fig. 4: real and predicted intervals",
         [
-            Row(f"{n}: spread about y = x", "large" if n == "Fix Learned" else "small", f"a factor {10 ** off[n]:.1f}")
+            Row(
+                f"{n}: spread about y = x",
+                "large" if n == "Fix Learned" else "small",
+                f"a factor {10 ** off[n]:.1f}",
+            )
             for n in names
         ]
         + [
-            Row(f"{n}: feeds polled every two minutes", "a line" if n == "Fix Learned" else "none", percent(floor[n], 1))
+            Row(
+                f"{n}: feeds polled every two minutes",
+                "a line" if n == "Fix Learned" else "none",
+                percent(floor[n], 1),
+            )
             for n in names
         ],
         "Real interval: the mean gap of a feed's last window, or its silence since if that is longer. The line at two "
@@ -227,7 +307,9 @@ def figure_4(trace: Trace, runs: dict[str, Run]) -> Experiment:
 def _teal() -> Any:
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("teal", ["#d5e6e4", "#60b0a8", plots.ACCENT, "#062e2e"])
+    return LinearSegmentedColormap.from_list(
+        "teal", ["#d5e6e4", "#60b0a8", plots.ACCENT, "#062e2e"]
+    )
 
 
 def table_1(runs: dict[str, Run]) -> Experiment:
@@ -243,8 +325,15 @@ def table_1(runs: dict[str, Run]) -> Experiment:
             f["polls"] / collected if collected else float("nan"),
         )
         figures[name] = list(ours)
-        words = ("by feeds: delay", "by feeds: polls per item", "by polls: delay", "by polls: polls per item")
-        for word, form, paper, own in zip(words, (span, "{:.2f}".format) * 2, TABLE_1[name], ours, strict=True):
+        words = (
+            "by feeds: delay",
+            "by feeds: polls per item",
+            "by polls: delay",
+            "by polls: polls per item",
+        )
+        for word, form, paper, own in zip(
+            words, (format_duration, "{:.2f}".format) * 2, TABLE_1[name], ours, strict=True
+        ):
             rows.append(Row.of(f"{name}, {word}", paper, own, form))
 
     return Experiment(

@@ -4,6 +4,6 @@
 window costs, `lookahead` picks the moment, `control` holds the price, and `policy` puts them together.
 """
 
-from tidings.policy.price.policy import Price
+from tidings.policy.price.policy import PricePolicy
 
-__all__ = ["Price"]
+__all__ = ["PricePolicy"]

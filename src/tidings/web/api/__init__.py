@@ -1,12 +1,12 @@
 """The three APIs that apps speak: Google Reader, Fever, and Miniflux's, which is our own REST API as well.
 
-One core of operations (`tidings.people`), three dialects: they translate and do nothing else.
+One core of operations (`tidings.users`), three dialects: they translate and do nothing else.
 """
 
 from starlette.routing import BaseRoute
 
 from tidings.web.api import fever, google_reader, icons, miniflux
-from tidings.web.visit import Site
+from tidings.web.request_context import Site
 
 __all__ = ["routes"]
 

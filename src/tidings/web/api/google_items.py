@@ -6,10 +6,10 @@ from typing import Any
 
 from lxml import etree  # type: ignore[import-untyped]  # it has no types
 
-from tidings.parse.opml import writable
-from tidings.store.people_rows import Item, Subscription
+from tidings.parse.opml import xml_safe
+from tidings.store.user_models import Item, Subscription
 from tidings.web.api.google_streams import LABEL, STATE, long_id
-from tidings.web.valid import media_type, uri
+from tidings.web.uri_cleanup import clean_uri, media_type
 
 ATOM = "http://www.w3.org/2005/Atom"
 READER = "http://www.google.com/schemas/reader/atom/"
@@ -20,7 +20,11 @@ Subscriptions = Mapping[int, Subscription]
 
 
 def categories(item: Item, subscriptions: Subscriptions) -> list[str]:
-    found = [f"{STATE}reading-list", *([] if item.unread else [f"{STATE}read"]), *([f"{STATE}starred"] if item.starred else [])]
+    found = [
+        f"{STATE}reading-list",
+        *([] if item.unread else [f"{STATE}read"]),
+        *([f"{STATE}starred"] if item.starred else []),
+    ]
     subscription = subscriptions.get(item.entry.feed_id)
     folder = [subscription.folder] if subscription and subscription.folder else []
     return [*found, *(f"{LABEL}{name}" for name in (*folder, *item.tags))]
@@ -30,8 +34,12 @@ def item_json(item: Item, subscriptions: Subscriptions) -> dict[str, Any]:
     """Every field that at least one client cannot do without."""
     entry, subscription = item.entry, subscriptions.get(item.entry.feed_id)
     site = subscription.feed.state.site_url if subscription else ""
-    origin = {"streamId": f"feed/{entry.feed_id}", "title": subscription.title if subscription else "", "htmlUrl": site}
-    told = {
+    origin = {
+        "streamId": f"feed/{entry.feed_id}",
+        "title": subscription.title if subscription else "",
+        "htmlUrl": site,
+    }
+    payload = {
         "id": long_id(entry.id),
         "crawlTimeMsec": str(int(entry.first_seen_at * 1e3)),
         "timestampUsec": str(int(entry.first_seen_at * 1e6)),
@@ -46,27 +54,44 @@ def item_json(item: Item, subscriptions: Subscriptions) -> dict[str, Any]:
         "author": entry.author,
     }
     if entry.enclosures:
-        told["enclosure"] = [{"href": e.url, "type": e.type, "length": str(e.length or 0)} for e in entry.enclosures]
-    return told
+        payload["enclosure"] = [
+            {"href": e.url, "type": e.type, "length": str(e.length or 0)} for e in entry.enclosures
+        ]
+    return payload
 
 
 def contents(
-    items: Iterable[Item], subscriptions: Subscriptions, stream_id: str, title: str, now: float, after: str | None
+    items: Iterable[Item],
+    subscriptions: Subscriptions,
+    stream_id: str,
+    title: str,
+    now: float,
+    after: str | None,
 ) -> dict[str, Any]:
-    told: dict[str, Any] = {"direction": "ltr", "id": stream_id, "title": title, "updated": int(now)}
-    told["items"] = [item_json(item, subscriptions) for item in items]
+    payload: dict[str, Any] = {
+        "direction": "ltr",
+        "id": stream_id,
+        "title": title,
+        "updated": int(now),
+    }
+    payload["items"] = [item_json(item, subscriptions) for item in items]
     if after is not None:  # NetNewsWire goes on for as long as there is one, even on an empty page
-        told["continuation"] = after
-    return told
+        payload["continuation"] = after
+    return payload
 
 
 def atom(
-    items: Iterable[Item], subscriptions: Subscriptions, stream_id: str, title: str, now: float, after: str | None
+    items: Iterable[Item],
+    subscriptions: Subscriptions,
+    stream_id: str,
+    title: str,
+    now: float,
+    after: str | None,
 ) -> bytes:
     feed = etree.Element(f"{{{ATOM}}}feed", nsmap={None: ATOM, "gr": READER})
     _add(feed, "id", f"tag:google.com,2005:reader/{stream_id}")
     _add(feed, "title", title)
-    _add(feed, "updated", _moment(now))
+    _add(feed, "updated", _format_time(now))
     if after is not None:
         etree.SubElement(feed, f"{{{READER}}}continuation").text = after
     for item in items:
@@ -84,12 +109,16 @@ def _entry(feed: etree._Element, item: Item, subscriptions: Subscriptions) -> No
     if item.unread:
         _add(node, "category", scheme=SCHEME, term=f"{STATE}fresh", label="fresh")
     _add(node, "title", entry.title or entry.url or "(untitled)", type="text")
-    _add(node, "published", _moment(entry.published_at))
-    _add(node, "updated", _moment(entry.updated_at or entry.published_at))
-    _add(node, "link", rel="alternate", href=uri(entry.url), type="text/html")
+    _add(node, "published", _format_time(entry.published_at))
+    _add(node, "updated", _format_time(entry.updated_at or entry.published_at))
+    _add(node, "link", rel="alternate", href=clean_uri(entry.url), type="text/html")
     for enclosure in entry.enclosures:
-        told = {"href": uri(enclosure.url), "type": media_type(enclosure), "length": str(enclosure.length or 0)}
-        _add(node, "link", rel="enclosure", **told)
+        payload = {
+            "href": clean_uri(enclosure.url),
+            "type": media_type(enclosure),
+            "length": str(enclosure.length or 0),
+        }
+        _add(node, "link", rel="enclosure", **payload)
     _add(node, "content", entry.content or entry.summary, type="html")
     _add(_add(node, "author"), "name", entry.author or "(unknown)")
     if (subscription := subscriptions.get(entry.feed_id)) is not None:
@@ -97,14 +126,20 @@ def _entry(feed: etree._Element, item: Item, subscriptions: Subscriptions) -> No
         source.set(f"{{{READER}}}stream-id", f"feed/{entry.feed_id}")
         _add(source, "id", f"tag:google.com,2005:reader/feed/{entry.feed_id}")
         _add(source, "title", subscription.title)
-        _add(source, "link", rel="alternate", href=subscription.feed.state.site_url, type="text/html")
+        _add(
+            source, "link", rel="alternate", href=subscription.feed.state.site_url, type="text/html"
+        )
 
 
-def _add(parent: etree._Element, tag: str, text: str | None = None, **attributes: str) -> etree._Element:
-    node = etree.SubElement(parent, f"{{{ATOM}}}{tag}", {name: writable(value) for name, value in attributes.items()})
-    node.text = None if text is None else writable(text)
+def _add(
+    parent: etree._Element, tag: str, text: str | None = None, **attributes: str
+) -> etree._Element:
+    node = etree.SubElement(
+        parent, f"{{{ATOM}}}{tag}", {name: xml_safe(value) for name, value in attributes.items()}
+    )
+    node.text = None if text is None else xml_safe(text)
     return node
 
 
-def _moment(at: float) -> str:
+def _format_time(at: float) -> str:
     return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from tidings.people import Reading
-from tidings.store.people_rows import Stream, Subscription
-from tidings.web.api.desk import LARGEST, Fields, whole
+from tidings.store.user_models import Stream, Subscription
+from tidings.users import ReaderService
+from tidings.web.api.common import MAX_SAFE_INTEGER, RequestParams, parse_int
 
-FIRST_ID = 10**15
-ITEM = "tag:google.com,2005:reader/item/"
+ID_OFFSET = 10**15
+ITEM_ID_PREFIX = "tag:google.com,2005:reader/item/"
 STATE = "user/-/state/com.google/"
 LABEL = "user/-/label/"
 
@@ -23,7 +23,7 @@ SLACK_S = 180.0
 
 
 def long_id(entry_id: int) -> str:
-    return f"{ITEM}{entry_id + FIRST_ID:016x}"
+    return f"{ITEM_ID_PREFIX}{entry_id + ID_OFFSET:016x}"
 
 
 def entry_id(text: str) -> int | None:
@@ -35,7 +35,7 @@ def entry_id(text: str) -> int | None:
         number = int(last, 16)
     else:
         return None
-    return number - FIRST_ID if FIRST_ID < number <= LARGEST else None
+    return number - ID_OFFSET if ID_OFFSET < number <= MAX_SAFE_INTEGER else None
 
 
 def entry_ids(texts: Iterable[str]) -> list[int]:
@@ -59,46 +59,67 @@ def state(stream_id: str) -> str | None:
     return name.removeprefix(STATE) if name.startswith(STATE) else None
 
 
-class Streams:
+class StreamResolver:
     """One user's streams by name; what there is to name is looked up once for a request."""
 
-    def __init__(self, reading: Reading, subscriptions: list[Subscription], folders: dict[str, int], tags: set[str]) -> None:
-        self.reading, self.subscriptions = reading, subscriptions
+    def __init__(
+        self,
+        reader_service: ReaderService,
+        subscriptions: list[Subscription],
+        folders: dict[str, int],
+        tags: set[str],
+    ) -> None:
+        self.reader_service, self.subscriptions = reader_service, subscriptions
         self.folders, self.tags = folders, tags
         self._by_url = {s.feed.url: s for s in subscriptions}
         self._by_id = {s.feed.id: s for s in subscriptions}
 
     @classmethod
-    async def of(cls, reading: Reading, names: Iterable[str] | None = None) -> "Streams":
+    async def load(
+        cls, reader_service: ReaderService, names: Iterable[str] | None = None
+    ) -> "StreamResolver":
         """All of them; or where ``names`` says which will be asked for, no more subscriptions than needed for these."""
-        folders = {folder.name: folder.id for folder in await reading.folders()}
-        tags = {tag.name for tag in await reading.tags()}
+        folders = {folder.name: folder.id for folder in await reader_service.folders()}
+        tags = {tag.name for tag in await reader_service.tags()}
         known: list[int] | None = None
         if names is not None:
-            feeds = [name.removeprefix("feed/") for name in map(canonical, names) if name.startswith("feed/")]
-            numbers = [number for name in feeds if (number := whole(name)) is not None]
+            feeds = [
+                name.removeprefix("feed/")
+                for name in map(canonical, names)
+                if name.startswith("feed/")
+            ]
+            numbers = [number for name in feeds if (number := parse_int(name)) is not None]
             if len(numbers) == len(feeds):  # others are known by their address
                 known = [number for number in numbers if number < 2**31]
-        return cls(reading, await reading.subscriptions(known), folders, tags)
+        return cls(reader_service, await reader_service.subscriptions(known), folders, tags)
 
     def subscription(self, stream_id: str) -> Subscription | None:
         """``feed/12``, or ``feed/`` with the feed's address."""
         name = canonical(stream_id).removeprefix("feed/")
-        number = whole(name)
+        number = parse_int(name)
         return self._by_url.get(name) if number is None else self._by_id.get(number)
 
-    def stream(self, names: list[str], asked: Fields) -> Stream | None:
+    def stream(self, names: list[str], params: RequestParams) -> Stream | None:
         """What ``s`` (any of these feeds and folders), ``it`` (all of these), ``xt`` (none of these), ``ot``, ``nt`` and ``r``
         ask for. None where nothing can match."""
         conditions: dict[str, Any] = {}
         groups: list[tuple[set[int], set[int]]] = []
-        for several in [names, *([name] for name in asked.all("it"))]:
+        for several in [names, *([name] for name in params.all("it"))]:
             found = [source for name in several if (source := self._source(name)) is not None]
             if found:
-                groups.append((set().union(*(feeds for feeds, _ in found)), set().union(*(folders for _, folders in found))))
-            if not all(self._narrow(conditions, name, True) for name in several if self._source(name) is None):
+                groups.append(
+                    (
+                        set().union(*(feeds for feeds, _ in found)),
+                        set().union(*(folders for _, folders in found)),
+                    )
+                )
+            if not all(
+                self._narrow(conditions, name, True)
+                for name in several
+                if self._source(name) is None
+            ):
                 return None
-        for name in asked.all("xt"):
+        for name in params.all("xt"):
             source = self._source(name)
             if source is not None:
                 for key, ids in zip(("not_feeds", "not_folders"), source, strict=True):
@@ -110,14 +131,14 @@ class Streams:
             feeds, folders = set.intersection(*(self._feeds(*group) for group in groups)), set()
         if groups and not feeds and not folders:
             return None
-        since, until = asked.number("ot"), asked.number("nt")
+        since, until = params.number("ot"), params.number("nt")
         return Stream(
             **conditions,
             feeds=tuple(sorted(feeds)),
             folders=tuple(sorted(folders)),
             seen_from=since - SLACK_S if since else None,
             seen_until=until + 1.0 if until else None,
-            oldest_first=asked.get("r") == "o",
+            oldest_first=params.get("r") == "o",
         )
 
     def _source(self, name: str) -> tuple[set[int], set[int]] | None:

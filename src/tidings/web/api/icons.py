@@ -7,8 +7,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidings.store import icons as table
-from tidings.web.api.desk import text
-from tidings.web.visit import Site
+from tidings.web.api.common import text
+from tidings.web.request_context import Site
 
 #: A picture that hardly ever changes.
 CACHE = "private, max-age=604800"
@@ -20,7 +20,7 @@ def icon_url(key: bytes, feed_id: int) -> str:
 
 def routes(site: Site) -> list[BaseRoute]:
     async def icon(request: Request) -> Response:
-        feed_id, key = request.path_params["feed_id"], await site.people.key("icons")
+        feed_id, key = request.path_params["feed_id"], await site.user_service.key("icons")
         good = hmac.compare_digest(request.url.path.encode(), icon_url(key, feed_id).encode())
         found = await site.store.read(table.icon_of_feed, feed_id) if good else None
         if found is None:

@@ -12,8 +12,8 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from tidings import __version__
-from tidings.web.api.desk import json
-from tidings.web.api.miniflux_values import Problem
+from tidings.web.api.common import json
+from tidings.web.api.miniflux_models import ApiError
 from tidings.web.api.rest import Operation
 
 REFERENCE = "#/components/schemas/{name}"
@@ -24,12 +24,19 @@ INTRODUCTION = (
 
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
-    types = [t for o in operations for t in (o.answer, o.body, o.query) if t is not None and not isinstance(t, str)]
-    schemas, components = msgspec.json.schema_components([Problem, *types], ref_template=REFERENCE)
-    schema_of = dict(zip(map(_name, [Problem, *types]), schemas, strict=True))
+    types = [
+        t
+        for o in operations
+        for t in (o.response, o.body, o.query)
+        if t is not None and not isinstance(t, str)
+    ]
+    schemas, components = msgspec.json.schema_components([ApiError, *types], ref_template=REFERENCE)
+    schema_of = dict(zip(map(_name, [ApiError, *types]), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schema_of, components)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
+            operation, schema_of, components
+        )
     return {
         "openapi": "3.1.0",
         "info": {"title": "tidings", "version": __version__, "description": INTRODUCTION},
@@ -49,46 +56,65 @@ def _name(kind: Any) -> str:
     return str(kind)
 
 
-def _operation(operation: Operation, schema_of: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+def _operation(
+    operation: Operation, schema_of: dict[str, Any], components: dict[str, Any]
+) -> dict[str, Any]:
     def content(kind: Any) -> dict[str, Any]:
         if isinstance(kind, str):
             return {kind: {"schema": {"type": "string"}}}
         return {"application/json": {"schema": schema_of[_name(kind)]}}
 
-    answers: dict[str, Any] = {str(operation.status): {"description": HTTPStatus(operation.status).phrase}}
-    if operation.answer is not None:
-        answers[str(operation.status)]["content"] = content(operation.answer)
+    answers: dict[str, Any] = {
+        str(operation.status): {"description": HTTPStatus(operation.status).phrase}
+    }
+    if operation.response is not None:
+        answers[str(operation.status)]["content"] = content(operation.response)
     for status, words in operation.errors.items():
-        answers[str(status)] = {"description": words, "content": content(Problem)}
-    told: dict[str, Any] = {"summary": operation.summary, "tags": [operation.tag], "responses": answers}
+        answers[str(status)] = {"description": words, "content": content(ApiError)}
+    spec: dict[str, Any] = {
+        "summary": operation.summary,
+        "tags": [operation.tag],
+        "responses": answers,
+    }
     if operation.body is not None:
-        told["requestBody"] = {"required": True, "content": content(operation.body)}
-    told["parameters"] = [
-        {"name": name, "in": "path", "required": True, "schema": _path_schema(name)} for name in operation.parameters
+        spec["requestBody"] = {"required": True, "content": content(operation.body)}
+    spec["parameters"] = [
+        {"name": name, "in": "path", "required": True, "schema": _path_schema(name)}
+        for name in operation.parameters
     ]
     if operation.query is not None:
         properties = components[operation.query.__name__]["properties"]
-        told["parameters"] += [
+        spec["parameters"] += [
             {"name": field.encode_name, "in": "query", "schema": properties[field.encode_name]}
             for field in structs.fields(operation.query)
         ]
-    return told
+    return spec
 
 
 def _path_schema(name: str) -> dict[str, Any]:
-    return {"type": "integer", "minimum": 1, "maximum": 2**31 - 1} if name.endswith("_id") else {"type": "string"}
+    return (
+        {"type": "integer", "minimum": 1, "maximum": 2**31 - 1}
+        if name.endswith("_id")
+        else {"type": "string"}
+    )
 
 
-def page(told: dict[str, Any]) -> str:
+def page(spec: dict[str, Any]) -> str:
     """A plain list, without a script."""
     rows = []
-    for path, methods in told["paths"].items():
+    for path, methods in spec["paths"].items():
         for method, operation in methods.items():
             answers = ", ".join(operation["responses"])
-            takes = [p["name"] for p in operation["parameters"]] + (["a body"] if "requestBody" in operation else [])
+            takes = [p["name"] for p in operation["parameters"]] + (
+                ["a body"] if "requestBody" in operation else []
+            )
             cells = (f"{method.upper()} {path}", operation["summary"], ", ".join(takes), answers)
             code, *others = map(escape, cells)
-            rows.append(f"<tr><td><code>{code}</code></td>" + "".join(f"<td>{cell}</td>" for cell in others) + "</tr>")
+            rows.append(
+                f"<tr><td><code>{code}</code></td>"
+                + "".join(f"<td>{cell}</td>" for cell in others)
+                + "</tr>"
+            )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>tidings: API</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"></head><body><main>'
@@ -99,12 +125,12 @@ def page(told: dict[str, Any]) -> str:
 
 
 def routes(operations: Sequence[Operation]) -> list[BaseRoute]:
-    told = document(operations)
+    spec = document(operations)
 
     async def openapi(request: Request) -> Response:
-        return json(told)
+        return json(spec)
 
     async def docs(request: Request) -> Response:
-        return HTMLResponse(page(told))
+        return HTMLResponse(page(spec))
 
     return [Route("/v1/openapi.json", openapi), Route("/v1/docs", docs)]

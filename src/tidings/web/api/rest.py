@@ -16,13 +16,23 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from tidings.errors import TidingsError, UsageError
-from tidings.people import Forbidden, NotFound, Reading, WrongPassword
-from tidings.store.people_rows import User
-from tidings.web.api.desk import CORS, Fields, basic, body, json, preflight, retry_after, status_of, whole
-from tidings.web.visit import Site
+from tidings.store.user_models import User
+from tidings.users import Forbidden, NotFound, ReaderService, WrongPassword
+from tidings.web.api.common import (
+    CORS,
+    RequestParams,
+    basic_credentials,
+    body,
+    http_status,
+    json,
+    parse_int,
+    preflight,
+    retry_after_header,
+)
+from tidings.web.request_context import Site
 
 #: A zero character in JSON, which no database can keep.
-ZERO = re.compile(rb"\\u0000")
+NUL_ESCAPE = re.compile(rb"\\u0000")
 
 
 class Call(Struct):
@@ -31,7 +41,7 @@ class Call(Struct):
     request: Request
     site: Site
     user: User
-    reading: Reading
+    reader_service: ReaderService
     ids: dict[str, int]
     names: dict[str, str]
     body: Any = None
@@ -46,7 +56,9 @@ class Operation(Struct, frozen=True, kw_only=True):
     handler: Callable[[Call], Awaitable[Any]]
     summary: str
     status: int = 200
-    answer: Any = None  #: a type; None: no body; a text: its media type, and the handler makes the response
+    response: Any = (
+        None  #: a type; None: no body; a text: its media type, and the handler makes the response
+    )
     body: Any = None  #: a type; a text: the media type of raw bytes
     query: type[Struct] | None = None
     admin: bool = False
@@ -74,7 +86,9 @@ class Operation(Struct, frozen=True, kw_only=True):
         return dict(sorted(found.items()))
 
 
-def operation(method: str, path: str, handler: Callable[[Call], Awaitable[Any]], summary: str, **more: Any) -> Operation:
+def operation(
+    method: str, path: str, handler: Callable[[Call], Awaitable[Any]], summary: str, **more: Any
+) -> Operation:
     """One that answers what its handler says it returns, unless there is ``more`` to say."""
     told = {"answer": handler.__annotations__["return"], **more}
     return Operation(method=method, path=path, handler=handler, summary=summary, **told)
@@ -84,55 +98,62 @@ class Resource:
     """All operations on one address."""
 
     def __init__(self, site: Site, operations: Sequence[Operation]) -> None:
-        self._site, self._operations = site, {operation.method: operation for operation in operations}
+        self._site, self._operations = (
+            site,
+            {operation.method: operation for operation in operations},
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = await self._answer(Request(scope, receive))
-        await answer(scope, receive, send)
+        response = await self._respond(Request(scope, receive))
+        await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _respond(self, request: Request) -> Response:
         if request.method == "OPTIONS":
             return preflight()
         try:
-            user = await who(self._site, request)
+            user = await authenticate(self._site, request)
             if not self._operations:
                 raise not_found("address")
             operation = self._operations.get("GET" if request.method == "HEAD" else request.method)
             if operation is None:
                 allow = ", ".join(sorted({*self._operations, "OPTIONS"}))
-                return problem(f"{request.method} is not possible here", 405, {"Allow": allow})
-            return await perform(operation, self._site, request, user)
+                return error_response(
+                    f"{request.method} is not possible here", 405, {"Allow": allow}
+                )
+            return await execute(operation, self._site, request, user)
         except WrongPassword:
-            return problem("access unauthorized", 401, {"WWW-Authenticate": 'Basic realm="tidings"'})
+            return error_response(
+                "access unauthorized", 401, {"WWW-Authenticate": 'Basic realm="tidings"'}
+            )
         except msgspec.DecodeError as error:  # also what does not fit its type
-            return problem(str(error), 400)
+            return error_response(str(error), 400)
         except TidingsError as error:
-            return problem(str(error), status_of(error), retry_after(error))
+            return error_response(str(error), http_status(error), retry_after_header(error))
 
 
-async def who(site: Site, request: Request) -> User:
+async def authenticate(site: Site, request: Request) -> User:
     """By ``X-Auth-Token``, or by HTTP Basic with the password or a token's secret."""
     if token := request.headers.get("x-auth-token"):
-        if (user := await site.people.by_token(token)) is None:
+        if (user := await site.user_service.user_by_token(token)) is None:
             raise WrongPassword("access unauthorized")
         return user
     failed = WrongPassword("access unauthorized")
-    for name, password in basic(request.headers.get("authorization", "")):
+    for name, password in basic_credentials(request.headers.get("authorization", "")):
         try:
-            return await site.people.log_in(name, password, site.address(request))
+            return await site.user_service.log_in(name, password, site.address(request))
         except WrongPassword as error:
             failed = error
     raise failed
 
 
-async def perform(operation: Operation, site: Site, request: Request, user: User) -> Response:
+async def execute(operation: Operation, site: Site, request: Request, user: User) -> Response:
     if operation.admin and not user.admin:
         raise Forbidden("access forbidden")
-    call = Call(request, site, user, site.reading(user), {}, {})
+    call = Call(request, site, user, site.reader_service(user), {}, {})
     for name in operation.parameters:
         value = request.path_params[name]
         if name.endswith("_id"):
-            call.ids[name] = number = whole(value) or 0
+            call.ids[name] = number = parse_int(value) or 0
             if not number:
                 raise UsageError(f"invalid {name.removesuffix('_id').replace('_', ' ')} ID")
         else:
@@ -141,7 +162,7 @@ async def perform(operation: Operation, site: Site, request: Request, user: User
         call.body = await body(request)
     elif operation.body is not None:
         raw = await body(request)
-        if ZERO.search(raw):
+        if NUL_ESCAPE.search(raw):
             raise UsageError("a text must not hold a zero character")
         call.body = msgspec.json.decode(raw, type=operation.body)
     if operation.query is not None:
@@ -149,16 +170,20 @@ async def perform(operation: Operation, site: Site, request: Request, user: User
     told = await operation.handler(call)
     if isinstance(told, Response):
         return told
-    return json(told, operation.status) if operation.answer is not None else _empty(operation.status)
+    return (
+        json(told, operation.status) if operation.response is not None else _empty(operation.status)
+    )
 
 
 def _query(request: Request, kind: type[Struct]) -> Any:
-    asked = Fields(request.query_params.multi_items())
+    params = RequestParams(request.query_params.multi_items())
     given: dict[str, Any] = {}
     for field in structs.fields(kind):
-        if field.name in asked:
+        if field.name in params:
             several = get_origin(field.type) is list
-            given[field.name] = asked.all(field.name) if several else asked.get(field.name).replace("\0", "")
+            given[field.name] = (
+                params.all(field.name) if several else params.get(field.name).replace("\0", "")
+            )
     return msgspec.convert(given, kind, strict=False)
 
 
@@ -166,7 +191,7 @@ def _empty(status: int) -> Response:
     return Response(status_code=status, headers=CORS)
 
 
-def problem(words: str, status: int, headers: dict[str, str] | None = None) -> Response:
+def error_response(words: str, status: int, headers: dict[str, str] | None = None) -> Response:
     return json({"error_message": words}, status, headers)
 
 
@@ -175,7 +200,9 @@ def routes(site: Site, operations: Sequence[Operation]) -> list[BaseRoute]:
     by_path: dict[str, list[Operation]] = {}
     for operation in operations:
         by_path.setdefault(operation.path, []).append(operation)
-    found: list[BaseRoute] = [Route(path, Resource(site, several)) for path, several in by_path.items()]
+    found: list[BaseRoute] = [
+        Route(path, Resource(site, several)) for path, several in by_path.items()
+    ]
     return found
 
 

@@ -4,21 +4,31 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tidings.privacy import without_password
-from tidings.store.people_rows import Item, NoticeKind, Settings, Subscription
-from tidings.web.api import miniflux_entries as told
+from tidings.redaction import redact_password
+from tidings.store.user_models import Item, NotificationKind, Settings, Subscription
+from tidings.web.api import miniflux_entries as miniflux
 
 #: What the receiver of a webhook is told of a feed; other fields may hold what only its reader shall know.
 FEED = ("id", "user_id", "feed_url", "site_url", "title", "checked_at")
 
 
-def event(kind: NoticeKind, user_id: int, settings: Settings, subscription: Subscription, items: Sequence[Item]) -> bytes:
+def event(
+    kind: NotificationKind,
+    user_id: int,
+    settings: Settings,
+    subscription: Subscription,
+    items: Sequence[Item],
+) -> bytes:
     """New entries of a feed, or one that its user wants to have elsewhere."""
-    feed = told.feed(user_id, subscription, settings.kept)
+    feed = miniflux.feed(user_id, subscription, settings.miniflux_options)
     category = {"id": feed.category.id, "title": feed.category.title}
-    about = {"category_id": feed.category.id, "category": category} | {name: getattr(feed, name) for name in FEED}
-    about["feed_url"] = without_password(feed.feed_url)
-    entries = [told.entry(item, user_id, {}, settings.kept) for item in items]
+    about = {"category_id": feed.category.id, "category": category} | {
+        name: getattr(feed, name) for name in FEED
+    }
+    about["feed_url"] = redact_password(feed.feed_url)
+    entries = [miniflux.entry(item, user_id, {}, settings.miniflux_options) for item in items]
     if kind == "save_entry":
-        return msgspec.json.encode({"event_type": kind, "entry": {**msgspec.to_builtins(entries[0]), "feed": about}})
+        return msgspec.json.encode(
+            {"event_type": kind, "entry": {**msgspec.to_builtins(entries[0]), "feed": about}}
+        )
     return msgspec.json.encode({"event_type": kind, "feed": about, "entries": entries})

@@ -1,0 +1,201 @@
+"""One brain for any number of workers: what it knows lies in the store, and each process takes up the part that it needs.
+
+A worker decides for the feeds that it has just polled: it takes up their records and what all feeds share (the price of a
+poll, the common patterns), observes, decides, and the records go back with what the polls brought. One process at a time
+leads: now and then it takes up everything, moves the price, and gives new times to feeds whose time has come closer by that.
+Nobody holds anything between two calls that is not in the store, so another can go on wherever one stopped.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from tidings.aggregator.budget import effective_budget
+from tidings.aggregator.poll_observation import Decision, PollObservation
+from tidings.aggregator.scheduler import GROWTH_FACTOR, Scheduler
+from tidings.config import Budget
+from tidings.logs import Log
+from tidings.model import DAY_S
+from tidings.policy import Policy
+from tidings.policy.constraints import DEFAULT_LIMITS, Limits
+from tidings.store import Store
+from tidings.store.feed_models import Schedule
+from tidings.store.leases import BYTES
+
+#: How often a process asks whether it leads, and the leader whether there is something to do: so soon another takes over.
+LEADER_CHECK_S = 15.0
+#: In the store: how many looks of others were told of, which the one process that has neighbours counts, and of how many of
+#: them the policy knows.
+PEER_POLLS_COUNTED_KEY, PEER_POLLS_APPLIED_KEY = "looks_heard", "looks_told"
+#: So old may be what a worker knows of the price, which moves every four hours.
+MAX_SHARED_STATE_AGE_S = 30.0
+
+log = Log("tidings.scheduler")
+
+
+class DistributedScheduler(Scheduler):
+    """The brain as one of several processes has it."""
+
+    def __init__(
+        self,
+        make_policy: Callable[[], Policy],
+        budget: Budget,
+        store: Store,
+        limits: Limits = DEFAULT_LIMITS,
+        bytes_per_day: float = np.inf,
+    ) -> None:
+        super().__init__(make_policy(), budget, limits=limits, bytes_per_day=bytes_per_day)
+        self._make_policy, self._store = make_policy, store
+        self._refreshed_at = -float("inf")
+        self._shared: bytes = b""
+        self._peer_poll_count = 0
+
+    async def start(self, store: Store, now: float) -> None:
+        await self._refresh(now)
+        self._peer_poll_count = int((await store.load_values()).get(PEER_POLLS_COUNTED_KEY, b"0"))
+        self.next_tick = now
+
+    async def save(self, store: Store, now: float) -> None:
+        """Nothing: all of it is in the store already."""
+
+    async def _refresh(self, now: float) -> None:
+        """What all feeds share, as the leader has left it."""
+        shared = await self._store.load_values()
+        self._refreshed_at, self._shared = now, shared.get("policy", b"")
+        own = self.decode_state(shared)
+        self.budget = effective_budget(shared, self.configured)
+        if own is not None and own.poll_bytes.polls > self.poll_bytes.polls:
+            self.poll_bytes = own.poll_bytes
+        self._feed_count = len(await self._store.timings()) if own is None else own.feeds
+
+    async def decide(self, observations: Sequence[PollObservation]) -> list[Decision]:
+        """As ever, by a brain that knows these feeds only."""
+        now = max(observation.at for observation in observations)
+        if now - self._refreshed_at > MAX_SHARED_STATE_AGE_S:
+            await self._refresh(now)
+        part = self._full_scheduler()
+        part.set_feed_count(self._feed_count)
+        if self._shared:
+            saved = await self._store.estimates(
+                self.policy.name, [observation.feed_id for observation in observations]
+            )
+            part.restore_feeds(observations, saved, self._shared, now)
+            self.policy.participation = part.policy.participation
+        await self.consume_byte_budget(
+            [observation.bytes for observation in observations if observation.bytes is not None],
+            now,
+        )
+        return await part.decide_with_new_feeds(observations, now)
+
+    def _full_scheduler(self) -> Scheduler:
+        """A brain of this process alone, which is dropped after use."""
+        return Scheduler(
+            self._make_policy(),
+            self.budget,
+            limits=self.limits,
+            bytes_per_day=self.bytes_per_day,
+            seed=self.seed,
+        )
+
+    async def count_peer_poll(self) -> None:
+        self._peer_poll_count += 1
+        await self._store.save_values({PEER_POLLS_COUNTED_KEY: str(self._peer_poll_count).encode()})
+
+    # --- the budget is the store's -------------------------------------------------------------------------------------
+
+    async def take_tokens(self, wanted: int, now: float) -> int:
+        if await self._missing_bytes() > 0:
+            return 0
+        return await self._store.take_tokens(wanted, self.budget_per_day)
+
+    async def consume_byte_budget(self, polls: Sequence[int], now: float) -> None:
+        self.poll_bytes = self.poll_bytes.after(polls)
+        if np.isfinite(self.bytes_per_day):
+            await self._store.consume_budget(sum(polls), BYTES)
+
+    async def _missing_bytes(self) -> float:
+        return (
+            await self._store.token_deficit(self.bytes_per_day, BYTES)
+            if np.isfinite(self.bytes_per_day)
+            else 0.0
+        )
+
+    async def consume_budget(
+        self, requests: int, now: float, *, outside_polls: bool = False
+    ) -> None:
+        await self._store.consume_budget(requests)
+
+    async def next_token_times(self, store: Store, queue_length: int, now: float) -> list[float]:
+        await self._refresh(now)
+        if (bytes_ := await self._missing_bytes()) > 0:
+            mean = self.poll_bytes.mean
+            return [
+                now + (bytes_ + position * mean) * DAY_S / self.bytes_per_day
+                for position in range(queue_length)
+            ]
+        token_deficit = await self._store.token_deficit(self.budget_per_day)
+        return (
+            [
+                now + (token_deficit + position) * DAY_S / self.budget_per_day
+                for position in range(queue_length)
+            ]
+            if token_deficit > 0
+            else []
+        )
+
+    async def change_budget(self, store: Store, budget: Budget, now: float) -> None:
+        """The leader finds its price as soon as it looks."""
+        await super().change_budget(store, budget, now)
+        own = self.decode_state(await store.load_values())
+        if own is not None:
+            await store.save_values({"brain": msgspec.json.encode(replace(own, next_tick=now))})
+
+    # --- leading -------------------------------------------------------------------------------------------------------
+
+    async def tick(self, now: float) -> list[Schedule]:
+        """If this process leads: learn, move the price, when it is time for that."""
+        self.next_tick = now + LEADER_CHECK_S
+        self.is_leader = await self._store.acquire_leadership()
+        if not self.is_leader or not await self._is_tick_due(now):
+            return []
+        timings = await self._store.timings()
+        expected_poll_at = dict(
+            zip(timings["feed_id"].tolist(), timings["next_poll_at"].tolist(), strict=True)
+        )
+        full_scheduler = self._full_scheduler()
+        await full_scheduler.start(self._store, now)
+        full_scheduler.poll_bytes = self.poll_bytes
+        schedules = (
+            await full_scheduler.add_pending_feeds(self._store, now)
+            if full_scheduler.has_pending_feeds
+            else []
+        )
+        if now >= full_scheduler.next_tick:
+            shared = await self._store.load_values()
+            full_scheduler.policy.peer_polls = int(shared.get(PEER_POLLS_COUNTED_KEY, b"0")) - int(
+                shared.get(PEER_POLLS_APPLIED_KEY, b"0")
+            )
+            schedules += await full_scheduler.tick(now)
+            await self._store.save_values(
+                {PEER_POLLS_APPLIED_KEY: shared.get(PEER_POLLS_COUNTED_KEY, b"0")}
+            )
+            await full_scheduler.save_rows(self._store, [s.feed_id for s in schedules], now)
+        await full_scheduler.save(self._store, now)
+        await self._refresh(now)
+        log.info(
+            "led",
+            feeds=len(expected_poll_at),
+            rescheduled=len(schedules),
+            next_tick=full_scheduler.next_tick,
+        )
+        return [replace(s, expected_poll_at=expected_poll_at.get(s.feed_id)) for s in schedules]
+
+    async def _is_tick_due(self, now: float) -> bool:
+        own = self.decode_state(await self._store.load_values())
+        if own is None or now >= own.next_tick:
+            return True
+        return await self._store.count_estimates(self.policy.name) > GROWTH_FACTOR * max(
+            own.learned, 1
+        )

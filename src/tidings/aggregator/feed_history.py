@@ -1,0 +1,48 @@
+"""What an installation knows of its feeds and their posts, as arrays for the laboratory (`web.forecast`)."""
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from tidings.aggregator.document_diff import window_sizes
+from tidings.aggregator.poll_observation import posting_history, stored_constraint_facts
+from tidings.aggregator.websub import reliability
+from tidings.model import Floats, Ints
+from tidings.store import Store
+
+
+class FeedHistory(Struct, frozen=True):
+    """Feeds that have shown a document, and their posts of the last months."""
+
+    feed_ids: Ints
+    window: Ints
+    weight: Floats
+    pushed: Floats  #: share of its posts that a hub sends
+    facts: npt.NDArray[
+        np.void
+    ]  #: of each feed, as the constraint rule has them (`policy.constraints.FACTS`)
+    feed: Ints  #: of each post, as a place in the arrays above
+    times: Floats
+
+
+async def load_feed_history(store: Store, now: float) -> FeedHistory:
+    """Everything that was collected and is still remembered; what was lost cannot be replayed."""
+    timings = await store.timings()
+    members = timings[timings["window"] > 0]
+    posts, _ = await posting_history(store, members, now)
+    feed, times = posts.new_entries()
+    full = (members["dropped"] > 0) | (posts.count > members["window"])
+    shares = {
+        push.feed_id: reliability(push)
+        for push in await store.expiring_push_subscriptions(np.inf)
+        if push.state == "active"
+    }
+    return FeedHistory(
+        feed_ids=members["feed_id"].copy(),
+        window=window_sizes(members["window"], full, members["by_age"]),
+        weight=members["weight"].copy(),
+        facts=stored_constraint_facts(members, await store.forbidden_hours()),
+        pushed=np.array([shares.get(feed_id, 0.0) for feed_id in members["feed_id"].tolist()]),
+        feed=feed.astype(np.int64),
+        times=times,
+    )

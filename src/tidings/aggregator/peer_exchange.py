@@ -1,0 +1,401 @@
+"""The exchange as a part of the living aggregator: what our polls show is put to neighbours, what neighbours tell is kept.
+
+Nothing that a neighbour says is believed for being said. Its entries go through the same cleaning as every document's, are
+marked until our own fetch or others confirm them, and are taken back with everything that only a liar has told. Its looks put
+off our own for a while, longer for those whose looks have proved true.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Self
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from tidings.aggregator.aggregator import Aggregator
+from tidings.aggregator.decoys import Decoys
+from tidings.aggregator.gap_repair import date_recovered_entry
+from tidings.aggregator.poll_notices import POLL_NOTICES_CHANNEL, PollNotice, make_poll_notice
+from tidings.aggregator.poller import PollResult, entry_text
+from tidings.document import Entry
+from tidings.errors import TidingsError
+from tidings.exchange import messages
+from tidings.exchange.client import Client
+from tidings.exchange.keys import Signer
+from tidings.exchange.node import Node
+from tidings.exchange.protocol import (
+    MAX_FEEDS,
+    Effect,
+    EntriesConfirmed,
+    EntriesReceived,
+    EntriesWithdrawn,
+    Holding,
+    Nid,
+    PeerDropped,
+    PeerPolled,
+    Query,
+    Search,
+    Verify,
+)
+from tidings.exchange.transport import Exchange
+from tidings.exchange.trust import Claim
+from tidings.fetch.ssrf import is_ip_literal, is_public
+from tidings.logs import Log
+from tidings.model import DAY_S, WEEK_S
+from tidings.reasons import reason
+from tidings.store import Store, StoreError, peers
+from tidings.store.feed_models import Entry as StoredEntry
+from tidings.store.feed_models import Feed, Gap, PollOutcome
+from tidings.store.peers import Peer
+
+#: What others do puts off our own look by so much at most; by more where their looks have proved true so many times.
+UNPROVEN_PEER_DELAY_S, PROVEN_PEER_DELAY_S, MIN_CONFIRMED_POLLS = DAY_S, WEEK_S, 10
+#: So often the feeds are looked at that have come and gone, and neighbours are put down; new ones sooner.
+SAVE_INTERVAL_S, CHECK_INTERVAL_S = 20.0, 2.0
+#: Parameters of addresses that are keys to something, and parts of paths that nobody could guess.
+SECRET_PARAMETER = re.compile(
+    r"(?i)(.*[_-])?(token|(api)?key|auth|secret|pass(word|wd)?|pwd|sig(nature)?|session|sid|hash|private)"
+)
+RANDOM_TOKEN = re.compile(r"(?i)[0-9a-f]{20,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+LOCAL_NAMES = (
+    ".local",
+    ".localhost",
+    ".internal",
+    ".home.arpa",
+    ".lan",
+    ".home",
+    ".corp",
+    ".test",
+    ".onion",
+)
+
+log = Log("tidings.exchange")
+
+
+def is_private(url: str, *, loopback_only: bool = False) -> bool:
+    """Whether an address may not be told to others: it has a password, a key, or lives where others cannot ask."""
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").rstrip(".")
+    except ValueError:
+        return True
+    if (
+        parts.scheme not in ("http", "https")
+        or parts.username is not None
+        or parts.password is not None
+    ):
+        return True
+    here = (
+        not is_public(host)
+        if is_ip_literal(host)
+        else "." not in host or f".{host}".endswith(LOCAL_NAMES)
+    )
+    if here and not loopback_only:
+        return True
+    if any(
+        SECRET_PARAMETER.fullmatch(name) or RANDOM_TOKEN.search(value)
+        for name, value in parse_qsl(parts.query)
+    ):
+        return True
+    return bool(RANDOM_TOKEN.search(parts.path))
+
+
+class PeerExchange:
+    """A node of the exchange on top of an aggregator; use it with ``async with``."""
+
+    def __init__(
+        self,
+        aggregator: Aggregator,
+        node: Node,
+        client: Client,
+        clock: Callable[[], float],
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        signer: Signer | None = None,
+        loopback_only: bool = False,
+        decoys: int = 0,
+    ) -> None:
+        """``among_ourselves`` all nodes are on this machine, and so may feeds be that are told."""
+        self.node, self._clock, self._loopback_only = node, clock, loopback_only
+        self._aggregator, self._store = aggregator, aggregator.store
+        self.exchange = Exchange(
+            node,
+            client,
+            clock,
+            sleep=sleep,
+            on_effect=self._apply_effect,
+            archive=self._archive,
+            signer=signer,
+        )
+        self._decoys = Decoys(decoys, node, aggregator.fetcher, clock)
+        self._feeds: dict[str, int] = {}  # that may be told
+        self._drop_reasons: dict[Nid, str] = {}  # why
+        self._feed_locks: dict[
+            int, asyncio.Lock
+        ] = {}  # what is told of a feed is taken in one by one
+
+    async def __aenter__(self) -> Self:
+        now = self._clock()
+        known = await self._store.read(peers.peers)
+        self._drop_reasons = {peer.nid: peer.reason for peer in known if peer.reason}
+        for peer in known:
+            if peer.banned_until is not None and peer.banned_until > now:
+                self.node.membership.ban(peer.nid, peer.banned_until)
+        self.node.add_candidates(
+            [peer.nid for peer in known if peer.banned_until is None],
+            now,
+            {p.nid: p.figures for p in known},
+        )
+        for t in await self._store.read(peers.unconfirmed_peer_claims):
+            self.node.ledger.restore_claim(
+                t.feed, Claim(t.identity, t.digest, t.published, t.received_at, t.sender, t.path)
+            )
+        await self.refresh()
+        await self._store.listen(
+            POLL_NOTICES_CHANNEL, lambda _: self.exchange.start_task(self._publish_worker_polls())
+        )
+        self._aggregator.polls.peer_exchange = self
+        self._aggregator.polls.gap_repairer.recovery_sources.append(self.recover)
+        await self.exchange.__aenter__()
+        self._maintenance_task = asyncio.create_task(self._run_maintenance())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._aggregator.polls.peer_exchange = None
+        self._aggregator.polls.gap_repairer.recovery_sources.remove(self.recover)
+        self._maintenance_task.cancel()
+        await asyncio.gather(self._maintenance_task, return_exceptions=True)
+        await self.exchange.__aexit__()
+        with suppress(StoreError):
+            await self.save()
+
+    async def _run_maintenance(self) -> None:
+        told: set[Nid] = set()
+        at = self._clock()
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            with suppress(
+                StoreError
+            ):  # the loop that polls has told of it, and tries again as we do
+                if told != self.node.peers.keys() or self._clock() - at >= SAVE_INTERVAL_S:
+                    told, at = set(self.node.peers), self._clock()
+                    await self.refresh()
+                    await self.save()
+                    await self._decoys.poll_due_decoy()
+                    self.exchange.apply_effects()
+
+    async def refresh(self) -> None:
+        """Follow what has been subscribed to and given up, and what has been marked as private."""
+        told = [
+            f for f in await self._store.read(peers.shareable_feeds) if self._is_shareable(f.url)
+        ][:MAX_FEEDS]
+        feeds = {f.url: f.id for f in told}
+        if feeds != self._feeds:
+            self._feeds = feeds
+            self.node.set_feeds({f.url: f.weight for f in told})
+            for f in told:
+                if f.last_ok_at is not None:
+                    self.node.ledger.restore_document(f.url, f.last_ok_at, f.oldest_at)
+
+    def _is_shareable(self, url: str) -> bool:
+        if is_private(url, loopback_only=self._loopback_only):
+            return False
+        return self._loopback_only or not self._aggregator.fetcher.is_local(
+            urlsplit(url).hostname or ""
+        )
+
+    async def save(self) -> None:
+        await self._store.write(peers.save, self.peers())
+
+    def peers(self) -> list[Peer]:
+        """Neighbours of now and before, the most useful first."""
+        now, node = self._clock(), self.node
+        found = []
+        for nid, figures in node.membership.peer_stats().items():
+            peer = node.peers.get(nid)
+            useful = node.interests.usefulness(peer.hops) if peer is not None else 0.0
+            key = peer.key if peer is not None else b""
+            why = "" if peer is not None else self._drop_reasons.get(nid, "")
+            banned_until = node.membership.banned_until(nid, now)
+            found.append(Peer(nid, now, peer is not None, useful, banned_until, why, key, figures))
+        return sorted(found, key=lambda peer: (not peer.present, -peer.usefulness, peer.nid))
+
+    def public_nodes(self) -> list[Nid]:
+        """Nodes that output feeds may name: we ourselves, as others see us, and our neighbours."""
+        return [
+            nid
+            for nid in (self.node.nid, *self.node.peers)
+            if nid and (self._loopback_only or is_public(_host(nid)))
+        ]
+
+    # --- what we saw ---------------------------------------------------------------------------------------------------
+
+    def on_poll_recorded(self, result: PollResult) -> None:
+        """A poll or push is recorded: what it showed is put to neighbours, and judges what they told."""
+        if (
+            result.feed.url in self._feeds
+            and (notice := make_poll_notice(result, keep_sendable=bool(self.node.peers)))
+            is not None
+        ):
+            self._publish_notice(notice)
+
+    async def _publish_worker_polls(self) -> None:
+        """Workers on the same store have polled."""
+        for notice in await self._store.write(peers.take_poll_notices):
+            self._publish_notice(msgspec.msgpack.decode(notice, type=PollNotice))
+
+    def _publish_notice(self, notice: PollNotice) -> None:
+        node, url = self.node, notice.url
+        if url not in self._feeds:
+            return
+        node.add_candidates([nid for told in notice.peers if (nid := _nid(told))], notice.at)
+        if notice.entries is None:
+            node.record_unchanged(url, notice.at)
+        else:
+            node.ledger.remember(
+                url,
+                [entry.identity for entry in notice.entries if entry.identity not in notice.new],
+            )
+            if notice.whole:
+                node.record_document(url, notice.entries, notice.at)
+            else:
+                node.record_push(url, notice.entries, notice.at)
+        self.exchange.apply_effects()
+        self.exchange.schedule_tick()
+
+    # --- what others tell ----------------------------------------------------------------------------------------------
+
+    async def _apply_effect(self, effect: Effect) -> None:
+        match effect:
+            case EntriesReceived():
+                await self._store_peer_entries(effect)
+            case PeerPolled(peer_notice, sender) if (
+                feed_id := self._feeds.get(peer_notice.feed)
+            ) is not None:
+                await self._aggregator.scheduler.count_peer_poll()
+                await self._aggregator.handle_peer_poll(
+                    feed_id, peer_notice.at, self._max_delay_s(sender)
+                )
+            case EntriesConfirmed(feed, identities) if feed in self._feeds:
+                await self._store.write(peers.confirm, self._feeds[feed], identities)
+            case EntriesWithdrawn(feed, identities) if feed in self._feeds:
+                gone = await self._store.write(peers.withdraw, self._feeds[feed], identities)
+                log.warning("forged entries withdrawn", feed=feed, entries=gone)
+            case Verify(feed) if feed in self._feeds:
+                await self._aggregator.handle_ping(self._feeds[feed], reason("peer_disputed"))
+            case Search(query):
+                self.node.on_answer(query.id, "", await self._holdings(query), self._clock())
+                self.exchange.apply_effects()
+            case PeerDropped(nid, why, banned):
+                self._drop_reasons[nid] = why
+                gone = await self._store.write(peers.withdraw_all, nid) if banned else 0
+                log.info("neighbour dropped", nid=nid, why=why, withdrawn=gone)
+                await self.save()
+            case _:
+                pass
+
+    async def _store_peer_entries(self, arrived: EntriesReceived) -> None:
+        """News of a feed of ours."""
+        bundle, feed_id = arrived.bundle, self._feeds.get(arrived.bundle.feed)
+        if feed_id is None:
+            return
+        max_delay_s = self._max_delay_s(arrived.sender)
+        doubtful = [
+            entry for entry in bundle.entries if entry.identity not in arrived.trusted_identities
+        ]
+        signed = [entry for entry in bundle.entries if entry.identity in arrived.trusted_identities]
+        async with self._feed_locks.setdefault(feed_id, asyncio.Lock()):
+            if doubtful:
+                await self._aggregator.handle_peer_entries(
+                    feed_id, doubtful, max_delay_s, source="neighbour", peer_path=bundle.path
+                )
+            if signed:
+                await self._aggregator.handle_peer_entries(
+                    feed_id, signed, max_delay_s, source="confirmed"
+                )
+
+    def _max_delay_s(self, sender: Nid) -> float:
+        peer = self.node.peers.get(sender)
+        return (
+            PROVEN_PEER_DELAY_S
+            if peer is not None and peer.notices_confirmed >= MIN_CONFIRMED_POLLS
+            else UNPROVEN_PEER_DELAY_S
+        )
+
+    # --- archives ------------------------------------------------------------------------------------------------------
+
+    async def _archive(self, query: Query, limit: int) -> list[Entry]:
+        feed_id = self._feeds.get(query.feed)
+        if feed_id is None:
+            return []
+        found = await self._store.read(
+            peers.archived_entries, feed_id, query.since, query.until, query.title_text, limit
+        )
+        return [_as_published(entry) for entry in found]
+
+    async def _holdings(self, query: Query) -> list[Holding]:
+        feed_id = self._feeds.get(query.feed)
+        if feed_id is None:
+            return []
+        held = await self._store.read(
+            peers.archive_extent, feed_id, query.since, query.until, query.title_text
+        )
+        return [Holding("", *held, self.node.settings.altruist)] if held else []
+
+    async def recover(self, feed: Feed, gap: Gap) -> Mapping[Nid, Sequence[Entry]]:
+        """What neighbours' archives have of a gap."""
+        if feed.url not in self._feeds or not self.node.peers:
+            return {}
+        return await self.exchange.recover(feed.url, gap.from_at, gap.until_at)
+
+
+async def store_recovered_entries(
+    store: Store, feed: Feed, found: Mapping[Nid, Sequence[Entry]], now: float
+) -> int:
+    """Store what others' archives had, marked as theirs; returns how many entries were new."""
+    outcomes = [
+        PollOutcome(
+            feed_id=feed.id,
+            at=now,
+            reason=reason("manual"),
+            source="neighbour",
+            new=tuple(
+                entry_text(entry, date_recovered_entry(entry, now, now)) for entry in entries
+            ),
+            peer_path=(nid,),
+        )
+        for nid, entries in found.items()
+    ]
+    return sum(len(recorded.new) for recorded in await store.record(outcomes)) if outcomes else 0
+
+
+def _as_published(entry: StoredEntry) -> Entry:
+    """An entry of the store as others are given it: cleaned already, and with its addresses made whole."""
+    return Entry(
+        identity=entry.identity,
+        digest=blake2b(entry.content.encode(), digest_size=16).digest(),
+        url=entry.url,
+        title=entry.title,
+        author=entry.author,
+        content=entry.content,
+        summary=entry.summary,
+        published=entry.published_at,
+        updated=entry.updated_at,
+        tags=entry.tags,
+        enclosures=entry.enclosures,
+        comments_url=entry.comments_url,
+    )
+
+
+def _nid(told: str) -> Nid | None:
+    try:
+        return messages.read_nid(told)
+    except TidingsError:
+        return None
+
+
+def _host(nid: Nid) -> str:
+    return nid.rpartition(":")[0].strip("[]")

@@ -1,0 +1,244 @@
+"""What the service delivers: policies as served, against hourly polling.
+
+Every run is under the poll constraints of the service and counts the cost of polls (`Conditions`).
+Hourly polling runs under the same constraints, at the default minimum interval. The rows are: each
+policy at each budget and the default minimum interval, and at other minimum intervals with the
+default and the largest budget.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidings.config import Config
+from tidings.errors import UsageError
+from tidings.lab.compare import run_policy
+from tidings.lab.evaluate import geometric_mean
+from tidings.lab.processes import Report, run_tasks
+from tidings.lab.score import metrics, score_polls
+from tidings.lab.simulate import Conditions, simulate
+from tidings.lab.traces import Trace, read_trace
+from tidings.model import MINUTE_S
+from tidings.policy import make_policy
+from tidings.policy.constraints import Limits
+
+HOURLY = "hourly"
+HOURLY_POLICY = "fixed:interval_h=1"
+#: Polls per feed and day of hourly polling: a policy with this budget makes as many requests.
+HOURLY_BUDGET = 24.0
+BUDGETS = (6.0, 12.0, HOURLY_BUDGET)
+#: Minimum intervals besides the default.
+MIN_INTERVALS_S = (60 * MINUTE_S,)
+TRAIN_DAYS = 28.0
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an operator chooses."""
+
+    policy: str
+    budget: float  #: polls per feed and day
+    min_interval_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One simulated row. Small, because it travels to other processes."""
+
+    trace: str  #: directory
+    settings: Settings
+    default: bool
+    train_days: float
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Trace and settings, for progress."""
+        chosen = self.settings
+        place = f"{Path(self.trace).name}: {chosen.policy}"
+        return place if chosen.policy == HOURLY else f"{place} at {chosen.budget:g} a day"
+
+
+def default_settings(n_feeds: int) -> Settings:
+    """The settings of an installation that changes none, with so many feeds."""
+    config = Config()
+    budget = config.budget.per_day(n_feeds) / max(n_feeds, 1)
+    return Settings(config.policy_name, budget, config.min_interval_s)
+
+
+def settings_grid(
+    default: Settings,
+    policies: Sequence[str],
+    budgets: Sequence[float] = BUDGETS,
+    min_intervals_s: Sequence[float] = MIN_INTERVALS_S,
+) -> list[Settings]:
+    """The settings of a trace's rows, hourly polling first; those of the default are always among them."""
+    at_default = sorted({*budgets, default.budget})
+    elsewhere = sorted({max(budgets), default.budget})
+    others = sorted({*min_intervals_s} - {default.min_interval_s})
+    rows = [Settings(HOURLY, HOURLY_BUDGET, default.min_interval_s)]
+    if default.policy not in policies:
+        rows.append(default)
+    rows += [Settings(policy, b, default.min_interval_s) for policy in policies for b in at_default]
+    rows += [Settings(policy, b, i) for i in others for policy in policies for b in elsewhere]
+    return rows
+
+
+def compare_with_hourly(
+    traces: Iterable[str | Path],
+    policies: Sequence[str] | None = None,
+    budgets: Sequence[float] = BUDGETS,
+    min_intervals_s: Sequence[float] = MIN_INTERVALS_S,
+    train_days: float = TRAIN_DAYS,
+    *,
+    seed: int = 0,
+    jobs: int = 1,
+    report: Report | None = None,
+) -> list[Row]:
+    """One flat list of rows over all traces, with the keys of `metrics`.
+
+    Besides these a row has ``trace``, ``policy`` (`HOURLY` for hourly polling), ``feeds``,
+    ``budget_per_feed_day``, ``min_interval_s``, ``default`` (true for the default settings, once
+    per trace), ``reached_budget``, and the ratios to hourly polling ``requests_ratio`` and
+    ``charged_delay_ratio`` (None where there is nothing to divide by).
+
+    Raises `UsageError` and `TraceError` before anything is simulated. ``report`` counts rows.
+    """
+    tasks = plan(traces, policies, budgets, min_intervals_s, train_days, seed)
+    return run_plan(tasks, jobs, report)
+
+
+def run_plan(tasks: Sequence[Task], jobs: int = 1, report: Report | None = None) -> list[Row]:
+    """The rows of `delivered` for tasks from `plan`."""
+    rows = run_tasks(_simulate, tasks, jobs, report, name=lambda task: task.name)
+    hourly: Row = {}
+    for row in rows:  # the first row of each trace is hourly polling
+        if row["policy"] == HOURLY:
+            hourly = row
+        row["requests_ratio"] = _ratio(row["polls"], hourly["polls"])
+        row["charged_delay_ratio"] = _ratio(row["charged_delay_s"], hourly["charged_delay_s"])
+    return rows
+
+
+def plan(
+    traces: Iterable[str | Path],
+    policies: Sequence[str] | None = None,
+    budgets: Sequence[float] = BUDGETS,
+    min_intervals_s: Sequence[float] = MIN_INTERVALS_S,
+    train_days: float = TRAIN_DAYS,
+    seed: int = 0,
+) -> list[Task]:
+    """The tasks of `delivered`, after all arguments have been checked."""
+    names = [str(trace) for trace in traces]
+    chosen = [Config().policy_name] if policies is None else list(policies)
+    if not names or not chosen or not budgets:
+        raise UsageError("nothing to simulate; give at least one trace, one policy and one budget")
+    for spec in chosen:
+        make_policy(spec)
+    tasks = []
+    for name in names:
+        trace = read_trace(name)
+        trace.training_end(train_days)
+        default = default_settings(trace.n_feeds)
+        tasks += [
+            Task(name, row, row == default, train_days, seed)
+            for row in settings_grid(default, chosen, budgets, min_intervals_s)
+        ]
+    return tasks
+
+
+def _simulate(task: Task, report: Report | None = None) -> Row:
+    trace = read_trace(task.trace)
+    start = trace.training_end(task.train_days)
+    chosen = task.settings
+    conditions = Conditions(Limits(min_interval_s=chosen.min_interval_s))
+    finished = 0.0
+
+    def progress(share: float) -> None:
+        nonlocal finished
+        if report is not None:
+            report(task.name, share - finished)
+        finished = share
+
+    progress(0.0)
+    seed = task.seed
+    if chosen.policy == HOURLY:
+        hourly = make_policy(HOURLY_POLICY, seed=seed)
+        polls = simulate(
+            trace, hourly, chosen.budget, start, seed=seed, conditions=conditions, progress=progress
+        )
+        scores, reached = score_polls(trace, polls, start, conditions=conditions), True
+    else:
+        *_, result = run_policy(
+            trace,
+            chosen.policy,
+            chosen.budget,
+            start,
+            seed=seed,
+            conditions=conditions,
+            progress=progress,
+        )
+        scores, reached = result.scores, result.reached_budget
+    progress(1.0)
+    return {**_columns(trace, task), **metrics(scores), "reached_budget": reached}
+
+
+def _columns(trace: Trace, task: Task) -> Row:
+    return {
+        "trace": trace.name,
+        "policy": task.settings.policy,
+        "feeds": trace.n_feeds,
+        "budget_per_feed_day": task.settings.budget,
+        "min_interval_s": task.settings.min_interval_s,
+        "default": task.default,
+    }
+
+
+def _ratio(figure: float | None, hourly: float | None) -> float | None:
+    return figure / hourly if figure is not None and hourly else None
+
+
+# --- over several traces --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One setting over all traces, against hourly polling."""
+
+    policy: str
+    budget: float  #: polls per feed and day
+    default: bool
+    requests_ratio: float  #: geometric mean
+    charged_delay_ratio: float  #: geometric mean
+    worst_ratio: float  #: of the charged delay
+    worst_trace: str
+
+
+def summarize(rows: Sequence[Row]) -> list[Summary]:
+    """Each policy with as many requests as hourly polling, and the default settings."""
+    interval = next((row["min_interval_s"] for row in rows if row["policy"] == HOURLY), None)
+    groups: dict[tuple[str, bool], list[Row]] = {}
+    for row in rows:
+        if row["policy"] == HOURLY or row["charged_delay_ratio"] is None:
+            continue
+        if row["budget_per_feed_day"] == HOURLY_BUDGET and row["min_interval_s"] == interval:
+            groups.setdefault((row["policy"], False), []).append(row)
+        if row["default"]:
+            groups.setdefault((row["policy"], True), []).append(row)
+    return [_summary(group, default) for (_, default), group in groups.items()]
+
+
+def _summary(rows: Sequence[Row], default: bool) -> Summary:
+    worst = max(rows, key=lambda row: float(row["charged_delay_ratio"]))
+    return Summary(
+        policy=worst["policy"],
+        budget=worst["budget_per_feed_day"],
+        default=default,
+        requests_ratio=geometric_mean([row["requests_ratio"] for row in rows]),
+        charged_delay_ratio=geometric_mean([row["charged_delay_ratio"] for row in rows]),
+        worst_ratio=worst["charged_delay_ratio"],
+        worst_trace=worst["trace"],
+    )

@@ -1,0 +1,158 @@
+"""The limit: the least delay that any policy could reach with a number of polls, knowing every post beforehand.
+
+Polls may be taken to happen at posting instants: moving one back to the last post before it never hurts. Collecting posts
+(i, j] of a feed at t_j then costs C(i, j), and the cheapest way through a feed with m polls is a shortest path of m links. C
+satisfies the quadrangle inequality (also with a window, when a missed post is charged its time to eviction plus a constant), so
+the cost is convex in m, a single price mu splits the budget exactly over all feeds, and
+``D(M) = max over mu of [ sum_i min over plans of (delay + mu polls) - mu M ]`` without a gap (docs/limit.md).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidings.lab.jit import jit
+from tidings.lab.traces import UNLIMITED, Trace
+from tidings.model import DAY_S, Floats, Ints
+
+#: What a missed post is charged beyond its time to eviction.
+MISS_CHARGE_S = DAY_S
+
+
+@dataclass(frozen=True, slots=True)
+class LowerBound:
+    """Least total cost of a trace at a number of polls, in (weighted) post-seconds."""
+
+    polls: float
+    posts: int
+    mean_s: float
+
+
+def clairvoyant_bound(
+    trace: Trace,
+    polls: float,
+    *,
+    windows: bool,
+    start: float | None = None,
+    end: float | None = None,
+    miss_charge_s: float = MISS_CHARGE_S,
+) -> LowerBound:
+    """The exact optimum of the mean delay (``windows=False``) or of the mean charged delay (``windows=True``).
+
+    Posts before ``start`` are known and cost nothing; what is uncollected at ``end`` is collected by a free closing look.
+    ``polls`` may be fractional: the optimum is interpolated linearly between whole numbers.
+    """
+    start = trace.start if start is None else start
+    end = trace.end if end is None else end
+    window = trace.window if windows else np.full(trace.n_feeds, UNLIMITED)
+    keep = trace.times >= start
+    times = trace.times[keep] - start
+    kept = np.concatenate([[0], np.cumsum(keep)])
+    offsets = kept[trace.offsets]
+    posts = len(times)
+    if posts == 0:
+        return LowerBound(polls, 0, 0.0)
+    weight = np.maximum(trace.weight, 1e-300)
+    total_weight = float((weight * np.diff(offsets)).sum())
+
+    def at(price: float) -> tuple[float, float]:
+        cost, used = _cheapest(times, offsets, window, weight, miss_charge_s, price, end - start)
+        return float(cost), float(used)
+
+    low, high = (
+        0.0,
+        float(weight.max()) * (end - start + miss_charge_s) * max(int(np.diff(offsets).max()), 1),
+    )
+    free, most = at(0.0)
+    if most <= polls:
+        return LowerBound(polls, posts, free / total_weight)
+    low = 1e-9
+    best = free
+    for _ in range(200):
+        price = float(np.sqrt(low * high))
+        cost, used = at(price)
+        best = max(best, cost - price * polls)
+        if used > polls:
+            low = price
+        else:
+            high = price
+        if high / low - 1 < 1e-12 or used == polls:
+            break
+    return LowerBound(polls, posts, best / total_weight)
+
+
+@jit
+def _collect(i: int, j: int, at: float, sums: Floats, lost: Floats, window: int) -> float:
+    """C(i, j): delay of a feed's posts i..j-1, looked at together at time ``at``; those beyond the window are charged."""
+    visible = max(i, j - window)
+    return float((j - visible) * at - (sums[j] - sums[visible]) + (lost[visible] - lost[i]))
+
+
+@jit
+def _cheapest(
+    times: Floats,
+    offsets: Ints,
+    window: Ints,
+    weight: Floats,
+    charge: float,
+    price: float,
+    end: float,
+) -> tuple[float, int]:
+    """Sum over feeds of min (weight x cost + price x polls), and the polls of that plan.
+
+    Polls stand at the distinct posting instants: ``ends[q]`` posts are out at instant q, and ``best[q]`` is the least cost of
+    those with a poll there. By the quadrangle inequality a later start, once better, stays better: the starts that still
+    matter stand in a queue, each with the instant from which it takes over, found by bisection. Instant k + 1 is the closing
+    look.
+    """
+    total, polls = 0.0, 0
+    for f in range(len(window)):
+        t = times[offsets[f] : offsets[f + 1]]
+        n, s, w = len(t), window[f], weight[f]
+        sums, lost = np.zeros(n + 1), np.zeros(n + 1)
+        ends, when = np.zeros(n + 2, dtype=np.int64), np.zeros(n + 2)
+        k = 0
+        for p in range(n):
+            sums[p + 1] = sums[p] + t[p]
+            lost[p + 1] = lost[p] + (t[p + s] - t[p] + charge if p + s < n else 0.0)
+            if p + 1 == n or t[p + 1] > t[p]:
+                k += 1
+                ends[k], when[k] = p + 1, t[p]
+        ends[k + 1], when[k + 1] = n, end
+        best, used = np.zeros(k + 1), np.zeros(k + 1, dtype=np.int64)
+        queue, takes_over = np.zeros(k + 2, dtype=np.int64), np.zeros(k + 2, dtype=np.int64)
+        head, tail = 0, 1  # the queue holds start 0, good from instant 1 on
+        takes_over[0] = 1
+        for j in range(1, k + 2):
+            while head + 1 < tail and takes_over[head + 1] <= j:
+                head += 1
+            i = queue[head]
+            cost = best[i] + w * _collect(ends[i], ends[j], when[j], sums, lost, s)
+            if j == k + 1:
+                total += cost
+                polls += used[i]
+                break
+            best[j], used[j] = cost + price, used[i] + 1
+            low = j + 1
+            while tail > head:
+                i = queue[tail - 1]
+                low, high = max(takes_over[tail - 1], j + 1), k + 2
+                beaten = True  # does the new start beat the last in the queue wherever that one would serve?
+                while low < high:
+                    middle = low if beaten else (low + high) // 2
+                    old = best[i] + w * _collect(ends[i], ends[middle], when[middle], sums, lost, s)
+                    new = best[j] + w * _collect(ends[j], ends[middle], when[middle], sums, lost, s)
+                    if new > old:
+                        low, beaten = middle + 1, False
+                    elif beaten:
+                        break
+                    else:
+                        high = middle
+                if not beaten or low >= k + 2:
+                    break
+                tail -= 1
+                low = j + 1
+            if low <= k + 1:
+                queue[tail], takes_over[tail] = j, low
+                tail += 1
+    return total, polls

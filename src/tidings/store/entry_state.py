@@ -1,0 +1,152 @@
+"""What a user has done to entries: read, starred, rated, tagged.
+
+An entry is unread while there is a row for it in `unread`. A row in `marks` says when it was read by itself (what was read
+with all others at once is not noted: nobody has read it), starred, rated or muted, and in which words its user wants it.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from tidings.store.connection import IN_MANY, Connection, Many
+from tidings.store.entry_queries import selection, visible
+from tidings.store.ingest import FAN_OUT
+from tidings.store.user_models import Stream, Tag
+
+
+class EntryStateChange(Struct, frozen=True):
+    """What shall be changed; None and nothing leave it as it is."""
+
+    unread: bool | None = None
+    starred: bool | None = None
+    rating: int | None = None
+    add_tags: tuple[str, ...] = ()
+    remove_tags: tuple[str, ...] = ()
+    title: str | None = None
+    content: str | None = None
+
+
+def update_entry_state(
+    db: Connection, user_id: int, entry_ids: Sequence[int], change: EntryStateChange, now: float
+) -> list[int]:
+    """Of those that are the user's; returns them."""
+    feeds = visible(db, user_id, entry_ids)
+    ids = Many(feeds)
+    if not ids:
+        return []
+    if change.unread is not None:
+        _set(db, user_id, feeds, "read_at", None if change.unread else now, keep=not change.unread)
+        if change.unread:
+            db.execute(
+                f"{FAN_OUT} AND s.user_id = ? ON CONFLICT (user_id, entry_id) DO NOTHING",
+                (ids, user_id),
+            )
+        else:
+            db.execute(
+                f"DELETE FROM unread WHERE user_id = ? AND entry_id {IN_MANY}", (user_id, ids)
+            )
+    if change.starred is not None:
+        _set(db, user_id, feeds, "starred_at", now if change.starred else None, keep=change.starred)
+    for column in ("rating", "title", "content"):
+        if (value := getattr(change, column)) is not None:
+            _set(db, user_id, feeds, column, value)
+    db.executemany(
+        "INSERT INTO labels (user_id, name, entry_id) VALUES (?, ?, ?) ON CONFLICT (user_id, name, entry_id) DO NOTHING",
+        [(user_id, name, i) for name in change.add_tags for i in ids],
+    )
+    if change.remove_tags:
+        db.execute(
+            f"DELETE FROM labels WHERE user_id = ? AND name {IN_MANY} AND entry_id {IN_MANY}",
+            (user_id, Many(change.remove_tags), ids),
+        )
+    return list(ids)
+
+
+def _set(
+    db: Connection,
+    user_id: int,
+    feeds: dict[int, int],
+    column: str,
+    value: object,
+    *,
+    keep: bool = False,
+) -> None:
+    """With ``keep``, a time that is there already stays: starring twice does not star later."""
+    new = f"coalesce(marks.{column}, excluded.{column})" if keep else f"excluded.{column}"
+    db.executemany(
+        f"INSERT INTO marks (user_id, entry_id, feed_id, {column}) VALUES (?, ?, ?, ?) "
+        f"ON CONFLICT (user_id, entry_id) DO UPDATE SET {column} = {new}",
+        [(user_id, entry_id, feed_id, value) for entry_id, feed_id in feeds.items()],
+    )
+
+
+def mark_all_read(db: Connection, user_id: int, stream: Stream, until: float) -> list[int]:
+    """Unread entries of the stream that had arrived by then; returns their ids."""
+    chosen = selection(db, user_id, stream, unread_until=until)
+    if chosen is None:
+        return []
+    rows = db.execute(
+        f"DELETE FROM unread WHERE user_id = ? AND entry_id IN (SELECT {chosen.id} {chosen.sql}) RETURNING entry_id",
+        (user_id, *chosen.values),
+    )
+    return [i for (i,) in rows.fetchall()]
+
+
+def read_since(db: Connection, user_id: int, since: float) -> list[int]:
+    """What was read by itself since then."""
+    return [
+        i
+        for (i,) in db.execute(
+            "SELECT entry_id FROM marks WHERE user_id = ? AND read_at >= ?", (user_id, since)
+        )
+    ]
+
+
+def mute_read_entries(db: Connection, user_id: int, limit: int, now: float) -> int:
+    """Put away what was read and not starred, so much of it at once; returns how much it was."""
+    chosen = selection(db, user_id, Stream(unread=False, starred=False))
+    if chosen is None:
+        return 0
+    done = db.execute(
+        "INSERT INTO marks (user_id, entry_id, feed_id, muted_at) "
+        f"SELECT CAST(? AS INTEGER), e.id, e.feed_id, CAST(? AS DOUBLE PRECISION) {chosen.sql} LIMIT ? "
+        "ON CONFLICT (user_id, entry_id) DO UPDATE SET muted_at = excluded.muted_at",
+        (user_id, now, *chosen.values, limit),
+    )
+    return done.rowcount
+
+
+def tags(db: Connection, user_id: int) -> list[Tag]:
+    rows = db.execute(
+        "SELECT l.name, count(*), count(u.entry_id) FROM labels AS l "
+        "LEFT JOIN unread AS u ON u.user_id = l.user_id AND u.entry_id = l.entry_id "
+        "WHERE l.user_id = ? GROUP BY l.name ORDER BY l.name",
+        (user_id,),
+    )
+    return [Tag(*row) for row in rows]
+
+
+def rename_tag(db: Connection, user_id: int, name: str, new: str) -> bool:
+    done = db.execute(
+        "INSERT INTO labels (user_id, name, entry_id) "
+        "SELECT user_id, CAST(? AS TEXT), entry_id FROM labels WHERE user_id = ? AND name = ? "
+        "ON CONFLICT (user_id, name, entry_id) DO NOTHING",
+        (new, user_id, name),
+    )
+    return new == name or remove_tag(db, user_id, name) or done.rowcount > 0
+
+
+def remove_tag(db: Connection, user_id: int, name: str) -> bool:
+    return (
+        db.execute("DELETE FROM labels WHERE user_id = ? AND name = ?", (user_id, name)).rowcount
+        > 0
+    )
+
+
+def restore_tag(db: Connection, user_id: int, name: str, entry_ids: Sequence[int]) -> None:
+    """Entries that had it until just now, also those that were the user's by nothing else."""
+    db.execute(
+        "INSERT INTO labels (user_id, name, entry_id) SELECT CAST(? AS BIGINT), CAST(? AS TEXT), id FROM entries "
+        f"WHERE id {IN_MANY} ON CONFLICT (user_id, name, entry_id) DO NOTHING",
+        (user_id, name, Many(entry_ids)),
+    )

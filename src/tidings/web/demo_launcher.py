@@ -1,0 +1,103 @@
+"""The demo world at the press of a button: a process of its own on this machine, which ends when the service does."""
+
+import asyncio
+import re
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from tidings.i18n import _
+from tidings.users import Forbidden
+from tidings.web.request_context import RequestContext, Site, page, remote_address
+from tidings.web.subprocess_runner import terminate
+
+COMMAND = ("-m", "tidings", "demo", "--port", "0", "--until-closed")
+#: How long a world may take to end.
+STOP_TIMEOUT_S = 10.0
+#: How a process says where its screen is.
+URL_PATTERN = re.compile(rb"http://\S+/demo")
+
+
+class DemoLauncher:
+    """At most one demo. It reads from us, and ends when there is nobody to read from, however we end."""
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+        self._output_task: asyncio.Task[None] | None = None
+        self.demo_url = ""  #: of its screen, when there is one
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    async def start(self) -> None:
+        if not self.running:
+            self.demo_url = ""
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, *COMMAND, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
+            )
+            self._output_task = asyncio.create_task(self._read_output(self._process))
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+    async def _read_output(self, process: Process) -> None:
+        assert process.stdout is not None
+        try:
+            async for line in process.stdout:
+                if found := URL_PATTERN.search(line):
+                    self.demo_url = found[0].decode()
+        finally:
+            self.stop()
+            await terminate(process, STOP_TIMEOUT_S)
+
+
+def routes(site: Site) -> list[BaseRoute]:
+    demo = DemoLauncher()
+
+    async def check(context: RequestContext) -> None:
+        """Who may: an administrator, or anybody before there is one, who sits at this machine: the demo is nowhere else."""
+        allowed = (
+            context.user_or_none.admin
+            if context.user_or_none is not None
+            else await site.user_service.needs_setup()
+        )
+        if not allowed:
+            raise Forbidden(_("only an administrator may start the demo world"))
+        if not is_local_request(context):
+            raise Forbidden(
+                _(
+                    "the demo world is seen on the machine that it runs on: run `tidings demo` on yours"
+                )
+            )
+
+    async def show(context: RequestContext) -> Response:
+        await check(context)
+        return await context.render(
+            "tryout.html", demo_url=demo.demo_url if demo.running else "", running=demo.running
+        )
+
+    async def change(context: RequestContext) -> Response:
+        await check(context)
+        if context.form.get("do") == "stop":
+            demo.stop()
+            if context.user_or_none is not None:
+                context.flash(_("The demo world has ended."))
+            return context.redirect("/")
+        await demo.start()
+        return context.redirect("/demo")
+
+    return [
+        page(site, "/demo", show, public=True),
+        page(site, "/demo", change, posts=True, public=True),
+    ]
+
+
+def is_local_request(context: RequestContext) -> bool:
+    return (
+        remote_address(context.request) in ("127.0.0.1", "::1")
+        and "x-forwarded-for" not in context.request.headers
+    )

@@ -1,0 +1,132 @@
+"""The same pages on a phone, in the dark, without scripts, without a connection."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.browser_session import PHONE
+
+PAGES = [
+    "/unread",
+    "/all",
+    "/search?q=river",
+    "/feeds",
+    "/feeds/add",
+    "/rules",
+    "/statistics",
+    "/settings",
+    "/settings/apps",
+]
+
+
+@pytest.fixture
+def phone(open_session, feed_server):
+    session = open_session(viewport=PHONE, has_touch=True, is_mobile=True, device_scale_factor=2)
+    session.client.send_file("/feeds/import", "file", feed_server.opml())
+    return session
+
+
+def test_one_pane_at_a_time_on_a_phone(phone):
+    page = phone.go("/unread")
+    expect(page.locator("#list")).to_be_visible()
+    expect(page.locator("#main")).to_be_hidden()
+    page.get_by_role("link", name="The river that went underground").tap()
+    expect(page.locator("article .content")).to_be_visible()
+    expect(page.locator("#list")).to_be_hidden()
+    page.get_by_role("button", name="Next entry").tap()
+    expect(page.locator("#article-title")).not_to_have_text("The river that went underground")
+    page.get_by_role("link", name="Back to the list").tap()
+    expect(page.locator("#list")).to_be_visible()
+    page.get_by_role("link", name="Feeds and settings").tap()
+    page.locator("#sidebar").get_by_role("link", name="Science").tap()
+    expect(page.locator("#list h1")).to_have_text("Science")
+    expect(page.locator("#sidebar")).to_be_hidden()
+    page.get_by_role("link", name="A map of the night").tap()
+    expect(page.locator("article .content")).to_be_visible()
+    page.go_back()
+    expect(page.locator("#list h1")).to_have_text("Science")
+    expect(page.locator("#list")).to_be_visible()
+
+
+def test_what_is_far_down_scrolls_its_own_pane(reader):
+    reader.page.set_viewport_size({"width": 1200, "height": 420})
+    for path in ("/feeds#folders", "/settings", "/unread"):
+        page = reader.go(path)
+        assert page.evaluate("document.scrollingElement.scrollHeight") == 420, path
+        assert page.evaluate("document.scrollingElement.scrollTop") == 0, path
+
+
+def test_nothing_is_wider_than_a_phone(phone):
+    for path in PAGES:
+        page = phone.go(path)
+        assert page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"], path
+    page = phone.go("/unread")
+    page.get_by_role("link", name="Release 4.2").tap()  # code and a table
+    expect(page.locator("article pre")).to_be_visible()
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
+
+
+def test_what_is_pressed_on_a_phone_is_large_enough(phone):
+    page = phone.go("/unread")
+    for control in page.locator("#list :is(a, button):visible").all():
+        box = control.bounding_box()
+        assert box["height"] >= 40, control.inner_text()
+        assert box["width"] >= 40, control.inner_text()
+
+
+def test_colours_follow_the_system_until_somebody_chooses(open_session):
+    session = open_session(color_scheme="dark")
+    page = session.go("/settings")
+
+    def brightness():
+        red, green, blue = page.evaluate(
+            "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
+        )
+        return (red + green + blue) / 3
+
+    assert brightness() < 60
+    page.emulate_media(color_scheme="light")
+    assert brightness() > 200
+    switch = page.get_by_role("button", name="Change between light and dark")
+    for chosen in ("light", "dark"):
+        with page.expect_response("**/settings/theme"):
+            switch.click()
+        expect(page.locator("html")).to_have_attribute("data-theme", chosen)
+    page.reload()
+    assert brightness() < 60  # whatever the system says
+
+
+def test_reading_needs_no_scripts(open_session, feed_server):
+    session = open_session(java_script_enabled=False)
+    session.client.send_file("/feeds/import", "file", feed_server.opml())
+    page = session.go("/unread")
+    before, rows = len(session.names), page.locator("#list .entry .title")
+    page.get_by_role("link", name="The river that went underground").click()
+    expect(page.locator("article .content")).to_contain_text("three pounds of dye")
+    page.get_by_role("button", name="Star", exact=True).click()
+    page.get_by_role("button", name="Unread", exact=True).click()
+    expect(page.locator("#article-title")).to_have_text("The river that went underground")
+    page.locator("#sidebar").get_by_role("link", name="Unread").click()
+    expect(rows).to_have_count(before - 1)
+    page.locator("#sidebar").get_by_role("link", name="Starred").click()
+    expect(rows).to_contain_text(["The river that went underground"])
+    page.get_by_role("link", name="Search", exact=True).click()
+    page.get_by_role("searchbox").fill("glacier")
+    page.keyboard.press("Enter")
+    expect(rows).to_contain_text(["What a glacier writes down"])
+    page.locator("#sidebar").get_by_role("link", name="Unread").click()
+    page.get_by_role("button", name="Mark all as read").click()
+    expect(page.get_by_text("You have read everything.")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(rows).to_have_count(before - 1)
+
+
+def test_without_a_connection_the_installed_page_says_so(open_session):
+    session = open_session()
+    page = session.go("/unread")
+    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    page.reload()  # from now on the worker answers
+    session.context.set_offline(True)
+    page.goto("/starred")
+    expect(page.get_by_role("heading", name="No connection")).to_be_visible()
+    session.context.set_offline(False)
+    session.ignore_browser_errors()  # Chromium itself says that it is offline

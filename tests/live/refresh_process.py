@@ -1,0 +1,18 @@
+"""A refresh in a process of its own, to be killed; it ends by itself when nothing is left to do."""
+
+import asyncio
+from pathlib import Path
+
+from tests.live.feed_server import Clock, FeedServer
+from tidings.config import Budget
+
+BUDGET = 20.0
+
+
+def refresh(path: str, now: float) -> None:
+    asyncio.run(_refresh(FeedServer(Clock(now), Path(path))))
+
+
+async def _refresh(feed_server: FeedServer) -> None:
+    async with feed_server.run_aggregator(budget=Budget(BUDGET, False), serving=True):
+        await feed_server.run_for()
