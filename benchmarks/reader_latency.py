@@ -1,12 +1,13 @@
-"""How long a reader waits: pages and answers to apps, through HTTP, with many feeds and a million entries.
+"""Benchmark of reader latency: pages and API responses over HTTP with a million entries.
 
-    python -m benchmarks.reader_latency --feeds 5000 --entries 1000000 [--postgres ADDRESS] [--json]
+    python -m benchmarks.reader_latency --feeds 5000 --entries 1000000 [--postgres URL] [--json]
     python -m benchmarks.reader_latency --miniflux BINARY
 
-The store is made anew in a folder that is gone afterwards (or in the empty database that ``--postgres`` names); then
-``tidings serve`` runs over it, and is asked by one reader on one connection, packed as browsers and apps ask for it. Times are
-from the first byte of the request to the last of the answer. With ``--miniflux`` both programs have the same on one PostgreSQL
-server, and are asked in turn for what both can answer.
+The store is created in a temporary folder (or in the empty database of ``--postgres``). Then
+``tidings serve`` runs on it, and one client sends requests on one connection, with compression as
+browsers and apps use it. Times are from the first byte of the request to the last byte of the
+response. With ``--miniflux``, both programs have the same data on one PostgreSQL server and get the
+requests that both support, in turn.
 """
 
 import argparse
@@ -66,7 +67,7 @@ COLUMNS = (
         "identity",
         "digest",
         "published_at",
-        "published_told",
+        "declared_published_at",
         "updated_at",
         "first_seen_at",
         "changed_at",
@@ -86,9 +87,9 @@ COLUMNS = (
 )
 
 TITLE, CONTENT = COLUMNS.index("title"), COLUMNS.index("content")
-#: Each entry has one of so many words that are not in every one.
+#: Number of rare words; each entry has one of them.
 RARE = 2000
-#: Of an entry, what Miniflux keeps.
+#: Columns of an entry that Miniflux stores.
 MINIFLUX_COLUMNS = (
     "id",
     "feed_id",
@@ -99,7 +100,7 @@ MINIFLUX_COLUMNS = (
     "title",
     "content",
 )
-#: Of a request that has taken so long already, so many turns are enough.
+#: Total time after which a slow request is no longer repeated, and the minimum of repetitions.
 LONG_MS, LEAST = 30_000.0, 12
 MARKUP = re.compile("<[^>]*>")
 
@@ -107,8 +108,8 @@ MARKUP = re.compile("<[^>]*>")
 def rows(
     feed_ids: list[int], numbers: range, every_s: float, rng: random.Random
 ) -> list[tuple[Any, ...]]:
-    """Entries of a year, a few feeds posting most of them, as feeds do."""
-    made = []
+    """Return entries of a year; a few feeds post most of them, as in reality."""
+    entries = []
     for n in numbers:
         feed_id = feed_ids[int(len(feed_ids) * rng.random() ** 2)]
         seen = NOW - 365 * DAY_S + n * every_s
@@ -116,42 +117,42 @@ def rows(
         words = " ".join((*rng.choices(WORDS, k=119), f"topic{rng.randrange(RARE)}"))
         times = (published, published, None, seen, None, "poll", seen - published)
         text = (f"https://x.example/{n}", words[:50], "", "", f"<p>{words}</p>", "", "[]", "[]")
-        made.append((n, feed_id, f"id:{n}", b"1", *times, *text))
-    return made
+        entries.append((n, feed_id, f"id:{n}", b"1", *times, *text))
+    return entries
 
 
 def insert_entries(
-    db: Connection, made: list[tuple[Any, ...]], user_id: int, unread_from: int
+    db: Connection, entries: list[tuple[Any, ...]], user_id: int, unread_from: int
 ) -> None:
     if db.postgres:
         from tidings.store import partitions
 
-        partitions.ensure_partition(db, made[-1][0])
+        partitions.ensure_partition(db, entries[-1][0])
         db.insert(
             "entries",
             (*COLUMNS, "words"),
-            [(*row, encode_tsvector(row[TITLE], MARKUP.sub("", row[CONTENT]))) for row in made],
+            [(*row, encode_tsvector(row[TITLE], MARKUP.sub("", row[CONTENT]))) for row in entries],
         )
     else:
-        db.insert("entries", COLUMNS, made)
+        db.insert("entries", COLUMNS, entries)
         db.insert(
             "search",
             ("rowid", "title", "body"),
-            [(r[0], r[TITLE], MARKUP.sub("", r[CONTENT])) for r in made],
+            [(r[0], r[TITLE], MARKUP.sub("", r[CONTENT])) for r in entries],
         )
     columns = ("user_id", "entry_id", "feed_id", "published_at", "first_seen_at")
-    new = [(user_id, r[0], r[1], r[4], r[7]) for r in made if r[0] >= unread_from]
-    if new:
-        db.insert("unread", columns, new)
+    unread = [(user_id, r[0], r[1], r[4], r[7]) for r in entries if r[0] >= unread_from]
+    if unread:
+        db.insert("unread", columns, unread)
 
 
 def feeds_of(count: int) -> list[tuple[str, str]]:
-    """Addresses and folders."""
+    """Return URLs and folders of the feeds."""
     return [(f"https://host{n}.example/feed", f"Folder {n % 50}") for n in range(count)]
 
 
 def batches(feed_ids: Sequence[int], entries: int) -> Iterator[list[tuple[Any, ...]]]:
-    """The same entries whenever they are made."""
+    """Yield batches of entries, the same in every run."""
     rng = random.Random(1)
     shuffled = rng.sample(feed_ids, len(feed_ids))
     for start in range(1, entries + 1, BATCH):
@@ -169,9 +170,9 @@ async def build(store: Store, feeds: int, entries: int, unread: int) -> None:
     user_service = UserService(store, lambda: NOW)
     user = await user_service.add_user(USER, PASSWORD, admin=True, by=None)
     await user_service.save_settings(user, Settings(page_size=100))
-    far = NOW + 365 * DAY_S  # nobody polls meanwhile
-    wanted = [NewSubscription(url, far, folder=folder) for url, folder in feeds_of(feeds)]
-    feed_ids = [added.feed_id for added in await store.add(wanted, user.id)]
+    later = NOW + 365 * DAY_S  # no polls during the benchmark
+    wanted = [NewSubscription(url, later, folder=folder) for url, folder in feeds_of(feeds)]
+    feed_ids = [added.feed_id for added in await store.add_subscriptions(wanted, user.id)]
     for batch in batches(feed_ids, entries):
         await store.write(insert_entries, batch, user.id, entries - unread + 1)
     await ReaderService(user, store, lambda: NOW).mark(starred_of(entries), starred=True)
@@ -179,7 +180,7 @@ async def build(store: Store, feeds: int, entries: int, unread: int) -> None:
 
 @contextmanager
 def served(folder: Path, postgres: str | None) -> Iterator[int]:
-    """The port of a service over the store."""
+    """Run ``tidings serve`` on the store; yields its port."""
     command = [
         Path(sys.executable).with_name("tidings"),
         "--data-dir",
@@ -193,22 +194,22 @@ def served(folder: Path, postgres: str | None) -> Iterator[int]:
     ):
         try:
             assert process.stdout is not None
-            told = re.search(r"http://127.0.0.1:(\d+)", process.stdout.readline())
-            assert told is not None, (folder / "log").read_text()
-            yield int(told.group(1))
+            match = re.search(r"http://127.0.0.1:(\d+)", process.stdout.readline())
+            assert match is not None, (folder / "log").read_text()
+            yield int(match.group(1))
         finally:
             process.terminate()
 
 
 class Client:
-    """On one connection, logged in everywhere: pages want a cookie, Google Reader's API and the REST API headers."""
+    """HTTP client on one connection, with a session cookie for pages and tokens for the APIs."""
 
     def __init__(self, port: int, form: str = "/login") -> None:
-        """``form`` is the page with the form to log in."""
+        """Log in; ``form`` is the path of the page with the login form."""
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-        known = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        self._headers = {"Authorization": f"Basic {known}"}
-        made = self.request(
+        credentials = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        self._headers = {"Authorization": f"Basic {credentials}"}
+        api_key = self.request(
             "POST", "/v1/api-keys", json.dumps({"description": "benchmark"}), "application/json"
         )
         del self._headers["Authorization"]
@@ -219,13 +220,13 @@ class Client:
             "/login",
             {"csrf": found.group(1), "name": USER, "username": USER, "password": PASSWORD},
         )
-        told = self.request(
+        login = self.request(
             "POST", "/accounts/ClientLogin", {"Email": USER, "Passwd": PASSWORD}
         ).decode()
-        self.auth = told.split("Auth=")[1].strip()
+        self.auth = login.split("Auth=")[1].strip()
         self._headers |= {
             "Authorization": f"GoogleLogin auth={self.auth}",
-            "X-Auth-Token": json.loads(made)["token"],
+            "X-Auth-Token": json.loads(api_key)["token"],
         }
         self._headers["Accept-Encoding"] = "gzip"
 
@@ -240,72 +241,74 @@ class Client:
         self._connection.request(
             method, path, sent, {**self._headers, **({"Content-Type": kind} if body else {})}
         )
-        answer = self._connection.getresponse()
-        content = answer.read()
-        if answer.status >= 400 or answer.getheader("Location", "").endswith(
+        response = self._connection.getresponse()
+        content = response.read()
+        if response.status >= 400 or response.getheader("Location", "").endswith(
             ("/login", "/?redirect_url=")
         ):
-            raise SystemExit(f"{method} {path}: {answer.status} {content[:200]!r}")
-        for cookie in answer.headers.get_all("Set-Cookie", []):
+            raise SystemExit(f"{method} {path}: {response.status} {content[:200]!r}")
+        for cookie in response.headers.get_all("Set-Cookie", []):
             self._headers["Cookie"] = cookie.partition(";")[0]
         return content
 
 
-#: Asks for something, the so-manieth time.
+#: Function that sends a request, given the client and the number of the repetition.
 Work = Callable[[Client, int], object]
 
 
 def measure(times: int, work: Work, clients: Sequence[Client]) -> list[tuple[float, float]]:
-    """Median and 95th percentile in milliseconds of each client, who ask in turn; the first three do not count.
+    """Measure median and p95 in milliseconds of each client, in turn, without the first three.
 
-    What takes long is not asked so often.
+    Slow requests are repeated less often (see `LONG_MS`).
     """
     spent: list[list[float]] = [[] for _ in clients]
     for turn in range(times + 3):
         if turn > LEAST and sum(map(sum, spent)) > LONG_MS:
             break
-        for client, own in zip(clients, spent, strict=True):
+        for client, durations in zip(clients, spent, strict=True):
             start = time.perf_counter()
             work(client, turn)
-            own.append((time.perf_counter() - start) * 1000)
+            durations.append((time.perf_counter() - start) * 1000)
     return [
-        (own[len(own) // 2], own[int(len(own) * 0.95)])
-        for own in (sorted(own[3:]) for own in spent)
+        (durations[len(durations) // 2], durations[int(len(durations) * 0.95)])
+        for durations in (sorted(durations[3:]) for durations in spent)
     ]
 
 
 def get(path: str, among: int = 1) -> Work:
-    """In place of ``{}`` stands one of the numbers up to ``among``, every time another."""
+    """Return a GET request; ``{}`` in the path is a random number up to ``among``."""
     return lambda client, turn: client.request(
         "GET", path.format(random.Random(turn).randint(1, among))
     )
 
 
-def put_json(client: Client, path: str, **told: Any) -> None:
-    client.request("PUT", path, json.dumps(told), "application/json")
+def put_json(client: Client, path: str, **values: Any) -> None:
+    client.request("PUT", path, json.dumps(values), "application/json")
 
 
 def common_requests(feeds: int, entries: int) -> dict[str, Work]:
-    """What Miniflux can be asked for in the same words. A word that is in all entries takes it ten seconds."""
+    """Return the requests that Miniflux supports too.
+
+    Searches use rare words: a word that all entries have takes Miniflux ten seconds.
+    """
     google = "/reader/api/0/stream/items"
     newest = "s=user/-/state/com.google/reading-list&xt=user/-/state/com.google/read&output=json"
     ids: dict[Client, list[str]] = {}
 
     def contents(client: Client, turn: int) -> None:
         if client not in ids:
-            told = json.loads(unpacked(client.request("GET", f"{google}/ids?{newest}&n=100")))
-            ids[client] = [item["id"] for item in told["itemRefs"]]
+            found = json.loads(decompress(client.request("GET", f"{google}/ids?{newest}&n=100")))
+            ids[client] = [item["id"] for item in found["itemRefs"]]
         client.request(
             "POST", f"{google}/contents", {"i": ids[client], "T": client.auth, "output": "json"}
         )
 
-    def mark(many: int) -> Work:
+    def mark(count: int) -> Work:
         def work(client: Client, turn: int) -> None:
-            first = entries - 1000 + random.Random(turn).randrange(1000 - many)
+            first = entries - 1000 + random.Random(turn).randrange(1000 - count)
+            entry_ids = list(range(first, first + count))
             for status in ("read", "unread"):
-                put_json(
-                    client, "/v1/entries", entry_ids=list(range(first, first + many)), status=status
-                )
+                put_json(client, "/v1/entries", entry_ids=entry_ids, status=status)
 
         return work
 
@@ -340,10 +343,10 @@ def common_requests(feeds: int, entries: int) -> dict[str, Work]:
 
 
 def tidings_requests(feeds: int, entries: int) -> dict[str, Work]:
-    """What else readers and apps ask us for."""
+    """Return further requests of browsers and apps."""
     google, unread = "/reader/api/0/stream/contents", "xt=user/-/state/com.google/read"
     return {
-        "unread page, the list alone": get("/unread?part=list"),
+        "unread page, list only": get("/unread?part=list"),
         "unread page of a folder": get("/folder/{}", 50),
         "unread page of a feed": get("/feed/{}", feeds),
         "page of all": get("/all"),
@@ -368,19 +371,21 @@ def tidings_requests(feeds: int, entries: int) -> dict[str, Work]:
     }
 
 
-def unpacked(body: bytes) -> bytes:
+def decompress(body: bytes) -> bytes:
     return gzip.decompress(body) if body.startswith(b"\x1f\x8b") else body
 
 
-async def make(options: argparse.Namespace, place: Path | str, miniflux: Miniflux | None) -> None:
-    async with Store.open(place, clock=lambda: NOW) as store:
+async def make(
+    options: argparse.Namespace, location: Path | str, miniflux: Miniflux | None
+) -> None:
+    async with Store.open(location, clock=lambda: NOW) as store:
         await build(store, options.feeds, options.entries, options.unread)
-    if isinstance(place, str):
-        await execute(place, "VACUUM ANALYZE")
+    if isinstance(location, str):
+        await execute(location, "VACUUM ANALYZE")
     if miniflux is not None:
         wanted = [COLUMNS.index(name) for name in MINIFLUX_COLUMNS]
-        all_of_them = batches(range(1, options.feeds + 1), options.entries)
-        posts = ([tuple(row[i] for i in wanted) for row in batch] for batch in all_of_them)
+        all_batches = batches(range(1, options.feeds + 1), options.entries)
+        posts = ([tuple(row[i] for i in wanted) for row in batch] for batch in all_batches)
         await miniflux.make(
             feeds_of(options.feeds),
             posts,
@@ -389,16 +394,16 @@ async def make(options: argparse.Namespace, place: Path | str, miniflux: Miniflu
         )
 
 
-def show(found: Iterable[tuple[str, list[tuple[float, float]]]], beside: str) -> None:
-    """Milliseconds; and how many times as long the other program takes."""
+def show(found: Iterable[tuple[str, list[tuple[float, float]]]], other: str) -> None:
+    """Print a table of milliseconds and, with ``other``, the ratio to the other program."""
     heads, line = ["ms", "p50", "p95"], ["---"] * 3
-    if beside:
-        heads, line = [*heads, f"{beside}: p50", "p95", "x p50", "x p95"], ["---"] * 7
+    if other:
+        heads, line = [*heads, f"{other}: p50", "p95", "x p50", "x p95"], ["---"] * 7
     print("", *heads, "", sep=" | ")
     print("", *line, "", sep="|")
     for name, times in found:
         ratios = (
-            [f"{theirs / ours:.2f}" for ours, theirs in zip(*times, strict=True)] if beside else []
+            [f"{theirs / ours:.2f}" for ours, theirs in zip(*times, strict=True)] if other else []
         )
         print(
             "",
@@ -415,20 +420,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--feeds", type=int, default=5000)
-    parser.add_argument("--entries", type=int, default=1_000_000)
-    parser.add_argument(
-        "--unread", type=int, default=100_000, help="so many of the newest entries are unread"
-    )
-    parser.add_argument("--times", type=int, default=100)
-    parser.add_argument("--postgres", metavar="ADDRESS", help="an empty database; else SQLite")
+    parser.add_argument("--feeds", type=int, default=5000, help="number of feeds")
+    parser.add_argument("--entries", type=int, default=1_000_000, help="number of entries")
+    parser.add_argument("--unread", type=int, default=100_000, help="number of unread entries")
+    parser.add_argument("--times", type=int, default=100, help="repetitions of each request")
+    parser.add_argument("--postgres", metavar="URL", help="empty database (default: SQLite)")
     parser.add_argument(
         "--miniflux",
         metavar="BINARY",
         type=Path,
-        help="beside this one, on a PostgreSQL server made for it",
+        help="Miniflux binary to compare with, on a temporary PostgreSQL server",
     )
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

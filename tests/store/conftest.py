@@ -1,7 +1,7 @@
-"""The store's vocabulary: a day of polls told in a few words, on a clock that stands until it is moved.
+"""Fixtures of the store's tests: a store with synchronous calls, on a clock that tests move.
 
-Every test that uses `store` or `opened` runs twice, on a real SQLite file and on a real PostgreSQL; a module that is about one
-of them has a fixture `place` of its own.
+Every test that uses `store` or `open_store` runs twice, on a SQLite file and on PostgreSQL. A test
+module for only one of them overrides the fixture `location`.
 """
 
 import asyncio
@@ -19,11 +19,13 @@ from tidings.store import Store
 from tidings.store.feed_models import EntryText, NewSubscription, PollOutcome
 
 LEASE_S = 300.0
-#: What either database says to a row that it cannot hold.
+#: Errors of either database for a row that violates a constraint.
 INTEGRITY_ERRORS = (sqlite3.IntegrityError, asyncpg.IntegrityConstraintViolationError)
 
 
 class Clock:
+    """A clock that stands still until it is moved."""
+
     def __init__(self, now=MONDAY):
         self.now = now
 
@@ -35,7 +37,7 @@ class Clock:
 
 
 def entry(number, *, text="", **fields):
-    """Entry number so and so, an hour after the one before it."""
+    """Entry with this number, published an hour after the one before."""
     fields = {
         "published_at": MONDAY + number * 3600,
         "title": f"Post {number}",
@@ -49,7 +51,7 @@ def entry(number, *, text="", **fields):
 
 
 class SyncStore:
-    """A store whose calls are plain: ``story.polled(feed, new=[entry(1)])``. Other names are the store's own."""
+    """A `Store` with synchronous methods, and helpers such as `record_poll`."""
 
     def __init__(self, location, clock, **options):
         self.location, self.clock = location, clock
@@ -68,13 +70,13 @@ class SyncStore:
         self._loop.close()
 
     def subscribe(self, url="https://a.example/feed", **fields):
-        """Add a feed that is due at once; returns its id."""
-        return self.add(
+        """Subscribe to a feed that is due now; return its id."""
+        return self.add_subscriptions(
             [NewSubscription(url, fields.pop("first_poll_at", self.clock()), **fields)]
         )[0].feed_id
 
     def outcome(self, feed_id, *, new=(), next_in_s=3600.0, state=None, **fields):
-        """What a poll of now brings; the feed is due again later."""
+        """Outcome of a poll at the present time."""
         state = replace(
             self.feed(feed_id).state, next_poll_at=self.clock() + next_in_s, **(state or {})
         )
@@ -82,10 +84,10 @@ class SyncStore:
         return PollOutcome(feed_id=feed_id, at=self.clock(), new=tuple(new), state=state, **fields)
 
     def record_poll(self, feed_id, **fields):
-        """Record one poll, and let a second pass: no feed is asked twice at once."""
-        (recorded,) = self.record([self.outcome(feed_id, **fields)])
+        """Record a poll and move the clock by a second: the poll log has one row per time."""
+        (result,) = self.record([self.outcome(feed_id, **fields)])
         self.clock.forward(1)
-        return recorded
+        return result
 
     def titles(self, **filters):
         return [e.title for e in self.entries(**filters)]
@@ -98,7 +100,7 @@ def clock():
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def location(request, tmp_path):
-    """Where the test's store is."""
+    """Location of the test's store."""
     if request.param == "sqlite":
         yield tmp_path / "store.db"
     else:
@@ -108,7 +110,7 @@ def location(request, tmp_path):
 
 @pytest.fixture
 def open_store(location, clock):
-    """``with opened(...) as story``: a story on the test's store, as often as it is wanted."""
+    """``with open_store(...) as store``: opens the test's store; may be used repeatedly."""
 
     @contextmanager
     def open_sync_store(at=location, **options):

@@ -1,7 +1,8 @@
-"""A process that records without end, to be killed: ``python -m tests.store.endless_writer PLACE NOW``.
+"""Process that records polls until it is killed.
 
-Poll number k of a feed shows entries 2k to 2k + 4, so that consecutive documents overlap and nothing is ever pushed out
-unseen. The feed's ``window`` counts its polls. A letter is printed after each commit.
+Usage: ``python -m tests.store.endless_writer LOCATION NOW``. Poll number k of a feed lists entries
+2k to 2k + 4, so that consecutive documents overlap and no entry is missed. The feed's ``window``
+counts its polls. A character is printed after each commit.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ async def poll(store, feed, clock):
 async def main(location, now):
     clock = Clock(now)
     async with Store.open(location, clock=clock, serving=True) as store:
-        for _ in range(5000):  # far more than anybody lets it
+        for _ in range(5000):  # more than any test allows
             leased_feeds = await store.lease_feeds(5, lease_s=LEASE_S)
             if leased_feeds:
                 await store.record([await poll(store, feed, clock) for feed in leased_feeds])

@@ -1,4 +1,4 @@
-"""Entries are found by feed, time of arrival and words, a page at a time, whatever people type."""
+"""Listing and searching entries: filters, pages, search syntax; status of the store."""
 
 import random
 
@@ -32,7 +32,7 @@ def test_since_and_until_are_times_of_arrival(filled_store):
     assert filled_store.titles(until=MONDAY + 1) == ["Pears", "Apples"]
 
 
-def test_pages_do_not_overlap_when_something_arrives_between_them(filled_store):
+def test_pages_do_not_overlap_when_entries_arrive_in_between(filled_store):
     first = filled_store.entries(limit=2)
     filled_store.record_poll(1, new=[entry(4)])
     second = filled_store.entries(limit=2, before=first[-1].id)
@@ -60,17 +60,17 @@ def test_pages_do_not_overlap_when_something_arrives_between_them(filled_store):
         ("", ["Both", "Pears", "Apples"]),
     ],
 )
-def test_what_people_type(filled_store, query, found):
+def test_search_query_syntax(filled_store, query, found):
     assert filled_store.titles(search=query) == found
 
 
-def test_search_goes_with_the_other_filters(filled_store):
+def test_search_combines_with_other_filters(filled_store):
     assert filled_store.titles(search="apples", feed_id=2) == ["Both"]
     assert filled_store.titles(search="apples", limit=1) == ["Both"]
     assert filled_store.titles(search="apples", before=3) == ["Apples"]
 
 
-def test_nothing_that_can_be_typed_is_an_error(filled_store):
+def test_random_queries_raise_no_error(filled_store):
     rng = random.Random(5)
     pieces = [
         '"',
@@ -101,7 +101,7 @@ def test_nothing_that_can_be_typed_is_an_error(filled_store):
     filled_store.entries(search="word " * 5000, limit=1)
 
 
-def test_a_query_of_signs_alone_has_no_terms():
+def test_query_of_punctuation_is_empty():
     assert parse_query('-"" * ""').is_empty
 
 
@@ -126,7 +126,7 @@ def test_status_of_an_empty_store(store):
     )
 
 
-def test_status_counts_what_happened_lately(store):
+def test_status_counts_recent_polls_and_entries(store):
     a, b = store.subscribe("https://a.example/"), store.subscribe("https://b.example/")
     store.record_poll(a, new=[entry(n, delay_s=float(n)) for n in range(1, 11)], bytes=1000)
     store.clock.forward(days=2)

@@ -1,4 +1,4 @@
-"""Feeds are added once, found by any of their names, and handed out when they are due."""
+"""Feeds: subscriptions, leases, moves, retirement, estimates, pauses, WebSub subscriptions."""
 
 import pytest
 
@@ -7,9 +7,9 @@ from tidings.document import Hints
 from tidings.store.feed_models import Estimate, NewSubscription, Pause, PushSubscription, Schedule
 
 
-def test_an_import_says_what_was_new(store):
+def test_add_subscriptions_reports_what_is_new(store):
     store.subscribe("https://a.example/feed")
-    first, second, third = store.add(
+    first, second, third = store.add_subscriptions(
         [
             NewSubscription("https://a.example/feed", store.clock()),
             NewSubscription(
@@ -28,14 +28,14 @@ def test_an_import_says_what_was_new(store):
     ]
 
 
-def test_an_import_that_fails_leaves_nothing(store):
+def test_failed_add_subscriptions_is_rolled_back(store):
     broken = NewSubscription("https://b.example/feed", store.clock(), title=None)
     with pytest.raises(INTEGRITY_ERRORS):
-        store.add([NewSubscription("https://a.example/feed", store.clock()), broken])
+        store.add_subscriptions([NewSubscription("https://a.example/feed", store.clock()), broken])
     assert store.feeds() == []
 
 
-def test_the_listing_counts_entries_and_comes_in_pages(store):
+def test_feed_list_has_entry_counts_and_pages(store):
     a, b = store.subscribe("https://a.example/feed"), store.subscribe("https://b.example/feed")
     store.record_poll(a, new=[entry(1), entry(2)], state={"title": "A's own"})
     assert [(f.feed.id, f.title, f.entries, f.newest_at) for f in store.feeds(limit=1)] == [
@@ -44,10 +44,10 @@ def test_the_listing_counts_entries_and_comes_in_pages(store):
     assert [f.feed.id for f in store.feeds(after=a)] == [b]
 
 
-def test_a_state_comes_back_as_it_was_given(store):
+def test_feed_state_round_trip(store):
     feed = store.subscribe()
     hints = Hints(ttl_s=3600.0, skip_hours=frozenset({1, 2}), skip_days=frozenset({6}))
-    taught = {
+    fields = {
         "etag": 'W/"é"',
         "window": 15,
         "forbidden": bytes(21),
@@ -55,13 +55,13 @@ def test_a_state_comes_back_as_it_was_given(store):
         "hubs": ("https://hub.example/",),
         "errors": 2,
     }
-    store.record_poll(feed, state=taught)
+    store.record_poll(feed, state=fields)
     state = store.feed(feed).state
-    assert {name: getattr(state, name) for name in taught} == taught
+    assert {name: getattr(state, name) for name in fields} == fields
     assert store.forbidden_hours() == {feed: bytes(21)}
 
 
-def test_due_feeds_are_handed_out_once_longest_due_first(store):
+def test_due_feeds_are_leased_once_longest_due_first(store):
     late = store.subscribe("https://late.example/", first_poll_at=store.clock() - 50)
     later = store.subscribe("https://later.example/", first_poll_at=store.clock() - 10)
     store.subscribe("https://future.example/", first_poll_at=store.clock() + 10)
@@ -70,7 +70,7 @@ def test_due_feeds_are_handed_out_once_longest_due_first(store):
     assert store.lease_feeds(9, lease_s=LEASE_S) == []
 
 
-def test_a_lease_that_nobody_honours_runs_out(store):
+def test_lease_expires_without_recorded_outcome(store):
     feed = store.subscribe()
     store.lease_feeds(1, lease_s=LEASE_S)
     assert store.next_due() == store.clock() + LEASE_S
@@ -81,23 +81,23 @@ def test_a_lease_that_nobody_honours_runs_out(store):
     assert store.lease_feeds(1, lease_s=LEASE_S) == []
 
 
-def test_named_feeds_are_handed_out_whether_due_or_not(store):
+def test_lease_by_id_ignores_poll_time(store):
     a = store.subscribe("https://a.example/", first_poll_at=store.clock() + 1000)
     b = store.subscribe("https://b.example/")
-    store.retire(b, "the operator says so")
+    store.retire(b, "retired by the operator")
     assert [f.id for f in store.lease_feeds(9, lease_s=LEASE_S, feed_ids=[a, b])] == [a]
 
 
-def test_a_claim_is_handed_back(store):
+def test_reschedule_returns_a_leased_feed(store):
     feed = store.subscribe()
-    (claimed,) = store.lease_feeds(1, lease_s=LEASE_S)
-    store.reschedule([Schedule(feed, claimed.state.next_poll_at, claimed.state.reason)])
-    assert store.lease_feeds(1, lease_s=LEASE_S) == [claimed]
+    (leased,) = store.lease_feeds(1, lease_s=LEASE_S)
+    store.reschedule([Schedule(feed, leased.state.next_poll_at, leased.state.reason)])
+    assert store.lease_feeds(1, lease_s=LEASE_S) == [leased]
 
 
-def test_a_retired_feed_is_not_asked_until_it_is_wanted_again(store):
+def test_retired_feed_is_not_leased_until_added_again(store):
     feed = store.subscribe("https://a.example/feed")
-    store.record_poll(feed, retire="the server says 410 Gone", status=410)
+    store.record_poll(feed, retire_reason="the server says 410 Gone", status=410)
     store.reschedule([Schedule(feed, store.clock(), "a late decision")])
     store.clock.forward(days=400)
     assert store.lease_feeds(9, lease_s=LEASE_S) == []
@@ -108,7 +108,7 @@ def test_a_retired_feed_is_not_asked_until_it_is_wanted_again(store):
     assert [f.id for f in store.lease_feeds(9, lease_s=LEASE_S)] == [feed]
 
 
-def test_a_feed_that_moved_is_found_by_both_addresses(store):
+def test_moved_feed_is_found_by_both_urls(store):
     feed = store.subscribe("http://a.example/feed")
     store.record_poll(feed, new_url="https://a.example/feed")
     assert (
@@ -122,7 +122,7 @@ def test_a_feed_that_moved_is_found_by_both_addresses(store):
     assert store.feed("https://a.example/feed").url == "http://a.example/feed"
 
 
-def test_a_feed_that_moved_onto_another_leaves_it_its_subscribers(store):
+def test_feed_moved_to_existing_url_transfers_its_subscribers(store):
     old = store.subscribe("http://a.example/feed", folder="News")
     new = store.subscribe("https://a.example/feed")
     store.record_poll(old, new_url="https://a.example/feed")
@@ -132,7 +132,7 @@ def test_a_feed_that_moved_onto_another_leaves_it_its_subscribers(store):
     assert store.subscribe("http://a.example/feed") == new
 
 
-def test_timings_are_arrays_by_feed(store):
+def test_timings_array_by_feed(store):
     a, b = store.subscribe("https://a.example/"), store.subscribe("https://b.example/")
     store.record_poll(b, next_in_s=500, state={"window": 12, "earliest_at": store.clock() + 60})
     timings = store.timings()
@@ -142,7 +142,7 @@ def test_timings_are_arrays_by_feed(store):
     assert timings["next_poll_at"].tolist() == [store.clock() - 1, store.clock() - 1 + 500]
 
 
-def test_estimates_and_shared_values_are_kept_by_name(store):
+def test_estimates_and_key_values_are_saved_by_name(store):
     feed = store.subscribe()
     store.record_poll(feed, estimate=Estimate("price", b"first"))
     store.save_estimates({feed: Estimate("price", b"second")})
@@ -153,7 +153,7 @@ def test_estimates_and_shared_values_are_kept_by_name(store):
     assert store.load_values() == {"price": b"0.7", "clusters": b"..."}
 
 
-def test_a_host_is_paused_until_the_time_it_named(store):
+def test_host_is_paused_until_retry_after(store):
     feed = store.subscribe()
     pause = Pause("a.example", store.clock() + 600, "429, Retry-After: 600")
     store.record_poll(feed, host="a.example", pause=pause, status=429)
@@ -165,12 +165,12 @@ def test_a_host_is_paused_until_the_time_it_named(store):
     assert store.paused_hosts() == ()
 
 
-def test_pushes_are_found_by_token_and_by_the_end_of_their_lease(store):
+def test_push_subscriptions_by_token_and_lease_end(store):
     a, b = store.subscribe("https://a.example/"), store.subscribe("https://b.example/")
-    ours = PushSubscription(
+    first = PushSubscription(
         a, "https://hub.example/", "https://a.example/", "token-a", "secret", "asked"
     )
-    store.save_push_subscription(ours)
+    store.save_push_subscription(first)
     store.save_push_subscription(
         PushSubscription(
             b,
@@ -182,7 +182,9 @@ def test_pushes_are_found_by_token_and_by_the_end_of_their_lease(store):
             lease_until=500.0,
         )
     )
-    assert store.find_push_subscription_by_token("token-a") == store.push(a) == ours
+    assert (
+        store.find_push_subscription_by_token("token-a") == store.find_push_subscription(a) == first
+    )
     assert store.find_push_subscription_by_token("guess") is None
     assert [p.feed_id for p in store.expiring_push_subscriptions(501.0)] == [b]
     store.save_push_subscription(

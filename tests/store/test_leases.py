@@ -1,4 +1,4 @@
-"""Several workers on one store: a host belongs to one of them at a time, and all draw from one budget."""
+"""Leases of feeds and hosts, and the token bucket, shared by several workers."""
 
 import pytest
 
@@ -18,13 +18,13 @@ def lease_feed_ids(store, worker, limit=9):
     return [feed.id for feed in store.lease_feeds(limit, lease_s=LEASE_S, worker=worker)]
 
 
-def test_a_host_is_asked_by_one_worker_at_a_time(store_with_three_feeds):
+def test_host_is_leased_by_one_worker_at_a_time(store_with_three_feeds):
     assert lease_feed_ids(store_with_three_feeds, "one", limit=1) == [1]
     assert lease_feed_ids(store_with_three_feeds, "two") == [3]
     assert lease_feed_ids(store_with_three_feeds, "one") == [2]
 
 
-def test_a_worker_that_is_never_heard_of_again_is_missed_no_longer_than_its_lease(
+def test_leases_of_dead_worker_expire(
     store_with_three_feeds,
 ):
     assert lease_feed_ids(store_with_three_feeds, "one") == [1, 2, 3]
@@ -34,13 +34,13 @@ def test_a_worker_that_is_never_heard_of_again_is_missed_no_longer_than_its_leas
     assert lease_feed_ids(store_with_three_feeds, "two") == [1, 2, 3]
 
 
-def test_who_stops_hands_back_feeds_and_hosts(store_with_three_feeds):
+def test_release_returns_feeds_and_hosts(store_with_three_feeds):
     feeds = store_with_three_feeds.lease_feeds(9, lease_s=LEASE_S, worker="one")
     store_with_three_feeds.release(feeds[1:], "one")
     assert lease_feed_ids(store_with_three_feeds, "two") == [2, 3]
 
 
-def test_a_host_is_handed_on_from_a_time_on(store_with_three_feeds):
+def test_released_host_is_available_from_its_time(store_with_three_feeds):
     lease_feed_ids(store_with_three_feeds, "one", limit=1)
     store_with_three_feeds.release_hosts(
         [("https://a.example", store_with_three_feeds.clock() + 10)], "one"
@@ -50,22 +50,22 @@ def test_a_host_is_handed_on_from_a_time_on(store_with_three_feeds):
     assert lease_feed_ids(store_with_three_feeds, "two") == [2]
 
 
-def test_nobody_frees_the_host_of_another(store_with_three_feeds):
+def test_worker_cannot_release_host_of_another(store_with_three_feeds):
     lease_feed_ids(store_with_three_feeds, "one", limit=1)
     store_with_three_feeds.release_hosts([("https://a.example", 0.0)], "two")
     assert lease_feed_ids(store_with_three_feeds, "two") == [3]
 
 
-def test_all_draw_from_one_budget_that_fills_evenly(store):
+def test_token_bucket_refills_at_constant_rate(store):
     assert store.take_tokens(1000, 240.0) == 240
     assert store.take_tokens(1, 240.0) == 0
     assert store.token_deficit(240.0) == pytest.approx(1.0)
     store.clock.forward(3600)
-    store.consume_budget(-2)  # two requests were not made after all
+    store.consume_budget(-2)  # two tokens were not used
     assert store.take_tokens(1000, 240.0) == 12
 
 
-def test_places_in_the_line_for_a_host_are_a_pause_apart(store):
+def test_reserved_slots_of_a_host_are_spaced(store):
     now = store.clock()
     assert [store.reserve("https://a.example", 2.0) - now for _ in range(3)] == [0.0, 2.0, 4.0]
     store.clock.forward(100)

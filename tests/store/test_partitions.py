@@ -1,4 +1,4 @@
-"""Entries in PostgreSQL lie in partitions by age: made ahead, and dropped whole when they are old, but for what must stay."""
+"""Range partitions of entries in PostgreSQL: creation in advance, pruning of old ones."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tidings.store.user_models import Stream
 @pytest.fixture
 def location(monkeypatch):
     """A database whose partitions hold ten entries."""
-    monkeypatch.setattr(partitions, "LEAST_SPAN", 10)
+    monkeypatch.setattr(partitions, "MIN_SPAN", 10)
     with postgres.database(empty=True) as url:
         yield url
 
@@ -32,13 +32,13 @@ def tables(location):
 
 
 def fill(store, feed, first, count):
-    """A post each week, one poll each."""
+    """Record a poll with one new entry each week."""
     for n in range(first, first + count):
         store.record_poll(feed, new=[entry(n, text=f"word{n}")], document=(f"id:{n}",))
         store.clock.forward(days=7)
 
 
-def test_the_next_partition_is_there_before_it_is_needed(store):
+def test_next_partition_is_created_in_advance(store):
     feed = store.subscribe()
     assert spans(store) == [(1, 11)]
     fill(store, feed, 1, 5)
@@ -47,7 +47,7 @@ def test_the_next_partition_is_there_before_it_is_needed(store):
     assert spans(store) == [(1, 11), (11, 21)]
 
 
-def test_partitions_that_fill_quickly_are_followed_by_larger_ones(store):
+def test_quickly_filled_partition_is_followed_by_larger_one(store):
     feed = store.subscribe()
     for n in range(1, 22, 2):
         store.record_poll(feed, new=[entry(n), entry(n + 1)])
@@ -56,13 +56,13 @@ def test_partitions_that_fill_quickly_are_followed_by_larger_ones(store):
 
 @pytest.fixture
 def filled_store(store):
-    """26 weekly posts of one feed; the last ten are younger than 70 days, so all of the first partition is older."""
+    """26 weekly entries; the last ten are younger than 70 days, the first partition is older."""
     fill(store, store.subscribe(), 1, 26)
     return store
 
 
-def test_an_old_partition_is_dropped_but_for_what_must_stay(filled_store, location):
-    """What somebody starred and what the document shows stays; with the rest goes all that hung on it."""
+def test_old_partition_is_pruned_except_retained_entries(filled_store, location):
+    """Starred and listed entries stay; dependent rows of the others are deleted."""
     filled_store.write(
         update_entry_state, 1, [4], EntryStateChange(starred=True), filled_store.clock()
     )
@@ -84,12 +84,12 @@ def test_an_old_partition_is_dropped_but_for_what_must_stay(filled_store, locati
     assert filled_store.check() == []
 
 
-def test_what_went_with_its_partition_is_not_new_again(filled_store):
+def test_pruned_entries_are_not_new_again(filled_store):
     filled_store.apply_retention(days=70, min_entries=0)
     assert filled_store.record_poll(1, source="archive", new=[entry(1), entry(27)]).new == (27,)
 
 
-def test_a_partition_of_which_most_stays_is_left_as_it_is(filled_store, location):
+def test_partition_with_mostly_retained_entries_is_unchanged(filled_store, location):
     before = postgres.sql(location, "SELECT oid FROM pg_class WHERE relname = 'entries_1_11'")
     assert filled_store.apply_retention(days=70, min_entries=22).entries == 0
     assert (
@@ -97,17 +97,20 @@ def test_a_partition_of_which_most_stays_is_left_as_it_is(filled_store, location
     )
 
 
-def test_what_changes_or_is_kept_while_survivors_are_copied_is_not_lost(filled_store):
-    """Between the copy and the swap an entry that stays is edited, and one that would go is starred."""
-    (old, *_) = filled_store.read(
-        partitions.old, filled_store.clock() - 70 * 86400, filled_store.clock()
+def test_changes_between_copy_and_swap_are_not_lost(filled_store):
+    """Between copy and swap a retained entry is edited, and a deletable one is starred."""
+    (partition, *_) = filled_store.read(
+        partitions.prunable_partitions, filled_store.clock() - 70 * 86400, filled_store.clock()
     )
-    assert filled_store.write(partitions.copy_retained_entries, old, 20, filled_store.clock()) == 6
+    assert (
+        filled_store.write(partitions.copy_retained_entries, partition, 20, filled_store.clock())
+        == 6
+    )
     filled_store.record_poll(1, changed=(entry(9, digest=b"2", title="Edited"),))
     filled_store.write(
         update_entry_state, 1, [2], EntryStateChange(starred=True), filled_store.clock()
     )
-    filled_store.write(partitions.swap_partition, old)
+    filled_store.write(partitions.swap_partition, partition)
     assert filled_store.titles(limit=100)[-5:] == [
         "Post 10",
         "Edited",
@@ -118,21 +121,21 @@ def test_what_changes_or_is_kept_while_survivors_are_copied_is_not_lost(filled_s
     assert filled_store.read(ids, 1, Stream(starred=True), 10, None).ids == (2,)
 
 
-def test_a_copy_that_was_left_behind_is_made_anew(filled_store, location):
-    """A process died between the copy and the swap."""
-    (old, *_) = filled_store.read(
-        partitions.old, filled_store.clock() - 70 * 86400, filled_store.clock()
+def test_leftover_copy_is_created_again(filled_store, location):
+    """A process died between copy and swap."""
+    (partition, *_) = filled_store.read(
+        partitions.prunable_partitions, filled_store.clock() - 70 * 86400, filled_store.clock()
     )
-    filled_store.write(partitions.copy_retained_entries, old, 0, filled_store.clock())
+    filled_store.write(partitions.copy_retained_entries, partition, 0, filled_store.clock())
     assert filled_store.apply_retention(days=70, min_entries=0).entries > 0
     assert tables(location) == ["entries_11_21", "entries_1_11", "entries_21_31", "entries_31_41"]
     assert filled_store.check() == []
 
 
-def test_very_many_entries_are_not_counted_one_by_one(filled_store, location, monkeypatch):
-    monkeypatch.setattr(status, "COUNTED", 20)
+def test_large_entry_counts_are_estimated(filled_store, location, monkeypatch):
+    monkeypatch.setattr(status, "MAX_EXACT_COUNT", 20)
     postgres.sql(location, "ANALYZE")
     fill(filled_store, 1, 27, 2)
-    assert filled_store.status().entries == 26  # as PostgreSQL has counted last
-    monkeypatch.setattr(status, "COUNTED", 26)
+    assert filled_store.status().entries == 26  # PostgreSQL's estimate
+    monkeypatch.setattr(status, "MAX_EXACT_COUNT", 26)
     assert filled_store.status().entries == 28

@@ -1,4 +1,4 @@
-"""What neighbours told: marked, confirmed or withdrawn; who they are; and which feeds nobody is told of."""
+"""Peers: unconfirmed entries, confirmation, withdrawal, stored peers, private feeds, archive."""
 
 from tests.store.conftest import entry
 from tests.trace_helpers import MONDAY
@@ -20,7 +20,7 @@ def sources(store):
     return {e.title: e.source for e in store.entries()}
 
 
-def test_what_neighbours_tell_is_marked_until_it_is_confirmed(store):
+def test_entries_from_peers_are_unconfirmed_until_confirmed(store):
     feed = store.subscribe()
     store.record_poll(feed, new=[entry(1)])
     record_peer_entries(store, feed, entry(2), entry(3))
@@ -36,10 +36,10 @@ def test_what_neighbours_tell_is_marked_until_it_is_confirmed(store):
     assert store.write(peers.confirm, feed, ["id:1", "id:2", "id:9"]) == 1
     assert sources(store) == {"Post 1": "poll", "Post 2": "confirmed", "Post 3": "neighbour"}
     assert store.read(peers.unconfirmed_peer_claims) == [three]
-    assert len(store.polls(feed)) == 1  # nobody was asked
+    assert len(store.polls(feed)) == 1  # no request was sent
 
 
-def test_an_own_fetch_that_says_otherwise_wins(store):
+def test_own_poll_overrides_peer_entry(store):
     feed = store.subscribe()
     record_peer_entries(store, feed, entry(1))
     store.record_poll(feed, changed=[entry(1, digest=b"2")])
@@ -47,7 +47,7 @@ def test_an_own_fetch_that_says_otherwise_wins(store):
     assert store.read(peers.unconfirmed_peer_claims) == []
 
 
-def test_what_only_a_liar_told_is_as_if_it_had_never_been(store):
+def test_withdrawn_entries_leave_no_trace(store):
     feed = store.subscribe()
     store.record_poll(feed, new=[entry(1, text="truth")])
     record_peer_entries(store, feed, entry(2, text="lies"), entry(3, text="lies"))
@@ -62,14 +62,14 @@ def test_what_only_a_liar_told_is_as_if_it_had_never_been(store):
     assert len(store.record_poll(feed, new=[entry(2, text="true after all")]).new) == 1
 
 
-def test_neighbours_are_remembered(store):
+def test_peers_are_stored_and_old_ones_deleted(store):
     figures = {"brought": 3.0, "given": 2.0}
-    here = Peer(HONEST_PEER, MONDAY, True, 2.5, None, "", b"key", figures)
-    lying_peer = Peer(LYING_PEER, MONDAY, False, 0.0, MONDAY + 5, "it forged an entry")
-    store.write(peers.save, [lying_peer, here])
-    assert store.read(peers.peers) == [here, lying_peer]
+    present = Peer(HONEST_PEER, MONDAY, True, 2.5, None, "", b"key", figures)
+    lying_peer = Peer(LYING_PEER, MONDAY, False, 0.0, MONDAY + 5, "sent a forged entry")
+    store.write(peers.save_peers, [lying_peer, present])
+    assert store.read(peers.peers) == [present, lying_peer]
     past = [Peer(f"10.1.{n // 200}.{n % 200}:1", MONDAY + n + 1) for n in range(250)]
-    store.write(peers.save, [here, *past])
+    store.write(peers.save_peers, [present, *past])
     kept = store.read(peers.peers)
     assert len(kept) == peers.MAX_FORMER_PEERS + 1
     assert lying_peer in kept
@@ -77,7 +77,7 @@ def test_neighbours_are_remembered(store):
     assert past[0] not in kept
 
 
-def test_a_private_feed_is_not_to_be_told(store):
+def test_private_feed_is_not_shareable(store):
     first, second = store.subscribe(), store.subscribe("https://b.example/feed")
     store.write(peers.set_private, first, True)
     assert store.read(peers.shareable_feeds) == [
@@ -87,7 +87,7 @@ def test_a_private_feed_is_not_to_be_told(store):
     assert len(store.read(peers.shareable_feeds)) == 2
 
 
-def test_others_may_have_what_is_known_to_be_true(store):
+def test_archive_contains_only_confirmed_entries(store):
     feed = store.subscribe()
     store.record_poll(feed, new=[entry(n, title=f"50% of {n}") for n in range(1, 6)])
     record_peer_entries(store, feed, entry(6))

@@ -1,4 +1,4 @@
-"""What the page about time is made from, on both databases."""
+"""Poll statistics and minimum sample sizes, on both databases."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def late(number, delay_s, **fields):
     return entry(number, delay_s=delay_s, **fields)
 
 
-def test_a_week_day_by_day(store):
+def test_week_statistics_by_day(store):
     feed = store.subscribe()
     store.record_poll(feed)
     store.clock.forward(days=3)
@@ -29,14 +29,26 @@ def test_a_week_day_by_day(store):
     assert [day.requests for day in days.days] == [0, 0, 1, 0, 0, 1, 3]
     assert [day.has_data for day in days.days] == [False, False, True, False, False, True, True]
     before, today = days.days[-2:]
-    assert (before.found, before.bytes, before.new_entries, before.p50_s, before.p90_s) == (
+    assert (
+        before.polls_with_new_entries,
+        before.bytes,
+        before.new_entries,
+        before.p50_s,
+        before.p90_s,
+    ) == (
         1,
         500,
         50,
         1500.0,
         2700.0,
     )
-    assert (today.unchanged, today.failed, today.pushed, today.found, today.missed) == (
+    assert (
+        today.unchanged,
+        today.failed,
+        today.pushed,
+        today.polls_with_new_entries,
+        today.missed,
+    ) == (
         1,
         1,
         1,
@@ -44,7 +56,7 @@ def test_a_week_day_by_day(store):
         4.0,
     )
     assert (today.p50_s, today.p90_s) == (None, None)  # of two posts
-    assert (days.p50_s, days.p90_s, days.total("came"), len(days.delays_s)) == (
+    assert (days.p50_s, days.p90_s, days.total("new_entries"), len(days.delays_s)) == (
         1500.0,
         2760.0,
         52.0,
@@ -52,9 +64,9 @@ def test_a_week_day_by_day(store):
     )
 
 
-def test_a_week_without_anything(store):
+def test_week_statistics_of_empty_store(store):
     empty = store.read(week, MONDAY)
-    assert (empty.p50_s, empty.total("asked"), empty.days[0].p90_s) == (None, 0.0, None)
+    assert (empty.p50_s, empty.total("requests"), empty.days[0].p90_s) == (None, 0.0, None)
     assert empty.evidence == Evidence(0.0, 0)
     assert (store.read(rate_limited_hosts, MONDAY), store.read(feed_problems, MONDAY)) == ([], [])
 
@@ -74,14 +86,14 @@ def test_delays_appear_after_three_days_and_fifty_posts(store, days, posts):
     assert store.read(week, store.clock()).p50_s == 60.0
 
 
-def test_a_part_of_the_posts_has_its_own_minimum():
+def test_minimum_sample_sizes_of_parts():
     enough, young = Evidence(3.0, 50), Evidence(2.0, 500)
     assert [enough.has_median(n) for n in (5, 6)] == [False, True]
     assert [enough.has_p90(n) for n in (19, 20)] == [False, True]
     assert not any((young.has_delays, young.has_median(500), young.has_p90(500)))
 
 
-def test_what_is_missing_is_said_in_numbers():
+def test_texts_about_missing_history():
     assert delay_needs(Evidence(3.0, 50)) == ""
     assert (
         delay_needs(Evidence(1.9, 12))
@@ -93,7 +105,7 @@ def test_what_is_missing_is_said_in_numbers():
     assert curve_needs(14.0, 3.0, 50) == comparison_needs(Evidence(7.0, 0)) == ""
 
 
-def test_what_neighbours_brought(store):
+def test_peer_arrivals(store):
     feed = store.subscribe()
     store.record_poll(feed, new=[entry(1)])
     at = store.clock()
@@ -104,7 +116,7 @@ def test_what_neighbours_brought(store):
     assert store.read(week, store.clock()).days[-1].pushed == 2
 
 
-def test_hosts_that_limit_us(store):
+def test_rate_limited_hosts(store):
     strict, lax = (
         store.subscribe("https://strict.example/feed"),
         store.subscribe("https://lax.example/feed"),
@@ -120,12 +132,12 @@ def test_hosts_that_limit_us(store):
 
 
 @pytest.mark.parametrize("kind", ["broken", "late", "silent", "lying"])
-def test_feeds_that_need_a_look(store, kind):
-    well, ill = (store.subscribe(f"https://{name}.example/") for name in ("well", "ill"))
-    trouble = {
+def test_feed_problems(store, kind):
+    good, bad = (store.subscribe(f"https://{name}.example/") for name in ("good", "bad"))
+    outcome = {
         "broken": {
             "status": 404,
-            "state": {"errors": 3, "failing_since": MONDAY, "last_error": "gone", "title": "Ill"},
+            "state": {"errors": 3, "failing_since": MONDAY, "last_error": "gone", "title": "Bad"},
         },
         "late": {"new": [late(n, 9000.0) for n in range(100, 106)]},
         "silent": {
@@ -134,14 +146,14 @@ def test_feeds_that_need_a_look(store, kind):
         },
         "lying": {"new": [entry(1, declared_published_at=MONDAY + 4 * DAY_S)]},
     }[kind]
-    store.record_poll(well)
+    store.record_poll(good)
     store.clock.forward(days=3)
     store.record_poll(
-        well, new=[late(n, 600.0, declared_published_at=MONDAY - n) for n in range(1, 51)]
+        good, new=[late(n, 600.0, declared_published_at=MONDAY - n) for n in range(1, 51)]
     )
-    store.record_poll(ill, **trouble)
+    store.record_poll(bad, **outcome)
     (found,) = store.read(feed_problems, store.clock())
-    assert (found.kind, found.feed_id) == (kind, ill)
+    assert (found.kind, found.feed_id) == (kind, bad)
     assert (found.since, found.number) == {
         "broken": (MONDAY, 3.0),
         "late": (None, 9000.0),
@@ -150,16 +162,16 @@ def test_feeds_that_need_a_look(store, kind):
     }[kind]
 
 
-def test_no_feed_is_late_before_there_is_enough_history(store):
-    well, ill = (store.subscribe(f"https://{name}.example/") for name in ("well", "ill"))
-    store.record_poll(well, new=[late(n, 600.0) for n in range(1, 51)])
-    store.record_poll(ill, new=[late(n, 9000.0) for n in range(100, 106)])
+def test_no_late_feeds_without_enough_history(store):
+    good, bad = (store.subscribe(f"https://{name}.example/") for name in ("good", "bad"))
+    store.record_poll(good, new=[late(n, 600.0) for n in range(1, 51)])
+    store.record_poll(bad, new=[late(n, 9000.0) for n in range(100, 106)])
     assert store.read(feed_problems, store.clock()) == []
     assert [one.kind for one in store.read(feed_problems, store.clock() + 3 * DAY_S)] == ["late"]
 
 
-def test_a_feed_that_is_rarely_asked_is_broken_after_a_day_of_failure(store):
-    feed = store.subscribe("https://ill.example/")
+def test_rarely_polled_feed_is_broken_after_a_day_of_failure(store):
+    feed = store.subscribe("https://bad.example/")
     store.record_poll(
         feed, status=404, state={"errors": 1, "failing_since": MONDAY, "last_error": "gone"}
     )

@@ -1,4 +1,4 @@
-"""What a poll brings is stored together, once, and can be told from what was there before."""
+"""Recording poll results: atomic, idempotent, with versions, poll log and gaps."""
 
 import pytest
 
@@ -10,14 +10,14 @@ from tidings.store.feed_models import GapRepair, KnownEntry, SuspectedGap
 from tidings.store.record import MAX_VERSIONS
 
 
-def test_new_entries_come_back_newest_first(store):
+def test_new_entries_are_listed_newest_first(store):
     feed = store.subscribe()
     recorded = store.record_poll(feed, new=[entry(1), entry(2)])
     assert store.titles() == ["Post 2", "Post 1"]
     assert recorded.new == (1, 2)
 
 
-def test_an_entry_comes_back_as_it_was_given(store):
+def test_entry_round_trip(store):
     feed = store.subscribe()
     file = Enclosure("https://a.example/1.mp3", "audio/mpeg", 5)
     given = entry(
@@ -40,7 +40,7 @@ def test_an_entry_comes_back_as_it_was_given(store):
         "content",
         "tags",
         "enclosures",
-        "published_told",
+        "declared_published_at",
         "updated_at",
         "delay_s",
     ):
@@ -54,7 +54,7 @@ def test_an_entry_comes_back_as_it_was_given(store):
     assert store.entry(99) is None
 
 
-def test_the_same_outcome_twice_is_stored_once(store):
+def test_same_outcome_is_stored_once(store):
     feed = store.subscribe()
     outcome = store.outcome(feed, new=[entry(1)], gap=SuspectedGap(1.0, 2.0, 3.0))
     store.record([outcome])
@@ -64,18 +64,18 @@ def test_the_same_outcome_twice_is_stored_once(store):
     assert len(store.polls(feed)) == len(store.gaps()) == 1
 
 
-def test_a_document_that_repeats_an_identity_gives_one_entry(store):
+def test_repeated_identity_in_document_gives_one_entry(store):
     feed = store.subscribe()
     assert len(store.record_poll(feed, new=[entry(1), entry(1)]).new) == 1
 
 
-def test_two_feeds_may_use_the_same_identity(store):
+def test_same_identity_in_two_feeds(store):
     a, b = store.subscribe("https://a.example/"), store.subscribe("https://b.example/")
     store.record([store.outcome(a, new=[entry(1)]), store.outcome(b, new=[entry(1)])])
     assert len(store.entries()) == 2
 
 
-def test_known_tells_ids_and_digests(store):
+def test_known_entries_returns_ids_and_digests(store):
     feed = store.subscribe()
     (entry_id,) = store.record_poll(feed, new=[entry(1)]).new
     assert store.known_entries(feed, ["id:1", "id:2"]) == {
@@ -84,7 +84,7 @@ def test_known_tells_ids_and_digests(store):
     assert store.known_entries(feed, []) == {}
 
 
-def test_a_changed_entry_keeps_its_time_and_its_past(store):
+def test_changed_entry_keeps_publication_time_and_version(store):
     feed = store.subscribe()
     (entry_id,) = store.record_poll(feed, new=[entry(1, text="it rains")]).new
     changed_at = store.clock()
@@ -109,7 +109,7 @@ def test_a_changed_entry_keeps_its_time_and_its_past(store):
     assert store.titles(search="rains") == []
 
 
-def test_a_push_and_the_poll_that_corrects_it_may_share_a_transaction(store):
+def test_push_and_correcting_poll_in_one_transaction(store):
     feed = store.subscribe()
     push = store.outcome(feed, new=[entry(1, text="it rains")], source="push")
     store.clock.forward(1)
@@ -124,14 +124,14 @@ def test_a_push_and_the_poll_that_corrects_it_may_share_a_transaction(store):
     assert store.check() == []
 
 
-def test_a_change_that_is_none_leaves_no_version(store):
+def test_unchanged_digest_creates_no_version(store):
     feed = store.subscribe()
     (entry_id,) = store.record_poll(feed, new=[entry(1)]).new
     assert store.record_poll(feed, changed=(entry(1), entry(2, digest=b"2"))).changed == 0
     assert store.versions(entry_id) == []
 
 
-def test_of_many_versions_the_last_are_kept(store):
+def test_only_last_versions_are_kept(store):
     feed = store.subscribe()
     (entry_id,) = store.record_poll(feed, new=[entry(1, digest=b"0")]).new
     for number in range(1, MAX_VERSIONS + 4):
@@ -139,7 +139,7 @@ def test_of_many_versions_the_last_are_kept(store):
     assert [int(v.digest) for v in store.versions(entry_id)] == list(range(MAX_VERSIONS + 2, 2, -1))
 
 
-def test_the_log_tells_each_poll_and_why_it_was_made(store):
+def test_poll_log_has_results_and_reasons(store):
     feed = store.subscribe()
     store.record_poll(
         feed,
@@ -169,7 +169,7 @@ def test_the_log_tells_each_poll_and_why_it_was_made(store):
     assert store.polls_since(failed.at) == 1
 
 
-def test_a_gap_is_repaired_by_what_an_archive_brings(store):
+def test_gap_is_repaired_by_archive_entries(store):
     feed = store.subscribe()
     store.record_poll(
         feed, new=[entry(9)], gap=SuspectedGap(from_at=100.0, until_at=200.0, missed=2.5)
@@ -189,7 +189,7 @@ def test_a_gap_is_repaired_by_what_an_archive_brings(store):
     assert [e.source for e in store.entries()] == ["archive", "archive", "poll"]
 
 
-def test_one_outcome_that_cannot_be_stored_stops_the_whole_batch(store):
+def test_invalid_outcome_rolls_back_the_batch(store):
     a, b = store.subscribe("https://a.example/"), store.subscribe("https://b.example/")
     broken = store.outcome(b, new=[entry(1, author=None)])
     with pytest.raises(INTEGRITY_ERRORS):
@@ -199,7 +199,7 @@ def test_one_outcome_that_cannot_be_stored_stops_the_whole_batch(store):
     assert store.feed(a).state.etag == ""
 
 
-def test_a_poll_that_ends_after_its_feed_was_retired_does_not_wake_it(store):
+def test_poll_finished_after_retirement_does_not_reschedule(store):
     feed = store.subscribe()
     outcome = store.outcome(feed, new=[entry(1)])
     store.retire(feed, "not wanted")

@@ -1,4 +1,4 @@
-"""Old entries go, and nothing that went comes back as new."""
+"""Retention: old entries are deleted and never new again; the poll log is pruned."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tidings.store.feed_models import KnownEntry
 
 @pytest.fixture
 def store_with_old_entries(store):
-    """A feed with entries 1 to 6, a hundred days old, whose document now shows entries 2 and 6."""
+    """A feed with entries 1 to 6, a hundred days old, whose document lists entries 2 and 6."""
     feed = store.subscribe()
     store.record_poll(feed, new=[entry(n, text=f"word{n}") for n in range(1, 7)])
     store.record_poll(feed, document=("id:2", "id:6"))
@@ -18,7 +18,7 @@ def store_with_old_entries(store):
     return store
 
 
-def test_old_entries_go_except_the_newest_and_what_the_document_shows(store_with_old_entries):
+def test_retention_keeps_newest_and_listed_entries(store_with_old_entries):
     assert store_with_old_entries.apply_retention(days=90, min_entries=2).entries == 3
     assert store_with_old_entries.titles() == ["Post 6", "Post 5", "Post 2"]
     assert store_with_old_entries.titles(search="word1") == []
@@ -27,11 +27,11 @@ def test_old_entries_go_except_the_newest_and_what_the_document_shows(store_with
     assert store_with_old_entries.apply_retention(days=90, min_entries=2).entries == 0
 
 
-def test_young_entries_stay(store_with_old_entries):
+def test_retention_keeps_young_entries(store_with_old_entries):
     assert store_with_old_entries.apply_retention(days=101, min_entries=0).entries == 0
 
 
-def test_what_went_does_not_come_back_as_new(store_with_old_entries):
+def test_deleted_entries_are_not_new_again(store_with_old_entries):
     store_with_old_entries.apply_retention(days=90, min_entries=0)
     assert store_with_old_entries.known_entries(1, ["id:1", "id:2", "id:9"]) == {
         "id:1": KnownEntry(None, b""),
@@ -43,7 +43,7 @@ def test_what_went_does_not_come_back_as_new(store_with_old_entries):
     assert store_with_old_entries.titles() == ["Post 9", "Post 6", "Post 2"]
 
 
-def test_the_log_is_thinned_to_what_tells_something_and_then_forgotten(store):
+def test_poll_log_is_pruned_and_then_deleted(store):
     feed = store.subscribe()
     store.record_poll(feed, new=[entry(1)])
     store.record_poll(feed)
@@ -58,9 +58,9 @@ def test_the_log_is_thinned_to_what_tells_something_and_then_forgotten(store):
     assert store.polls(feed) == []
 
 
-def test_a_long_log_is_thinned_in_many_steps(store, monkeypatch):
-    """Two of three polls bring nothing; several polls of one moment are never half done."""
-    monkeypatch.setattr(retention, "POLLS_AT_ONCE", 2)
+def test_long_poll_log_is_pruned_in_steps(store, monkeypatch):
+    """Two of three polls find nothing; polls of the same time are pruned in one step."""
+    monkeypatch.setattr(retention, "POLLS_PER_TRANSACTION", 2)
     feeds = [store.subscribe(f"https://{n}.example/") for n in range(5)]
     for day in range(12):
         store.record(

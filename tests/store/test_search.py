@@ -1,4 +1,4 @@
-"""Words are found as people mean them, in every script, and no longer than they stand in an entry."""
+"""Full-text search: normalization, tokenizer, scripts without spaces, index maintenance."""
 
 import random
 import sqlite3
@@ -8,16 +8,16 @@ import unicodedata
 import pytest
 
 from tests.store.conftest import entry
-from tests.store.schema_versions import CONSTRAINT_FACTS_VERSION, DROP_CONSTRAINT_FACTS
+from tests.store.schema_versions import CONSTRAINT_FACTS_VERSION, UNDO_CONSTRAINT_FACTS
 from tidings.store.search import normalize_texts, tokenize
 
-#: With what is typed, and whether it is found.
+#: Text, queries that find it, queries that do not.
 TEXTS = [
     ("Ein Café in Łódź, ÄPFEL", ["cafe", "CAFÉ", "łódź", "apfel"], ["caf", "lodz"]),
     ("ΛΌΓΟΣ και λόγος", ["λογος", "ΛΟΓΟΣ", "λόγος"], ["λογο"]),
     ("Съешь ещё этих булок", ["съешь", "ЕЩЕ", '"этих булок"'], ["еш"]),
-    ("cafe\u0301 cre\u0300me", ["café", '"creme"'], ["cr"]),  # accents as signs of their own
-    ("Donaudampf\u00adschiff", ["donaudampfschiff"], ["schiff"]),  # a hyphen that is not shown
+    ("cafe\u0301 cre\u0300me", ["café", '"creme"'], ["cr"]),  # combining accents
+    ("Donaudampf\u00adschiff", ["donaudampfschiff"], ["schiff"]),  # soft hyphen
     ("“Quoted”—so…\u00a0so", ["quoted", "so", '"so so"'], ["quotedso"]),
     ("東京タワーの夜景", ["東京", "タワー", "夜景", '"東京タワー"'], ["京東", "夜の"]),
     ("我爱北京天安门", ["北京", "天安门"], ["京北"]),
@@ -32,7 +32,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("text", "found", "missed"), TEXTS, ids=[text for text, *_ in TEXTS])
-def test_words_of_every_script(store, text, found, missed):
+def test_search_in_many_scripts(store, text, found, missed):
     store.record_poll(
         store.subscribe(),
         new=[entry(1, text=f"before {text} after"), entry(2, text="another"), entry(3, title=text)],
@@ -43,7 +43,7 @@ def test_words_of_every_script(store, text, found, missed):
         assert store.titles(search=query) == [], query
 
 
-def test_texts_are_folded_the_same_alone_and_among_others():
+def test_normalization_does_not_depend_on_batch():
     rng = random.Random(3)
     letters = [
         "a",
@@ -69,7 +69,7 @@ def test_texts_are_folded_the_same_alone_and_among_others():
     ]
 
 
-def test_folding_what_is_folded_changes_no_word():
+def test_normalization_is_idempotent():
     codes = [
         code
         for code in range(0x80, sys.maxunicode + 1)
@@ -80,8 +80,8 @@ def test_folding_what_is_folded_changes_no_word():
         assert tokenize(second) == tokenize(first), hex(code)
 
 
-def test_every_letter_is_kept_and_no_sign_of_writing():
-    """By another road: Unicode's own kinds. What cannot be told from them are the hyphens and accents that vanish."""
+def test_letters_are_kept_and_punctuation_separates():
+    """Compares with Unicode categories, which do not say which hyphens and accents are removed."""
     codes = range(0x80, 0x10000)
     for code, text in zip(
         codes, normalize_texts([f"a{chr(code)}b" for code in codes]), strict=True
@@ -94,16 +94,18 @@ def test_every_letter_is_kept_and_no_sign_of_writing():
 
 
 def index_of(store):
-    """What stands in SQLite's index: every word with the entries that have it."""
+    """Content of SQLite's index: every word with its entries and positions."""
     with sqlite3.connect(store.location) as db:
-        db.execute("CREATE VIRTUAL TABLE temp.told USING fts5vocab (main, search, instance)")
-        terms = db.execute("SELECT term, doc, col, offset FROM told ORDER BY 1, 2, 3, 4").fetchall()
+        db.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab (main, search, instance)")
+        terms = db.execute(
+            "SELECT term, doc, col, offset FROM vocabulary ORDER BY 1, 2, 3, 4"
+        ).fetchall()
     db.close()
     return terms
 
 
-@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-def test_what_is_changed_or_forgotten_leaves_nothing_in_the_index(store):
+@pytest.mark.parametrize("location", ["sqlite"], indirect=True)
+def test_changed_and_deleted_entries_leave_the_index(store):
     feed = store.subscribe()
     old = [
         entry(n, title=f"Größe {n}", text=f"Füße <b>&amp;</b> Straße {n} 東京") for n in range(1, 5)
@@ -125,8 +127,8 @@ def test_what_is_changed_or_forgotten_leaves_nothing_in_the_index(store):
     assert store.check() == []
 
 
-@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-def test_a_file_whose_index_held_the_texts_is_brought_up_to_date(open_store, location, monkeypatch):
+@pytest.mark.parametrize("location", ["sqlite"], indirect=True)
+def test_migration_rebuilds_the_search_index(open_store, location, monkeypatch):
     with open_store() as store:
         store.record_poll(
             store.subscribe(), new=[entry(1, title="Größe", text="Straße 東京"), entry(2)]
@@ -135,14 +137,16 @@ def test_a_file_whose_index_held_the_texts_is_brought_up_to_date(open_store, loc
     with sqlite3.connect(location) as db:
         db.execute("DROP TABLE search")
         db.execute(
-            "CREATE VIRTUAL TABLE search USING fts5 (title, body, columnsize=0, tokenize='unicode61')"
+            "CREATE VIRTUAL TABLE search "
+            "USING fts5 (title, body, columnsize=0, tokenize='unicode61')"
         )
         db.execute(
-            "INSERT INTO search (rowid, title, body) VALUES (1, 'Größe', 'Straße 東京'), (2, 'Post 2', '')"
+            "INSERT INTO search (rowid, title, body) "
+            "VALUES (1, 'Größe', 'Straße 東京'), (2, 'Post 2', '')"
         )
-        db.execute("CREATE INDEX stories_at ON stories (at)")
-        for statement in DROP_CONSTRAINT_FACTS:
+        for statement in UNDO_CONSTRAINT_FACTS:
             db.execute(statement)
+        db.execute("CREATE INDEX stories_at ON stories (at)")
         db.execute(f"PRAGMA user_version = {CONSTRAINT_FACTS_VERSION - 2}")
     db.close()
     with open_store() as store:
@@ -151,13 +155,13 @@ def test_a_file_whose_index_held_the_texts_is_brought_up_to_date(open_store, loc
         assert store.check() == []
 
 
-@pytest.mark.parametrize("place", ["postgres"], indirect=True)
-def test_a_database_whose_words_were_folded_otherwise_is_brought_up_to_date(open_store):
+@pytest.mark.parametrize("location", ["postgres"], indirect=True)
+def test_migration_normalizes_final_sigma(open_store):
     def as_before(db):
         db.command("UPDATE entries SET words = '''λογος'':1,7 ''και'':2'::tsvector")
-        db.command("CREATE INDEX stories_at ON stories (at)")
-        for statement in DROP_CONSTRAINT_FACTS:
+        for statement in UNDO_CONSTRAINT_FACTS:
             db.command(statement)
+        db.command("CREATE INDEX stories_at ON stories (at)")
         db.execute("UPDATE tidings_version SET version = ?", (CONSTRAINT_FACTS_VERSION - 2,))
 
     with open_store() as store:

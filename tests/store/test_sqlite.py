@@ -1,4 +1,4 @@
-"""The file: who may open it, who may serve it, what is refused and in which words."""
+"""SQLite file: concurrent access, file modes, refused files, migrations."""
 
 import asyncio
 import os
@@ -15,18 +15,18 @@ from tidings.store.schema import MIGRATIONS
 
 @pytest.fixture
 def location(tmp_path):
-    """SQLite alone."""
+    """Only SQLite."""
     return tmp_path / "store.db"
 
 
-def test_a_store_is_still_there_when_it_is_opened_again(open_store):
+def test_reopened_store_keeps_entries(open_store):
     with open_store() as store:
         store.record_poll(store.subscribe(), new=[entry(1)])
     with open_store() as store:
         assert store.titles() == ["Post 1"]
 
 
-def test_only_its_owner_may_read_it(open_store, tmp_path):
+def test_files_are_readable_only_for_owner(open_store, tmp_path):
     before = os.umask(0)
     try:
         with open_store(serving=True) as store:
@@ -38,7 +38,7 @@ def test_only_its_owner_may_read_it(open_store, tmp_path):
     assert set(modes.values()) == {0o600}
 
 
-def test_a_second_service_is_refused_until_the_first_has_ended(open_store):
+def test_second_serving_process_is_refused(open_store):
     with (
         open_store(serving=True),
         pytest.raises(StoreError, match="another `tidings serve`"),
@@ -49,7 +49,7 @@ def test_a_second_service_is_refused_until_the_first_has_ended(open_store):
         assert store.feeds() == []
 
 
-def test_commands_read_and_write_beside_a_service(open_store):
+def test_commands_work_while_serving(open_store):
     with open_store(serving=True) as service, open_store() as command:
         feed = command.subscribe()
         assert [f.id for f in service.lease_feeds(9, lease_s=LEASE_S)] == [feed]
@@ -58,7 +58,7 @@ def test_commands_read_and_write_beside_a_service(open_store):
 
 
 @pytest.mark.parametrize("threads", [True, False])
-def test_a_command_that_does_nothing_else_has_no_threads(open_store, threads):
+def test_store_without_threads(open_store, threads):
     with open_store(threads=threads) as store:
         feed = store.subscribe()
         store.record_poll(feed, new=[entry(1)])
@@ -73,8 +73,8 @@ def test_a_command_that_does_nothing_else_has_no_threads(open_store, threads):
         assert [f.feed.id for f in store.feeds()] == [feed]
 
 
-def test_many_readers_see_whole_transactions_while_one_writes(open_store):
-    """Every transaction adds a pair; no reader may ever see half of one."""
+def test_readers_see_complete_transactions(open_store):
+    """Every transaction adds two entries; no reader may see only one of them."""
     with open_store() as sync_store:
         feed = sync_store.subscribe()
         outcomes = []
@@ -104,7 +104,7 @@ def test_many_readers_see_whole_transactions_while_one_writes(open_store):
         assert len(sync_store.entries(limit=1000)) == 80
 
 
-def test_a_newer_schema_is_refused(open_store, tmp_path):
+def test_newer_schema_is_refused(open_store, tmp_path):
     with open_store():
         pass
     db = sqlite3.connect(tmp_path / "store.db")
@@ -114,7 +114,7 @@ def test_a_newer_schema_is_refused(open_store, tmp_path):
         pass
 
 
-def test_a_database_of_another_program_is_left_alone(open_store, tmp_path):
+def test_database_of_another_program_is_refused(open_store, tmp_path):
     db = sqlite3.connect(tmp_path / "store.db")
     db.execute("CREATE TABLE bookmarks (url)")
     db.close()
@@ -122,18 +122,18 @@ def test_a_database_of_another_program_is_left_alone(open_store, tmp_path):
         pass
 
 
-def test_a_file_that_is_no_database_is_refused(open_store, tmp_path):
+def test_file_that_is_no_database_is_refused(open_store, tmp_path):
     (tmp_path / "store.db").write_text("Dear diary, " * 100)
     with pytest.raises(StoreError, match="not a database; name the store's own file"), open_store():
         pass
 
 
-def test_a_folder_that_does_not_exist_is_named(tmp_path, clock):
-    with pytest.raises(StoreError, match=r"missing.*check that its folder exists"):
+def test_missing_directory_is_reported(tmp_path, clock):
+    with pytest.raises(StoreError, match=r"missing.*check that its directory exists"):
         Store.open(tmp_path / "missing" / "store.db", clock=clock)
 
 
-def test_a_migration_that_fails_leaves_the_file_as_it_was(open_store, tmp_path, monkeypatch):
+def test_failed_migration_is_rolled_back(open_store, tmp_path, monkeypatch):
     with open_store() as store:
         store.subscribe()
     broken = (
@@ -148,7 +148,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(open_store, tmp_path, 
         assert len(store.feeds()) == 1
 
 
-def test_a_migration_is_made_once(open_store, monkeypatch):
+def test_migration_is_applied_once(open_store, monkeypatch):
     with open_store() as store:
         store.subscribe()
     monkeypatch.setattr(
@@ -160,11 +160,12 @@ def test_a_migration_is_made_once(open_store, monkeypatch):
             assert len(store.feeds()) == 1
 
 
-def test_due_feeds_are_found_by_index(store):
+def test_due_feeds_query_uses_index(store):
     plan = store.wait(
         store.store._db.read(
             lambda db: db.execute(
-                "EXPLAIN QUERY PLAN SELECT id FROM feeds WHERE next_poll_at <= 5 ORDER BY next_poll_at LIMIT 9"
+                "EXPLAIN QUERY PLAN SELECT id FROM feeds WHERE next_poll_at <= 5 "
+                "ORDER BY next_poll_at LIMIT 9"
             ).fetchall()
         )
     )

@@ -1,4 +1,4 @@
-"""A backup is one moment of the store; damage is found."""
+"""Backup, restore and integrity check of the SQLite file."""
 
 import asyncio
 import sqlite3
@@ -14,11 +14,11 @@ from tidings.store.schema import MIGRATIONS
 
 @pytest.fixture
 def location(tmp_path):
-    """SQLite alone."""
+    """Only SQLite."""
     return tmp_path / "store.db"
 
 
-def test_a_backup_under_load_is_one_moment(store, open_store, tmp_path):
+def test_backup_during_writes_is_a_snapshot(store, open_store, tmp_path):
     feed = store.subscribe()
     outcomes = []
     for number in range(60):
@@ -45,7 +45,7 @@ def test_a_backup_under_load_is_one_moment(store, open_store, tmp_path):
         assert len(copy.entries(limit=100)) == len(copy.polls(feed, limit=100)) >= 20
 
 
-def test_a_backup_replaces_an_older_one_but_never_the_store(store, tmp_path):
+def test_backup_replaces_older_backup_but_not_the_store(store, tmp_path):
     store.backup(tmp_path / "copy.db")
     store.backup(tmp_path / "copy.db")
     with pytest.raises(UsageError, match="the store itself"):
@@ -55,7 +55,7 @@ def test_a_backup_replaces_an_older_one_but_never_the_store(store, tmp_path):
 
 @pytest.fixture
 def backup_file(open_store, tmp_path):
-    """A store with a backup that knows entry 1, and an entry 2 that came after."""
+    """A store with entries 1 and 2, and a backup with entry 1."""
     with open_store() as store:
         feed = store.subscribe()
         store.record_poll(feed, new=[entry(1)])
@@ -64,7 +64,7 @@ def backup_file(open_store, tmp_path):
     return tmp_path / "copy.db"
 
 
-def test_restore_brings_the_backups_moment_back(open_store, backup_file, tmp_path):
+def test_restore_replaces_the_store(open_store, backup_file, tmp_path):
     restore(backup_file, tmp_path / "store.db")
     with open_store() as store:
         assert store.titles() == ["Post 1"]
@@ -74,7 +74,7 @@ def test_restore_brings_the_backups_moment_back(open_store, backup_file, tmp_pat
         assert store.titles() == ["Post 1"]
 
 
-def test_restore_mends_a_damaged_store(open_store, backup_file, tmp_path):
+def test_restore_replaces_a_damaged_store(open_store, backup_file, tmp_path):
     (tmp_path / "store.db").write_bytes(b"no database at all" * 1000)
     restore(backup_file, tmp_path / "store.db")
     with open_store() as store:
@@ -90,7 +90,7 @@ def test_restore_is_refused_while_the_store_is_in_use(open_store, backup_file, t
         assert len(store.entries()) == 2
 
 
-def damage(path):
+def overwrite_pages(path):
     content = bytearray(path.read_bytes())
     content[4096 * 3 : 4096 * 6] = bytes(4096 * 3)
     path.write_bytes(content)
@@ -106,27 +106,25 @@ def version(number):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "complaint"),
+    ("damage", "message"),
     [
-        (damage, "damaged|malformed"),
+        (overwrite_pages, "damaged|malformed"),
         (version(len(MIGRATIONS) + 1), "install the newer tidings"),
-        (version(0), "no backup"),
+        (version(0), "not a backup"),
         (lambda path: path.write_bytes(b"x" * 5000), "not a database"),
-        (lambda path: path.write_bytes(b""), "no backup"),
+        (lambda path: path.write_bytes(b""), "not a backup"),
         (lambda path: path.unlink(), "does not exist"),
     ],
 )
-def test_a_bad_backup_is_refused_and_the_store_stays(
-    open_store, backup_file, tmp_path, spoil, complaint
-):
-    spoil(backup_file)
-    with pytest.raises((StoreError, UsageError), match=complaint):
+def test_invalid_backup_is_refused(open_store, backup_file, tmp_path, damage, message):
+    damage(backup_file)
+    with pytest.raises((StoreError, UsageError), match=message):
         restore(backup_file, tmp_path / "store.db")
     with open_store() as store:
         assert len(store.entries()) == 2
 
 
-def test_check_finds_what_is_missing(store):
+def test_check_reports_missing_rows(store):
     store.record_poll(store.subscribe(), new=[entry(1), entry(2)])
     assert store.check() == []
     db = sqlite3.connect(store.location)

@@ -1,4 +1,4 @@
-"""A store moves into PostgreSQL whole, also when it is interrupted, and never over something else."""
+"""Moving a store from SQLite to PostgreSQL: complete, resumable, never over existing rows."""
 
 import asyncio
 import random
@@ -30,7 +30,7 @@ def target():
 
 @pytest.fixture
 def filled_file(open_store, location):
-    """A file with something in most tables, and an entry that is gone."""
+    """A file with rows in most tables, and a deleted entry."""
     with open_store() as store:
         feed = store.subscribe("https://a.example/feed", folder="News")
         new = [
@@ -58,7 +58,7 @@ def move_store(source, url):
     return rows, steps
 
 
-def test_everything_arrives_and_life_goes_on(filled_file, target, open_store):
+def test_move_copies_everything(filled_file, target, open_store):
     rows, steps = move_store(filled_file, target)
     assert rows > 50
     assert steps[-1][1] == steps[-1][2] == 2 * rows
@@ -83,13 +83,17 @@ def test_everything_arrives_and_life_goes_on(filled_file, target, open_store):
         assert len(new.lease_feeds(9, lease_s=LEASE_S)) == 1
 
 
-OUR_TABLES = "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace AND NOT relispartition"
-#: A value for each type of column that there is.
-SOME = {"INTEGER": 1, "BIGINT": 2**62, "DOUBLE PRECISION": 1.5, "TEXT": "é", "BLOB": b"\0"}
+#: Tables of the target, without partitions.
+SELECT_TABLES = (
+    "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') "
+    "AND relnamespace = 'public'::regnamespace AND NOT relispartition"
+)
+#: A value for each column type.
+VALUES = {"INTEGER": 1, "BIGINT": 2**62, "DOUBLE PRECISION": 1.5, "TEXT": "é", "BLOB": b"\0"}
 
 
-def test_every_table_moves(open_store, location, target):
-    """A row in each, whatever migrations there will be."""
+def test_move_copies_every_table(open_store, location, target):
+    """One row in each table, including tables of future migrations."""
     with open_store():
         pass
     with closing(sqlite3.connect(location, isolation_level=None)) as db:
@@ -108,33 +112,33 @@ def test_every_table_moves(open_store, location, target):
             types = [row[2] for row in db.execute(f"PRAGMA table_info({name})")]
             db.execute(
                 f"INSERT INTO {name} VALUES ({', '.join('?' * len(types))})",
-                [SOME[kind] for kind in types],
+                [VALUES[kind] for kind in types],
             )
-        here = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in names}
+        expected = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in names}
     move_store(location, target)
-    there = {name for (name,) in postgres.sql(target, OUR_TABLES)}
-    assert there - {"tidings_version"} == names
+    copied = {name for (name,) in postgres.sql(target, SELECT_TABLES)}
+    assert copied - {"tidings_version"} == names
     for name in names:
         rows = postgres.sql(target, f"SELECT * FROM {name}")
-        assert [row[: len(here[name][0])] for row in rows] == here[name], name
+        assert [row[: len(expected[name][0])] for row in rows] == expected[name], name
 
 
-def test_what_is_there_is_never_written_over(filled_file, target):
+def test_move_refuses_target_that_is_not_empty(filled_file, target):
     move_store(filled_file, target)
     with pytest.raises(UsageError, match="is not empty"):
         move_store(filled_file, target)
 
 
-def test_a_file_that_is_served_does_not_move(filled_file, target, open_store):
+def test_move_refuses_served_file(filled_file, target, open_store):
     with open_store(serving=True), pytest.raises(StoreError, match="in use by another"):
         move_store(filled_file, target)
 
 
-def test_a_row_that_was_changed_on_the_way_is_found(filled_file, target):
-    """The target says that it has all of a table, but one row says something else."""
+def test_move_detects_changed_rows(filled_file, target):
+    """The target has all rows of a table, but one differs."""
     asyncio.run(move_until(filled_file, target, "comparing"))
     postgres.sql(target, "UPDATE entries SET title = 'forged' WHERE id = 29")
-    with pytest.raises(StoreError, match="entries is not the same in both"):
+    with pytest.raises(StoreError, match="entries differs"):
         move_store(filled_file, target)
 
 
@@ -155,11 +159,13 @@ MOVE_SLOWLY = """
 import asyncio, pathlib, sys
 from tidings.store import sqlite_to_postgres
 sqlite_to_postgres.BATCH = 20
-asyncio.run(sqlite_to_postgres.move(pathlib.Path(sys.argv[1]), sys.argv[2], lambda *_: print("b", end="", flush=True)))
+def report(*_):
+    print("b", end="", flush=True)
+asyncio.run(sqlite_to_postgres.move(pathlib.Path(sys.argv[1]), sys.argv[2], report))
 """
 
 
-def test_a_move_that_is_killed_goes_on(open_store, location, target):
+def test_killed_move_resumes(open_store, location, target):
     with open_store() as store:
         for n in range(10):
             store.record_poll(
@@ -167,7 +173,7 @@ def test_a_move_that_is_killed_goes_on(open_store, location, target):
                 new=[entry(n, text="some words") for n in range(100)],
             )
     rng = random.Random(3)
-    arrived = []
+    counts = []
     for _ in range(4):
         with subprocess.Popen(
             [sys.executable, "-c", MOVE_SLOWLY, location, target], stdout=subprocess.PIPE
@@ -175,9 +181,9 @@ def test_a_move_that_is_killed_goes_on(open_store, location, target):
             process.stdout.read(rng.randint(5, 20))
             process.kill()
         assert process.returncode == -9
-        arrived += postgres.sql(target, "SELECT count(*) FROM entries")[0]
-    assert 0 < arrived[0] < 1000
-    assert arrived == sorted(arrived)
+        counts += postgres.sql(target, "SELECT count(*) FROM entries")[0]
+    assert 0 < counts[0] < 1000
+    assert counts == sorted(counts)
     move_store(location, target)
     with open_store(target) as store:
         assert len(store.entries(limit=10_000)) == 1000

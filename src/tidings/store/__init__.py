@@ -1,6 +1,7 @@
-"""What is kept: feeds, entries, polls, estimates, in SQLite (or, at scale, PostgreSQL).
+"""Storage of feeds, entries, polls and users in SQLite or PostgreSQL.
 
-`Store` is all that other rooms need, with the values of `tidings.store.feed_models`; `restore` puts a backup in a store's place.
+`Store` is the interface for other packages, with the models of `tidings.store.feed_models`.
+`restore` replaces a store with a backup.
 """
 
 from tidings.store.connection import StoreError

@@ -1,10 +1,11 @@
-"""The seam between the store's queries and the two databases that can run them.
+"""SQL dialect layer: the interface of connections and databases for SQLite and PostgreSQL.
 
-A query is written once, with ``?`` for its values, in the SQL that SQLite and PostgreSQL share: ``ON CONFLICT``,
-``RETURNING``, ``count(*) FILTER (WHERE ...)``, ``NULLS LAST`` where nulls matter, and no other functions than both have
-(``CASE`` in place of ``max(a, b)``). Types are strict: an integer column is given an int, text a str, bytes bytes; an infinity
-is a value, not a word of SQL. Two things that have no common words have one of ours: `IN_MANY` with `Many`, and
-`Connection.insert`. Where a query has to differ, it asks ``db.postgres``.
+Queries are written once, with ``?`` placeholders, in the SQL that both databases support:
+``ON CONFLICT``, ``RETURNING``, ``count(*) FILTER (WHERE ...)``, ``NULLS LAST`` where nulls matter,
+and only functions that both have (``CASE`` instead of ``max(a, b)``). Types are strict: integer
+columns get an int, text a str, binary data bytes; infinity is passed as a parameter, never written
+into the SQL. Two things have no common syntax: lists of values (`IN_MANY` with `Many`) and bulk
+inserts (`Connection.insert`). Queries that must differ check ``db.postgres``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,28 +20,29 @@ from tidings.store.pubsub import PubSub
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Called with how much is done, and of how much.
+#: Progress callback: called with the amount done and the total.
 Progress: TypeAlias = Callable[[int, int], object]
 
-#: ``f"feed_id {IN_MANY}"`` with the value ``Many(feed_ids)``: one statement however many there are. Numbers or text.
+#: ``f"feed_id {IN_MANY}"`` with the parameter ``Many(feed_ids)``: one statement for any number of
+#: values. Numbers or text.
 IN_MANY = "IN (SELECT value FROM json_each(?))"
 
 _json = msgspec.json.Encoder()
 
 
 class StoreError(TidingsError):
-    """The store cannot be used; names the database and what to do."""
+    """The store cannot be used. The message names the database and what to do."""
 
 
 class Many(list[Any]):
-    """A list as one value: JSON for SQLite, an array for PostgreSQL."""
+    """A list as one SQL parameter: JSON for SQLite, an array for PostgreSQL."""
 
     def __conform__(self, protocol: object) -> str:
         return _json.encode(list(self)).decode()
 
 
 class Rows(Protocol):
-    """What a statement gives: rows, which are sequences, and how many it has changed."""
+    """Result of a statement: its rows as sequences, and the number of rows that it changed."""
 
     @property
     def rowcount(self) -> int: ...
@@ -57,25 +59,25 @@ class Connection(Protocol):
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Rows: ...
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> object: ...
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Many new rows in the cheapest way there is; none of them may be there already."""
+        """Insert many new rows in bulk (COPY in PostgreSQL). None of their keys may exist."""
         ...
 
     def allocate_entry_ids(self, count: int) -> list[int]:
-        """Ids for new entries: higher than all before, and never given twice."""
+        """Allocate ids for new entries: higher than all before, never used twice."""
         ...
 
 
 class Database(Protocol):
-    """Where work is done with connections: each call one transaction."""
+    """A database: connections and threads that run functions, one transaction per call."""
 
     @property
     def name(self) -> str:
-        """For messages: without a password."""
+        """The location for messages, without the password."""
         ...
 
     @property
     def allows_multiple_processes(self) -> bool:
-        """Whether any number of processes may serve it."""
+        """Whether several processes may serve it."""
         ...
 
     @property
@@ -84,33 +86,37 @@ class Database(Protocol):
     async def write(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs
     ) -> T:
-        """Run ``work`` within a transaction of its own: all of it, or nothing if it raises."""
+        """Run ``work`` in a transaction, which is rolled back if it raises."""
         ...
 
     async def read(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs
     ) -> T:
-        """Run ``work``, which only reads; all its queries see the same moment."""
+        """Run ``work``, which only reads; all its queries see the same snapshot."""
         ...
 
     async def backup(self, to: Path, progress: Progress | None) -> None:
-        """Copy one moment to a file."""
+        """Copy a snapshot to a file."""
         ...
 
     async def check(self) -> list[str]:
-        """All that is wrong, in words."""
+        """Check the integrity; return the problems as messages."""
         ...
 
     async def prune_old_partitions(
         self, before: float, min_entries: int, now: float
     ) -> tuple[int, int]:
-        """Forget old entries by the stretch, where that can be done: how many, and from which id on it is to be done singly."""
+        """Delete old entries partition by partition, if the database has partitions.
+
+        Returns the number of deleted entries, and the first id that is not covered: entries from
+        there on must be deleted row by row.
+        """
         ...
 
     async def optimize(self) -> None:
-        """What the database wants to have done now and then, after much was deleted."""
+        """Do the maintenance that the database needs after many deletions."""
         ...
 
     async def close(self) -> None:
-        """Wait for what is under way, then let go."""
+        """Wait for running calls, then close all connections."""
         ...

@@ -1,9 +1,11 @@
-"""When two entries of different feeds tell the same story: the same link, or nearly the same words. Pure.
+"""Near-duplicate detection (dedup): same link, or similar texts by SimHash and shingles.
 
-Two texts are near when their simhashes are (Charikar 2002): 64 bits to which every pair of neighbouring words gives its vote,
-so that texts with most pairs in common differ in few bits. What to compare with is found by keys: the link, and of all runs of
-four words those with the lowest hashes (Broder 1997). Texts that share most of their runs share at least one of those.
-Many texts are read at once, in arrays of their bytes: one by one they would cost as much as all else about an entry.
+Two texts are near-duplicates if their SimHashes differ in few bits (Charikar 2002): 64 bits, for
+which every pair of adjacent words votes, so that texts with most pairs in common differ in few
+bits. Candidates are found by keys: the link, and the lowest hashes of the shingles (sequences of
+four words; min-wise sampling, Broder 1997). Texts that share most of their shingles share at least
+one of these. Texts are processed in batches, as arrays of bytes: one by one they would cost as much
+as all other work for an entry. The functions have no side effects.
 """
 
 import re
@@ -15,37 +17,41 @@ from urllib.parse import parse_qsl, urlencode
 import numpy as np
 import numpy.typing as npt
 
-#: Fewer words than this say too little: "Continue reading" is no story.
+#: Minimum number of words of a text: short texts such as "Continue reading" are not comparable.
 MIN_WORDS = 12
-#: Words that are looked at: the beginning of a text tells it from others, and costs the same however long it is.
+#: Words compared: the beginning identifies a text, and the cost does not depend on its length.
 MAX_WORDS = 80
-#: Bits in which two tellings of a story may differ: a few words in a hundred. Others differ in 32, give or take four.
+#: Maximum Hamming distance of two SimHashes: a few words in a hundred differ. Unrelated texts
+#: differ in about 32 bits, with a standard deviation of 4.
 MAX_HAMMING_DISTANCE = 10
-#: Runs of words by which a story is found again.
+#: Shingles stored as keys per entry.
 SHINGLE_COUNT = 4
 
-#: What is added to links to see who follows them.
+#: Tracking parameters of links.
 _TRACKING = re.compile(
     r"utm_\w+|fbclid|gclid|mc_[ce]id|ref|ref_src|cmp|source|at_\w+", re.IGNORECASE
 )
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+#: Multiplier of the hash function (2**64 / golden ratio).
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _Hashes: TypeAlias = "npt.NDArray[np.uint64]"
-#: Bytes of words, in folded texts: letters and digits, and all that is not ASCII.
+#: Whether a byte of a normalized text belongs to a word: letters, digits and non-ASCII bytes.
 _IN_WORD = np.array([byte >= 128 or chr(byte).isalnum() for byte in range(256)])
-#: Bytes that are looked at, and a factor for each place with its inverse (mod 2**64).
+#: Bytes of a text that are read.
 _WIDTH = 640
-#: Texts that are read at once: so many fit into a processor's cache.
+#: Texts per batch: they fit into the processor's cache.
 _BATCH_SIZE = 64
+#: Base of the rolling hash, its powers by position, and their inverses (mod 2**64).
 _BASE = 0xD1342543DE82EF95
 _POWERS: _Hashes = np.cumprod(np.full(_WIDTH + 1, _BASE, np.uint64), dtype=np.uint64)
 _INVERSES: _Hashes = np.cumprod(
     np.full(_WIDTH + 1, pow(_BASE, -1, 2**64), np.uint64), dtype=np.uint64
 )
+#: Hash of a shingle beyond the end of a text.
 _NONE = np.uint64(2**64 - 1)
 
 
 def canonicalize_url(url: str) -> str:
-    """A link without what does not belong to the story's address; nothing where it is no story's, such as a home page."""
+    """Remove scheme, fragment, ``www.`` and tracking parameters; empty for a home page."""
     scheme, _, rest = url.partition("#")[0].partition("://")
     address, _, query = rest.partition("?")
     host, _, path = address.partition("/")
@@ -57,7 +63,7 @@ def canonicalize_url(url: str) -> str:
 
 
 def link_key(url: str) -> int | None:
-    """By which another telling with the same link is found."""
+    """Return the dedup key of a link, None for a link that identifies no entry."""
     link = canonicalize_url(url)
     return (
         int.from_bytes(
@@ -69,51 +75,52 @@ def link_key(url: str) -> int | None:
 
 
 class TextSignature(NamedTuple):
-    """What is kept of a text."""
+    """Signature of a text for comparison with others."""
 
     simhash: int  #: 64 bits as a signed number
-    shingles: tuple[int, ...]  #: keys
+    shingles: tuple[int, ...]  #: dedup keys
 
 
 def text_signatures(texts: Sequence[str]) -> list[TextSignature | None]:
-    """Of each text, folded as it is for the search index; None where it has too few words."""
+    """Compute the signatures of normalized texts; None for texts with fewer than `MIN_WORDS`."""
     return [
-        words
+        signature
         for i in range(0, len(texts), _BATCH_SIZE)
-        for words in _signatures_of_batch(texts[i : i + _BATCH_SIZE])
+        for signature in _signatures_of_batch(texts[i : i + _BATCH_SIZE])
     ]
 
 
 def _signatures_of_batch(texts: Sequence[str]) -> list[TextSignature | None]:
     words, counts = _first_words(texts)
-    found: list[TextSignature | None] = [None] * len(texts)
+    signatures: list[TextSignature | None] = [None] * len(texts)
     long_enough = np.flatnonzero(counts >= MIN_WORDS)
     if not len(long_enough):
-        return found
+        return signatures
     words, counts = words[long_enough], counts[long_enough]
     pairs = _mix_hash(words[:, :-1] * np.uint64(31) + words[:, 1:])
-    there = np.arange(1, MAX_WORDS) < counts[:, None]
-    bits = np.unpackbits(pairs[there].view(np.uint8).reshape(-1, 8), axis=1)
+    exists = np.arange(1, MAX_WORDS) < counts[:, None]
+    bits = np.unpackbits(pairs[exists].view(np.uint8).reshape(-1, 8), axis=1)
     votes = np.add.reduceat(bits, np.cumsum(counts - 1) - (counts - 1), axis=0, dtype=np.uint8)
     simhashes = (
         np.packbits(votes > (counts[:, None] - 1) // 2, axis=1).view(np.int64).ravel().tolist()
     )
     shingles = np.where(
-        there[:, 2:], _mix_hash(pairs[:, :-2] * np.uint64(31) + pairs[:, 2:]), _NONE
+        exists[:, 2:], _mix_hash(pairs[:, :-2] * np.uint64(31) + pairs[:, 2:]), _NONE
     )
     lowest = (
         np.partition(shingles, SHINGLE_COUNT, axis=1)[:, :SHINGLE_COUNT].astype(np.int64).tolist()
     )
-    for text, simhash, own in zip(long_enough.tolist(), simhashes, lowest, strict=True):
-        found[text] = TextSignature(simhash, tuple(set(own)))
-    return found
+    for index, simhash, keys in zip(long_enough.tolist(), simhashes, lowest, strict=True):
+        signatures[index] = TextSignature(simhash, tuple(set(keys)))
+    return signatures
 
 
 def _first_words(texts: Sequence[str]) -> tuple[_Hashes, npt.NDArray[np.int64]]:
-    """A row for each text with the hashes of its words, and how many there are.
+    """Return the hashes of each text's first words (one row per text), and the numbers of words.
 
-    The sum of a word's bytes, each times a power by its place in the row, is the difference of two running sums; divided by
-    the power of the word's place it is the same wherever the word stands.
+    The rolling hash of a word is the sum of its bytes, each times a power of the base by its
+    position in the row: the difference of two cumulative sums. Multiplied by the inverse power of
+    the word's start it does not depend on the position.
     """
     parts = [
         text[:_WIDTH].encode("utf-8", "replace")[:_WIDTH].ljust(_WIDTH + 1, b"\0") for text in texts
@@ -122,26 +129,27 @@ def _first_words(texts: Sequence[str]) -> tuple[_Hashes, npt.NDArray[np.int64]]:
     in_word = np.zeros(len(data) + 1, bool)
     _IN_WORD.take(data, out=in_word[1:], mode="clip")
     changes = np.flatnonzero(in_word[1:] != in_word[:-1])
-    begins, ends = changes[::2], changes[1::2]
-    until = np.searchsorted(begins, np.arange(1, len(texts) + 1) * (_WIDTH + 1))
+    starts, ends = changes[::2], changes[1::2]
+    until = np.searchsorted(starts, np.arange(1, len(texts) + 1) * (_WIDTH + 1))
     counts = np.diff(until, prepend=0)
-    rank = np.arange(len(begins)) - np.repeat(until - counts, counts)
-    looked_at = rank < MAX_WORDS
-    begins, ends, rank = begins[looked_at], ends[looked_at], rank[looked_at]
+    rank = np.arange(len(starts)) - np.repeat(until - counts, counts)
+    selected = rank < MAX_WORDS
+    starts, ends, rank = starts[selected], ends[selected], rank[selected]
     sums = np.zeros(len(data) + 1, np.uint64)
     np.cumsum(data.reshape(-1, _WIDTH + 1) * _POWERS, out=sums[1:])
     hashes = np.zeros((len(texts), MAX_WORDS), np.uint64)
-    hashes[begins // (_WIDTH + 1), rank] = _mix_hash(
-        (sums[ends] - sums[begins]) * _INVERSES[begins % (_WIDTH + 1)]
+    hashes[starts // (_WIDTH + 1), rank] = _mix_hash(
+        (sums[ends] - sums[starts]) * _INVERSES[starts % (_WIDTH + 1)]
     )
     return hashes, np.minimum(counts, MAX_WORDS)
 
 
-def _mix_hash(codes: _Hashes) -> _Hashes:
-    """Every bit depends on all bits: multiplied, the upper ones depend on the lower, which are given theirs in turn."""
-    codes = codes * _SPREAD
-    return (codes ^ (codes >> np.uint64(29))) * _SPREAD
+def _mix_hash(hashes: _Hashes) -> _Hashes:
+    """Mix the bits of hashes, so that each bit of the result depends on all bits (finalizer)."""
+    hashes = hashes * _MULTIPLIER
+    return (hashes ^ (hashes >> np.uint64(29))) * _MULTIPLIER
 
 
 def is_near_duplicate(one: int, other: int) -> bool:
+    """Whether the Hamming distance of two SimHashes is at most `MAX_HAMMING_DISTANCE`."""
     return ((one ^ other) & (2**64 - 1)).bit_count() <= MAX_HAMMING_DISTANCE

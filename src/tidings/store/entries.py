@@ -1,4 +1,4 @@
-"""Entries, and what the log says about the polls that brought them: everything that readers and policies ask for."""
+"""Queries for entries, their versions and posting times, the poll log and gaps."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.feed_models import Entry, Gap, Poll, Version
 from tidings.store.search import parse_query
 
-#: When each entry was published, by feed.
+#: Row of the array of publication times.
 POSTING = np.dtype([("feed_id", "i8"), ("at", "f8")])
 
 ENTRY = ", ".join(f"entries.{name}" for name in Entry.__struct_fields__)
@@ -26,6 +26,7 @@ _enclosures = msgspec.json.Decoder(tuple[Enclosure, ...])
 
 
 def decode_entry(row: Sequence[Any]) -> Entry:
+    """Decode an entry from the columns of `ENTRY`."""
     return Entry(*(*row[:-2], _tags.decode(row[-2]), _enclosures.decode(row[-1])))
 
 
@@ -39,7 +40,10 @@ def list_page(
     before: int | None,
     limit: int,
 ) -> list[Entry]:
-    """Newest first by id, which is the order of arrival; ``since`` and ``until`` are times of arrival."""
+    """List entries, newest first by id, which is the order of arrival (keyset pagination).
+
+    ``before`` is the last id of the page before; ``since`` and ``until`` are times of arrival.
+    """
     tables, conditions, values = "entries", ["1 = 1"], list[Any]()
     query_terms = parse_query(search, postgres=db.postgres)
     if search and query_terms.is_empty:
@@ -52,9 +56,7 @@ def list_page(
             conditions += [condition] if expression else []
             values += [expression] if expression else []
         query_terms = parse_query("")
-    if (
-        query_terms.included
-    ):  # the index gives its rows by id, newest first, and stops when there are enough
+    if query_terms.included:  # FTS5 returns rows by id, newest first, and stops at the limit
         tables = "search CROSS JOIN entries ON entries.id = search.rowid"
         conditions.append("search MATCH ?")
         values.append(query_terms.included)
@@ -62,7 +64,7 @@ def list_page(
         conditions.append("entries.id NOT IN (SELECT rowid FROM search WHERE search MATCH ?)")
         values.append(query_terms.excluded)
     key = "search.rowid" if query_terms.included else "entries.id"
-    # The plus keeps SQLite from walking through all entries by id when only those of some hours are wanted.
+    # The plus prevents SQLite from scanning all entries by id if a time range is given.
     order = "+entries.id" if not query_terms.included and (since, until) != (None, None) else key
     for condition, value in (
         ("entries.feed_id = ?", feed_id),
@@ -73,10 +75,10 @@ def list_page(
         if value is not None:
             conditions.append(condition)
             values.append(value)
-    # Ids first, rows after: else SQLite would sort whole entries to find the few that are wanted.
+    # Ids first, rows after: otherwise SQLite would sort complete rows to find the few of the page.
     rows = db.execute(
-        f"SELECT {ENTRY} FROM entries WHERE id IN (SELECT entries.id FROM {tables} WHERE {' AND '.join(conditions)} "
-        f"ORDER BY {order} DESC LIMIT ?) ORDER BY id DESC",
+        f"SELECT {ENTRY} FROM entries WHERE id IN (SELECT entries.id FROM {tables} "
+        f"WHERE {' AND '.join(conditions)} ORDER BY {order} DESC LIMIT ?) ORDER BY id DESC",
         (*values, limit),
     )
     return [decode_entry(row) for row in rows]
@@ -88,7 +90,7 @@ def get(db: Connection, entry_id: int) -> Entry | None:
 
 
 def versions(db: Connection, entry_id: int) -> list[Version]:
-    """What it said before, newest first."""
+    """List the former versions of an entry, newest first."""
     rows = db.execute(
         f"SELECT {_VERSION} FROM entry_versions WHERE entry_id = ? ORDER BY replaced_at DESC",
         (entry_id,),
@@ -99,7 +101,7 @@ def versions(db: Connection, entry_id: int) -> list[Version]:
 def posting_times(
     db: Connection, feed_ids: Sequence[int] | None, since: float
 ) -> npt.NDArray[np.void]:
-    """Times of publication from ``since`` on, by feed and time, as one array of `POSTING`."""
+    """Return publication times from ``since`` on, by feed and time, as an array of `POSTING`."""
     query, values = (
         "SELECT feed_id, published_at FROM entries WHERE published_at >= ?",
         list[Any]([since]),
@@ -113,7 +115,7 @@ def posting_times(
 
 
 def polls(db: Connection, feed_id: int, limit: int) -> list[Poll]:
-    """The last polls of a feed, newest first."""
+    """List the last polls of a feed, newest first."""
     rows = db.execute(
         f"SELECT {_POLL} FROM polls WHERE feed_id = ? ORDER BY at DESC LIMIT ?", (feed_id, limit)
     )
@@ -121,13 +123,14 @@ def polls(db: Connection, feed_id: int, limit: int) -> list[Poll]:
 
 
 def decode_poll(row: Sequence[Any]) -> Poll:
-    """A poll from the columns of the poll log."""
+    """Decode a poll from the columns of the poll log."""
     columns = list(row)
     columns[_REASON] = decode(columns[_REASON])
     return Poll(*columns)
 
 
 def polls_since(db: Connection, since: float) -> int:
+    """Count polls since a time, without pushes."""
     return int(
         db.execute(
             "SELECT count(*) FROM polls WHERE at >= ? AND source <> 'push'", (since,)
@@ -136,10 +139,10 @@ def polls_since(db: Connection, since: float) -> int:
 
 
 def gaps(db: Connection, feed_id: int | None, state: str | None, limit: int) -> list[Gap]:
-    """Newest first; of one feed or all, in one state or any."""
+    """List gaps, newest first; of one feed or all, in one state or any."""
     rows = db.execute(
-        f"SELECT {_GAP} FROM gaps WHERE feed_id = coalesce(?, feed_id) AND state = coalesce(?, state) "
-        "ORDER BY found_at DESC LIMIT ?",
+        f"SELECT {_GAP} FROM gaps WHERE feed_id = coalesce(?, feed_id) "
+        "AND state = coalesce(?, state) ORDER BY found_at DESC LIMIT ?",
         (feed_id, state, limit),
     )
     return [Gap(*row) for row in rows]

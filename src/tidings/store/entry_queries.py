@@ -1,12 +1,14 @@
-"""Streams: from what a user asks for to the entries, a page at a time.
+"""Entry queries of a user (streams) with keyset pagination and cursors.
 
-A page begins after the last key of the one before, and the key is what the stream is ordered by (the id, which is the order of
-arrival, or publication and id): whatever arrives or is marked in between, no entry is skipped or shown twice.
+A page starts after the cursor of the previous one, which is the sort key of its last entry (the id,
+which is the order of arrival, or publication time and id). No entry is skipped or shown twice if
+others arrive or change in between.
 
-A stream is walked from the table that holds the fewest rows of it: `unread`, the user's marks, their labels, or all entries.
-Where few feeds are asked for, their rows are gathered and sorted; where many, the whole order is walked until there are enough.
-Words that many entries have are looked for in SQLite's index stretch by stretch, as the order is walked.
-A ``+ 0`` in a query is how both databases are told which of the two.
+A stream is read from the table with the fewest matching rows: `unread`, `entry_states`,
+`entry_tags`, or `entries`. For few feeds, their rows are collected and sorted; for many, the index
+of the order is scanned until the page is full. Search terms that many entries contain are matched
+in SQLite's index range by range during the scan. ``+ 0`` in a query prevents both databases from
+using the index of a column.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,39 +18,41 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tidings.errors import UsageError
+from tidings.i18n import _
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.entries import ENTRY, decode_entry
 from tidings.store.search import SearchTerms, parse_query
 from tidings.store.user_models import IdPage, Item, Page, Stream
 
-#: Of so many feeds all entries are gathered and sorted; of more, the newest are found sooner by walking the order.
+#: Maximum number of feeds whose entries are collected and sorted; for more feeds, scanning the
+#: order finds the newest faster.
 FEW_FEEDS = 300
-#: What one in so many of the newest entries has is common, as far as so many of those that have it tell.
+#: A search is common if at least one in `COMMON` of the newest entries matches, estimated from the
+#: `SAMPLE` newest matches.
 COMMON, SAMPLE = 50, 300
-#: To ask SQLite's search index for one entry takes as long as to read so many on in it.
+#: One lookup in SQLite's search index takes as long as scanning this number of entries in it.
 SPARSE = 500
-#: So long a page is, roughly.
+#: Typical page size, for cost estimates.
 PAGE = 100
-#: Entries do not arrive exactly in the order of their ids: polls that were under way together are recorded as they finish.
-#: Among so many around a time of arrival is the lowest (or highest) id that can have come after (or before) it.
+#: Number of entries around a time of arrival that contain the lowest (or highest) id after (or
+#: before) it. Ids are not exactly in the order of arrival: concurrent polls are recorded as they
+#: finish.
 DISORDER = 5000
 
 
 class Selection(Struct, frozen=True):
-    """Entries as SQL: ``FROM ... WHERE ...`` with its values, and what id and publication are called in it."""
+    """Entries as SQL: ``FROM ... WHERE ...``, its parameters, and the names of the key columns."""
 
     sql: str
     values: tuple[Any, ...]
     id: str
     published: str
-    gathered: bool
-    match: str = (
-        ""  #: what SQLite's search index has to be asked yet, for each stretch that is walked
-    )
+    collected: bool  #: rows are collected and sorted, not scanned in order
+    match: str = ""  #: FTS5 expression to apply to each range of a scan
 
 
 class _Conditions:
-    """Conditions and their values, side by side."""
+    """SQL conditions with their parameters."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -71,9 +75,10 @@ def selection(
     unread_until: float | None = None,
     ordered: bool = False,
 ) -> Selection | None:
-    """The rows of a stream; None if there can be none. With ``unread_until``, only the unread that came by then.
+    """Translate a stream to SQL; None if it has no entries.
 
-    ``ordered`` says that it will be walked in its order, and not to the end.
+    ``unread_until`` selects only unread entries received until then. ``ordered`` says that the rows
+    will be read in the stream's order, and not to the end.
     """
     unread = True if unread_until is not None else stream.unread
     where = _Conditions()
@@ -83,7 +88,7 @@ def selection(
         where.add("u.user_id = ?", user_id)
     elif stream.starred:
         source, entry, feed, table = (
-            "marks AS m JOIN entries AS e ON e.id = m.entry_id",
+            "entry_states AS m JOIN entries AS e ON e.id = m.entry_id",
             "m.entry_id",
             "m.feed_id",
             "e",
@@ -91,7 +96,7 @@ def selection(
         where.add("m.user_id = ? AND m.starred_at > 0", user_id)
     elif tags:
         source, entry, feed, table = (
-            "labels AS l JOIN entries AS e ON e.id = l.entry_id",
+            "entry_tags AS l JOIN entries AS e ON e.id = l.entry_id",
             "l.entry_id",
             "e.feed_id",
             "e",
@@ -101,27 +106,26 @@ def selection(
         source, entry, feed, table = "entries AS e", "e.id", "e.feed_id", "e"
     published, seen = f"{table}.published_at", f"{table}.first_seen_at"
 
-    gathered, single = (
-        source.startswith(("marks", "labels")),
-        False,
-    )  # what people mark by hand is never so much
+    # Users star and tag few entries.
+    collected, single = source.startswith(("entry_states", "entry_tags")), False
     if stream.feeds or stream.folders or stream.not_feeds or stream.not_folders:
         feeds = _source_feeds(db, user_id, stream)
         if not feeds:
             return None
         few, single = 1 < len(feeds) <= FEW_FEEDS, len(feeds) == 1
-        gathered = gathered or few
+        collected = collected or few
         if unread and not db.postgres and (few or single):
-            source += " INDEXED BY unread_feed"  # SQLite would rather walk the user's whole order
+            source += " INDEXED BY unread_feed"  # SQLite prefers a scan of the user's order
         if single:
             where.add(f"{feed} = ?", feeds[0])
         else:
             where.add(f"{feed} {IN_MANY}" if few else f"{feed} + 0 {IN_MANY}", Many(feeds))
     elif source == "entries AS e":
-        gathered = ordered and _has_few_entries(db, user_id)
-        walked = " + 0" if ordered and not gathered else ""
+        collected = ordered and _has_few_entries(db, user_id)
+        no_index = " + 0" if ordered and not collected else ""
         where.add(
-            f"e.feed_id{walked} IN (SELECT s.feed_id FROM subscriptions AS s WHERE s.user_id = ?)",
+            f"e.feed_id{no_index} IN "
+            "(SELECT s.feed_id FROM subscriptions AS s WHERE s.user_id = ?)",
             user_id,
         )
 
@@ -132,11 +136,12 @@ def selection(
             return None
         match = (
             _match(query_terms)
-            if ordered and not gathered and not db.postgres and query_terms.included
+            if ordered and not collected and not db.postgres and query_terms.included
             else ""
         )
         if not match or not _is_common(db, match):
-            match = _search(db, where, entry, query_terms)
+            match = ""
+            _add_search(db, where, entry, query_terms)
 
     if unread is False:
         where.add(
@@ -144,24 +149,27 @@ def selection(
             user_id,
         )
         where.add(
-            f"NOT EXISTS (SELECT 1 FROM marks AS x WHERE x.user_id = ? AND x.entry_id = {entry} AND x.muted_at IS NOT NULL)",
+            "NOT EXISTS (SELECT 1 FROM entry_states AS x "
+            f"WHERE x.user_id = ? AND x.entry_id = {entry} AND x.muted_at IS NOT NULL)",
             user_id,
         )
     elif source == "entries AS e" and _has_muted(db, user_id):
         where.add(
-            "NOT EXISTS (SELECT 1 FROM marks AS x WHERE x.user_id = ? AND x.entry_id = e.id AND x.muted_at IS NOT NULL)",
+            "NOT EXISTS (SELECT 1 FROM entry_states AS x "
+            "WHERE x.user_id = ? AND x.entry_id = e.id AND x.muted_at IS NOT NULL)",
             user_id,
         )
-    if stream.starred is not None and not source.startswith("marks"):
+    if stream.starred is not None and not source.startswith("entry_states"):
         where.add(
-            f"{'' if stream.starred else 'NOT '}EXISTS (SELECT 1 FROM marks AS y "
+            f"{'' if stream.starred else 'NOT '}EXISTS (SELECT 1 FROM entry_states AS y "
             f"WHERE y.user_id = ? AND y.entry_id = {entry} AND y.starred_at IS NOT NULL)",
             user_id,
         )
-    for included, names in ("", tags), ("NOT ", stream.not_tags):
+    for negation, names in ("", tags), ("NOT ", stream.not_tags):
         for name in names:
             where.add(
-                f"{included}EXISTS (SELECT 1 FROM labels AS t WHERE t.user_id = ? AND t.name = ? AND t.entry_id = {entry})",
+                f"{negation}EXISTS (SELECT 1 FROM entry_tags AS t "
+                f"WHERE t.user_id = ? AND t.name = ? AND t.entry_id = {entry})",
                 user_id,
                 name,
             )
@@ -179,52 +187,49 @@ def selection(
         return None
     conditions = " AND ".join(where.parts) or "1 = 1"
     return Selection(
-        f"FROM {source} WHERE {conditions}", tuple(where.values), entry, published, gathered, match
+        f"FROM {source} WHERE {conditions}", tuple(where.values), entry, published, collected, match
     )
 
 
 def _has_muted(db: Connection, user_id: int) -> bool:
     row = db.execute(
-        "SELECT 1 FROM marks WHERE user_id = ? AND muted_at > 0 LIMIT 1", (user_id,)
+        "SELECT 1 FROM entry_states WHERE user_id = ? AND muted_at > 0 LIMIT 1", (user_id,)
     ).fetchone()
     return row is not None
 
 
 def _has_few_entries(db: Connection, user_id: int) -> bool:
-    """Whether to gather a user's entries costs less than to walk past those of others until a page is full.
+    """Whether collecting a user's entries costs less than scanning all entries for a page.
 
-    How many entries and feeds there are is told, near enough, by the highest ids.
+    The highest ids approximate the numbers of entries and feeds.
     """
-    own, feeds, entries = db.execute(
+    subscriptions, feeds, entries = db.execute(
         "SELECT (SELECT count(*) FROM subscriptions WHERE user_id = ?), "
         "(SELECT max(id) FROM feeds), (SELECT max(id) FROM entries)",
         (user_id,),
     ).fetchone()
-    share = own / (feeds or 1)
+    share = subscriptions / (feeds or 1)
     return bool((entries or 0) * share < PAGE / max(share, 1e-9))
 
 
 def _source_feeds(db: Connection, user_id: int, stream: Stream) -> list[int]:
-    """The subscriptions that a stream names."""
-    some, values = (
+    """Return the feeds that a stream selects, of the user's subscriptions."""
+    condition, values = (
         (f" AND feed_id {IN_MANY}", (Many(stream.feeds),))
         if stream.feeds and not stream.folders
         else ("", ())
     )
     rows = db.execute(
-        f"SELECT feed_id, coalesce(folder_id, 0) FROM subscriptions WHERE user_id = ?{some}",
+        f"SELECT feed_id, coalesce(folder_id, 0) FROM subscriptions WHERE user_id = ?{condition}",
         (user_id, *values),
     )
-    feeds, folders, all_of_them = (
-        set(stream.feeds),
-        set(stream.folders),
-        not (stream.feeds or stream.folders),
-    )
+    feeds, folders = set(stream.feeds), set(stream.folders)
+    selects_all = not (feeds or folders)
     not_feeds, not_folders = set(stream.not_feeds), set(stream.not_folders)
     return [
         feed
         for feed, folder in rows
-        if (all_of_them or feed in feeds or folder in folders)
+        if (selects_all or feed in feeds or folder in folders)
         and feed not in not_feeds
         and folder not in not_folders
     ]
@@ -233,22 +238,25 @@ def _source_feeds(db: Connection, user_id: int, stream: Stream) -> list[int]:
 def _bound_ids(
     db: Connection, where: _Conditions, entry: str, since: float | None, until: float | None
 ) -> bool:
-    """Times of arrival as bounds on ids, so that the walk by id ends where no more can come; False if nothing came then."""
-    for time, sign, order, end in (since, ">=", "", "min"), (until, "<", " DESC", "max"):
+    """Add bounds on ids for times of arrival, to end a scan by id early.
+
+    Returns False if no entry arrived in that time.
+    """
+    for time, sign, order, aggregate in (since, ">=", "", "min"), (until, "<", " DESC", "max"):
         if time is not None:
-            (edge,) = db.execute(
-                f"SELECT {end}(id) FROM (SELECT id FROM entries WHERE first_seen_at {sign} ? "
+            (bound,) = db.execute(
+                f"SELECT {aggregate}(id) FROM (SELECT id FROM entries WHERE first_seen_at {sign} ? "
                 f"ORDER BY first_seen_at{order} LIMIT ?) AS around",
                 (time, DISORDER),
             ).fetchone()
-            if edge is None:
+            if bound is None:
                 return False
-            where.add(f"{entry} {sign[0]}= ?", edge)
+            where.add(f"{entry} {sign[0]}= ?", bound)
     return True
 
 
-def _search(db: Connection, where: _Conditions, entry: str, query_terms: SearchTerms) -> str:
-    """Narrow to what people typed; nothing is left to be asked then."""
+def _add_search(db: Connection, where: _Conditions, entry: str, query_terms: SearchTerms) -> None:
+    """Add the conditions of a full-text search."""
     if db.postgres:
         for expression, condition in (
             (query_terms.included, "w.words @@ ?::tsquery"),
@@ -267,7 +275,6 @@ def _search(db: Connection, where: _Conditions, entry: str, query_terms: SearchT
         where.add(
             f"{entry} NOT IN (SELECT rowid FROM search WHERE search MATCH ?)", query_terms.excluded
         )
-    return ""
 
 
 def _match(query_terms: SearchTerms) -> str:
@@ -279,7 +286,7 @@ def _match(query_terms: SearchTerms) -> str:
 
 
 def _is_common(db: Connection, expression: str) -> bool:
-    """Whether so many entries have it that a page is full sooner by walking past others than by gathering all."""
+    """Whether a scan in order fills a page faster than collecting all matches."""
     newest = "SELECT rowid FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT ?"
     found, first, last = db.execute(
         f"SELECT count(*), min(rowid), (SELECT max(id) FROM entries) FROM ({newest})",
@@ -288,21 +295,25 @@ def _is_common(db: Connection, expression: str) -> bool:
     return bool(found) and last - first < found * COMMON
 
 
-# --- pages -------------------------------------------------------------------------------------------------------------
+# --- pages ----------------------------------------------------------------------------------------
 
 
 def ids(db: Connection, user_id: int, stream: Stream, limit: int, after: str | None) -> IdPage:
+    """Return a page of entry ids; ``after`` is the cursor of the page before, None at the start.
+
+    Raises `UsageError` for an invalid cursor.
+    """
     chosen = selection(db, user_id, stream, ordered=True)
     if chosen is None or limit < 1:
         return IdPage((), None)
     rows: list[Any] = []
-    included = limit + 1
+    batch_size = limit + 1
     while len(rows) <= limit:
-        stretch = _next_rows(db, chosen, stream, included, after)
-        rows += _matching(db, chosen.match, stretch) if chosen.match else stretch
-        if len(stretch) < included:
+        batch = _next_rows(db, chosen, stream, batch_size, after)
+        rows += _matching(db, chosen.match, batch) if chosen.match else batch
+        if len(batch) < batch_size:
             break
-        included, after = 2 * included, _encode_cursor(stretch[-1], stream)
+        batch_size, after = 2 * batch_size, _encode_cursor(batch[-1], stream)
     return IdPage(
         tuple(row[0] for row in rows[:limit]),
         _encode_cursor(rows[limit - 1], stream) if len(rows) > limit else None,
@@ -312,18 +323,18 @@ def ids(db: Connection, user_id: int, stream: Stream, limit: int, after: str | N
 def _next_rows(
     db: Connection, chosen: Selection, stream: Stream, count: int, after: str | None
 ) -> list[Any]:
-    """The next rows in the stream's order: ids, and what else they are ordered by."""
+    """Return the next rows in the stream's order: the id, and the publication time if needed."""
     direction, sign = ("ASC", ">") if stream.oldest_first else ("DESC", "<")
     sql, values = chosen.sql, list(chosen.values)
-    unordered = " + 0" if chosen.gathered else ""
+    no_index = " + 0" if chosen.collected else ""
     if stream.by == "arrival":
-        columns, order = chosen.id, f"{chosen.id}{unordered} {direction}"
+        columns, order = chosen.id, f"{chosen.id}{no_index} {direction}"
         if after is not None:
             sql += f" AND {chosen.id} {sign} ?"
             values.append(_decode_cursor(after, 1)[0])
     else:
         columns = f"{chosen.id}, {chosen.published}"
-        order = f"{chosen.published}{unordered} {direction}, {chosen.id} {direction}"
+        order = f"{chosen.published}{no_index} {direction}, {chosen.id} {direction}"
         if after is not None:
             at, last = _decode_cursor(after, 2)
             sql += f" AND ({chosen.published}, {chosen.id}) {sign} (?, ?)"
@@ -334,8 +345,11 @@ def _next_rows(
 
 
 def _matching(db: Connection, match: str, rows: list[Any]) -> list[Any]:
-    """Those that have the words. From the lowest of their ids to the highest the index is read at once; but where these are
-    far apart, such as those of one feed, it is asked for each."""
+    """Filter rows by an FTS5 expression.
+
+    The index is scanned from their lowest id to the highest; if these are far apart, such as those
+    of one feed, each id is looked up.
+    """
     ids = Many(row[0] for row in rows)
     first, last = min(ids, default=0), max(ids, default=0)
     if last - first < SPARSE * len(ids):
@@ -344,35 +358,37 @@ def _matching(db: Connection, match: str, rows: list[Any]) -> list[Any]:
             (match, first, last),
         )
     else:
-        each = "SELECT 1 FROM search WHERE search MATCH ? AND rowid = value"
-        found = db.execute(f"SELECT value FROM json_each(?) WHERE EXISTS ({each})", (ids, match))
-    having = {i for (i,) in found}
-    return [row for row in rows if row[0] in having]
+        lookup = "SELECT 1 FROM search WHERE search MATCH ? AND rowid = value"
+        found = db.execute(f"SELECT value FROM json_each(?) WHERE EXISTS ({lookup})", (ids, match))
+    matching = {i for (i,) in found}
+    return [row for row in rows if row[0] in matching]
 
 
 def _encode_cursor(row: Any, stream: Stream) -> str:
-    """The key of a row as text."""
+    """Encode the sort key of a row as a cursor."""
     return str(row[0]) if stream.by == "arrival" else f"{row[1]!r},{row[0]}"
 
 
 def _decode_cursor(after: str, parts: int) -> list[Any]:
-    """A key from the text that a page ended with: the id, or publication and id."""
+    """Decode a cursor: the id, or publication time and id."""
     try:
         *at, last = after.split(",")
         key = [*map(float, at), int(last)]
     except ValueError:
         key = []
     if len(key) != parts or not 0 <= key[-1] < 2**31:
-        raise UsageError(f"{after!r} is not where a page of this stream ended")
+        raise UsageError(_("%(cursor)r is not a cursor of this stream", cursor=after))
     return key
 
 
 def page(db: Connection, user_id: int, stream: Stream, limit: int, after: str | None) -> Page:
+    """Return a page of entries; ``after`` is the cursor of the page before, None at the start."""
     found = ids(db, user_id, stream, limit, after)
     return Page(tuple(items(db, user_id, found.ids)), found.next)
 
 
 def count(db: Connection, user_id: int, stream: Stream) -> int:
+    """Count the entries of a stream."""
     chosen = selection(db, user_id, stream)
     return (
         0
@@ -381,87 +397,96 @@ def count(db: Connection, user_id: int, stream: Stream) -> int:
     )
 
 
-# --- entries -----------------------------------------------------------------------------------------------------------
+# --- entries --------------------------------------------------------------------------------------
 
 
 def visible(db: Connection, user_id: int, entry_ids: Iterable[int]) -> dict[int, int]:
-    """Those of these entries that are the user's, with their feeds: subscribed to, starred or tagged."""
+    """Return those of these entries (with their feeds) that a user may access.
+
+    Entries of subscribed feeds, and entries that the user starred or tagged.
+    """
     rows = db.execute(
         f"SELECT e.id, e.feed_id FROM entries AS e WHERE e.id {IN_MANY} AND ("
-        "EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.user_id = ? AND s.feed_id = e.feed_id) OR "
-        "EXISTS (SELECT 1 FROM marks AS m WHERE m.user_id = ? AND m.entry_id = e.id AND m.starred_at IS NOT NULL) OR "
-        "EXISTS (SELECT 1 FROM labels AS l WHERE l.user_id = ? AND l.entry_id = e.id))",
+        "EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.user_id = ? AND s.feed_id = e.feed_id) "
+        "OR EXISTS (SELECT 1 FROM entry_states AS m "
+        "WHERE m.user_id = ? AND m.entry_id = e.id AND m.starred_at IS NOT NULL) "
+        "OR EXISTS (SELECT 1 FROM entry_tags AS l WHERE l.user_id = ? AND l.entry_id = e.id))",
         (Many(i for i in entry_ids if 0 < i < 2**31), user_id, user_id, user_id),
     )
     return dict(rows.fetchall())
 
 
 def items(db: Connection, user_id: int, entry_ids: Sequence[int]) -> list[Item]:
-    """These entries with the user's marks, in this order, those that are the user's."""
-    own = visible(db, user_id, entry_ids)
-    if not own:
+    """Return entries with their state for a user, in this order, without inaccessible ones."""
+    accessible = visible(db, user_id, entry_ids)
+    if not accessible:
         return []
-    here = Many(own)
+    ids = Many(accessible)
     entries = {
         row[0]: decode_entry(row)
-        for row in db.execute(f"SELECT {ENTRY} FROM entries WHERE id {IN_MANY}", (here,))
+        for row in db.execute(f"SELECT {ENTRY} FROM entries WHERE id {IN_MANY}", (ids,))
     }
-    full = db.execute(
+    full_texts = db.execute(
         "SELECT f.entry_id, f.content FROM full_texts AS f JOIN entries AS e ON e.id = f.entry_id "
-        f"JOIN subscriptions AS s ON s.feed_id = e.feed_id WHERE s.user_id = ? AND s.full_text = 1 AND f.entry_id {IN_MANY}",
-        (user_id, here),
+        "JOIN subscriptions AS s ON s.feed_id = e.feed_id "
+        f"WHERE s.user_id = ? AND s.full_text = 1 AND f.entry_id {IN_MANY}",
+        (user_id, ids),
     )
-    for entry_id, content in full:
+    for entry_id, content in full_texts:
         if content:
             entries[entry_id] = replace(entries[entry_id], content=content)
     rows = db.execute(
-        f"SELECT entry_id FROM unread WHERE user_id = ? AND entry_id {IN_MANY}", (user_id, here)
+        f"SELECT entry_id FROM unread WHERE user_id = ? AND entry_id {IN_MANY}", (user_id, ids)
     )
     unread = {i for (i,) in rows}
-    marks = {}
-    for i, *mark, title, content in db.execute(
-        f"SELECT entry_id, starred_at, read_at, rating, title, content FROM marks WHERE user_id = ? AND entry_id {IN_MANY}",
-        (user_id, here),
+    states = {}
+    for i, *state, title, content in db.execute(
+        "SELECT entry_id, starred_at, read_at, rating, title, content FROM entry_states "
+        f"WHERE user_id = ? AND entry_id {IN_MANY}",
+        (user_id, ids),
     ):
-        marks[i] = mark
+        states[i] = state
         if title or content:
             entries[i] = replace(
                 entries[i], title=title or entries[i].title, content=content or entries[i].content
             )
-    labels: dict[int, list[str]] = {}
+    tags: dict[int, list[str]] = {}
     for i, name in db.execute(
-        f"SELECT entry_id, name FROM labels WHERE user_id + 0 = ? AND entry_id {IN_MANY} ORDER BY name",
-        (user_id, here),
+        "SELECT entry_id, name FROM entry_tags "
+        f"WHERE user_id + 0 = ? AND entry_id {IN_MANY} ORDER BY name",
+        (user_id, ids),
     ):
-        labels.setdefault(i, []).append(name)
-    duplicates = _duplicates(db, user_id, here)
+        tags.setdefault(i, []).append(name)
+    duplicates = _duplicates(db, user_id, ids)
     return [
         Item(
             entries[i],
             i in unread,
-            *(*marks.get(i, (None, None, 0)), tuple(labels.get(i, ())), duplicates.get(i, ())),
+            *(*states.get(i, (None, None, 0)), tuple(tags.get(i, ())), duplicates.get(i, ())),
         )
         for i in dict.fromkeys(entry_ids)
         if i in entries
     ]
 
 
-def _duplicates(db: Connection, user_id: int, here: Many) -> dict[int, tuple[int, ...]]:
-    """The other entries of the same stories that this user gets."""
-    story = {i: i for i in here} | dict(
+def _duplicates(db: Connection, user_id: int, ids: Many) -> dict[int, tuple[int, ...]]:
+    """Return the accessible duplicates of each of these entries."""
+    first_ids = {i: i for i in ids} | dict(
         db.execute(
-            f"SELECT entry_id, story_id FROM folds WHERE entry_id {IN_MANY}", (here,)
+            f"SELECT entry_id, first_entry_id FROM duplicate_groups WHERE entry_id {IN_MANY}",
+            (ids,),
         ).fetchall()
     )
-    told: dict[int, set[int]] = {}
+    groups: dict[int, set[int]] = {}
     for i, first in db.execute(
-        f"SELECT entry_id, story_id FROM folds WHERE story_id {IN_MANY}",
-        (Many(set(story.values())),),
+        f"SELECT entry_id, first_entry_id FROM duplicate_groups WHERE first_entry_id {IN_MANY}",
+        (Many(set(first_ids.values())),),
     ):
-        told.setdefault(first, {first}).add(i)
-    if not told:
+        groups.setdefault(first, {first}).add(i)
+    if not groups:
         return {}
-    ours = visible(db, user_id, {i for some in told.values() for i in some})
+    accessible = visible(db, user_id, {i for group in groups.values() for i in group})
     return {
-        i: tuple(sorted((told.get(first, set()) & ours.keys()) - {i})) for i, first in story.items()
+        i: tuple(sorted((groups.get(first, set()) & accessible.keys()) - {i}))
+        for i, first in first_ids.items()
     }

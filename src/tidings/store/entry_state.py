@@ -1,7 +1,8 @@
-"""What a user has done to entries: read, starred, rated, tagged.
+"""Entry state of a user: read, starred, rated, muted, tagged, own title and content.
 
-An entry is unread while there is a row for it in `unread`. A row in `marks` says when it was read by itself (what was read
-with all others at once is not noted: nobody has read it), starred, rated or muted, and in which words its user wants it.
+An entry is unread while it has a row in `unread`. A row in `entry_states` records when an entry was
+read individually (not by "mark all as read"), starred or muted, its rating, and the user's own
+title and content.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from tidings.store.user_models import Stream, Tag
 
 
 class EntryStateChange(Struct, frozen=True):
-    """What shall be changed; None and nothing leave it as it is."""
+    """A change of the state of entries; None or empty: no change."""
 
     unread: bool | None = None
     starred: bool | None = None
@@ -29,7 +30,7 @@ class EntryStateChange(Struct, frozen=True):
 def update_entry_state(
     db: Connection, user_id: int, entry_ids: Sequence[int], change: EntryStateChange, now: float
 ) -> list[int]:
-    """Of those that are the user's; returns them."""
+    """Change the state of those of these entries that the user may access; return their ids."""
     feeds = visible(db, user_id, entry_ids)
     ids = Many(feeds)
     if not ids:
@@ -51,12 +52,13 @@ def update_entry_state(
         if (value := getattr(change, column)) is not None:
             _set(db, user_id, feeds, column, value)
     db.executemany(
-        "INSERT INTO labels (user_id, name, entry_id) VALUES (?, ?, ?) ON CONFLICT (user_id, name, entry_id) DO NOTHING",
+        "INSERT INTO entry_tags (user_id, name, entry_id) VALUES (?, ?, ?) "
+        "ON CONFLICT (user_id, name, entry_id) DO NOTHING",
         [(user_id, name, i) for name in change.add_tags for i in ids],
     )
     if change.remove_tags:
         db.execute(
-            f"DELETE FROM labels WHERE user_id = ? AND name {IN_MANY} AND entry_id {IN_MANY}",
+            f"DELETE FROM entry_tags WHERE user_id = ? AND name {IN_MANY} AND entry_id {IN_MANY}",
             (user_id, Many(change.remove_tags), ids),
         )
     return list(ids)
@@ -71,54 +73,60 @@ def _set(
     *,
     keep: bool = False,
 ) -> None:
-    """With ``keep``, a time that is there already stays: starring twice does not star later."""
-    new = f"coalesce(marks.{column}, excluded.{column})" if keep else f"excluded.{column}"
+    """Set a column of entry states.
+
+    ``keep`` keeps an existing value: starring an entry twice does not change the time.
+    """
+    new = f"coalesce(entry_states.{column}, excluded.{column})" if keep else f"excluded.{column}"
     db.executemany(
-        f"INSERT INTO marks (user_id, entry_id, feed_id, {column}) VALUES (?, ?, ?, ?) "
+        f"INSERT INTO entry_states (user_id, entry_id, feed_id, {column}) VALUES (?, ?, ?, ?) "
         f"ON CONFLICT (user_id, entry_id) DO UPDATE SET {column} = {new}",
         [(user_id, entry_id, feed_id, value) for entry_id, feed_id in feeds.items()],
     )
 
 
 def mark_all_read(db: Connection, user_id: int, stream: Stream, until: float) -> list[int]:
-    """Unread entries of the stream that had arrived by then; returns their ids."""
+    """Mark unread entries of a stream received until then as read; return their ids."""
     chosen = selection(db, user_id, stream, unread_until=until)
     if chosen is None:
         return []
     rows = db.execute(
-        f"DELETE FROM unread WHERE user_id = ? AND entry_id IN (SELECT {chosen.id} {chosen.sql}) RETURNING entry_id",
+        "DELETE FROM unread WHERE user_id = ? "
+        f"AND entry_id IN (SELECT {chosen.id} {chosen.sql}) RETURNING entry_id",
         (user_id, *chosen.values),
     )
     return [i for (i,) in rows.fetchall()]
 
 
 def read_since(db: Connection, user_id: int, since: float) -> list[int]:
-    """What was read by itself since then."""
+    """List entries that were marked as read individually since then."""
     return [
         i
         for (i,) in db.execute(
-            "SELECT entry_id FROM marks WHERE user_id = ? AND read_at >= ?", (user_id, since)
+            "SELECT entry_id FROM entry_states WHERE user_id = ? AND read_at >= ?", (user_id, since)
         )
     ]
 
 
 def mute_read_entries(db: Connection, user_id: int, limit: int, now: float) -> int:
-    """Put away what was read and not starred, so much of it at once; returns how much it was."""
+    """Mute at most ``limit`` read entries that are not starred; return how many."""
     chosen = selection(db, user_id, Stream(unread=False, starred=False))
     if chosen is None:
         return 0
-    done = db.execute(
-        "INSERT INTO marks (user_id, entry_id, feed_id, muted_at) "
-        f"SELECT CAST(? AS INTEGER), e.id, e.feed_id, CAST(? AS DOUBLE PRECISION) {chosen.sql} LIMIT ? "
+    inserted = db.execute(
+        "INSERT INTO entry_states (user_id, entry_id, feed_id, muted_at) "
+        "SELECT CAST(? AS INTEGER), e.id, e.feed_id, CAST(? AS DOUBLE PRECISION) "
+        f"{chosen.sql} LIMIT ? "
         "ON CONFLICT (user_id, entry_id) DO UPDATE SET muted_at = excluded.muted_at",
         (user_id, now, *chosen.values, limit),
     )
-    return done.rowcount
+    return inserted.rowcount
 
 
 def tags(db: Connection, user_id: int) -> list[Tag]:
+    """List a user's tags by name, with their numbers of entries and unread entries."""
     rows = db.execute(
-        "SELECT l.name, count(*), count(u.entry_id) FROM labels AS l "
+        "SELECT l.name, count(*), count(u.entry_id) FROM entry_tags AS l "
         "LEFT JOIN unread AS u ON u.user_id = l.user_id AND u.entry_id = l.entry_id "
         "WHERE l.user_id = ? GROUP BY l.name ORDER BY l.name",
         (user_id,),
@@ -127,26 +135,31 @@ def tags(db: Connection, user_id: int) -> list[Tag]:
 
 
 def rename_tag(db: Connection, user_id: int, name: str, new: str) -> bool:
-    done = db.execute(
-        "INSERT INTO labels (user_id, name, entry_id) "
-        "SELECT user_id, CAST(? AS TEXT), entry_id FROM labels WHERE user_id = ? AND name = ? "
+    """Rename a tag, or merge it into an existing one; return whether it existed."""
+    inserted = db.execute(
+        "INSERT INTO entry_tags (user_id, name, entry_id) "
+        "SELECT user_id, CAST(? AS TEXT), entry_id FROM entry_tags WHERE user_id = ? AND name = ? "
         "ON CONFLICT (user_id, name, entry_id) DO NOTHING",
         (new, user_id, name),
     )
-    return new == name or remove_tag(db, user_id, name) or done.rowcount > 0
+    return new == name or remove_tag(db, user_id, name) or inserted.rowcount > 0
 
 
 def remove_tag(db: Connection, user_id: int, name: str) -> bool:
+    """Remove a tag from all entries; return whether it existed."""
     return (
-        db.execute("DELETE FROM labels WHERE user_id = ? AND name = ?", (user_id, name)).rowcount
+        db.execute(
+            "DELETE FROM entry_tags WHERE user_id = ? AND name = ?", (user_id, name)
+        ).rowcount
         > 0
     )
 
 
 def restore_tag(db: Connection, user_id: int, name: str, entry_ids: Sequence[int]) -> None:
-    """Entries that had it until just now, also those that were the user's by nothing else."""
+    """Undo the removal of a tag, also for entries that the user can access only by this tag."""
     db.execute(
-        "INSERT INTO labels (user_id, name, entry_id) SELECT CAST(? AS BIGINT), CAST(? AS TEXT), id FROM entries "
+        "INSERT INTO entry_tags (user_id, name, entry_id) "
+        "SELECT CAST(? AS BIGINT), CAST(? AS TEXT), id FROM entries "
         f"WHERE id {IN_MANY} ON CONFLICT (user_id, name, entry_id) DO NOTHING",
         (user_id, name, Many(entry_ids)),
     )

@@ -1,17 +1,24 @@
-"""Whole articles, fetched from their sites. A row without content says that there was none to be had, and when."""
+"""Full texts of articles, fetched from their sites.
+
+A row with empty content records when the extraction failed.
+"""
 
 from tidings.store.connection import Connection
 
 
 def list_missing(db: Connection, since: float, before: float, limit: int) -> list[tuple[int, str]]:
-    """Entries, with their addresses, that came since then and whose subscribers want the whole of them.
+    """List entries (id, URL) received after ``since`` whose full text is wanted but not stored.
 
-    Those that could not be had ``before`` are tried again. SQLite keeps to the order of a cross join: few feeds are such.
+    Failed entries are listed again if their last attempt was ``before`` this time. The cross join
+    fixes SQLite's join order: only few feeds have the option.
     """
     rows = db.execute(
-        "SELECT e.id, e.url FROM (SELECT DISTINCT feed_id FROM subscriptions WHERE full_text = 1) AS s "
-        "CROSS JOIN entries AS e WHERE e.feed_id = s.feed_id AND e.first_seen_at > ? AND e.url <> '' AND NOT EXISTS "
-        "(SELECT 1 FROM full_texts AS f WHERE f.entry_id = e.id AND (f.content <> '' OR f.at > ?)) "
+        "SELECT e.id, e.url "
+        "FROM (SELECT DISTINCT feed_id FROM subscriptions WHERE full_text = 1) AS s "
+        "CROSS JOIN entries AS e "
+        "WHERE e.feed_id = s.feed_id AND e.first_seen_at > ? AND e.url <> '' AND NOT EXISTS "
+        "(SELECT 1 FROM full_texts AS f "
+        "WHERE f.entry_id = e.id AND (f.content <> '' OR f.at > ?)) "
         "ORDER BY e.id DESC LIMIT ?",
         (since, before, limit),
     )
@@ -19,11 +26,13 @@ def list_missing(db: Connection, since: float, before: float, limit: int) -> lis
 
 
 def stored_content(db: Connection, entry_id: int) -> str:
+    """Return the stored full text of an entry, empty if there is none."""
     row = db.execute("SELECT content FROM full_texts WHERE entry_id = ?", (entry_id,)).fetchone()
     return row[0] if row else ""
 
 
 def save(db: Connection, entry_id: int, content: str, now: float) -> None:
+    """Save the full text of an entry; empty content records a failed attempt."""
     db.execute(
         "INSERT INTO full_texts (entry_id, at, content) VALUES (?, ?, ?) "
         "ON CONFLICT (entry_id) DO UPDATE SET at = excluded.at, content = excluded.content",

@@ -1,55 +1,60 @@
-"""What the store can tell a reader about their reading: statistics, and feeds they may like."""
+"""Reading statistics of a user, and feed recommendations."""
 
 import math
+import re
 from collections import Counter
-from collections.abc import Sequence
-from re import compile as pattern
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from tidings.i18n import n_
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.evidence import MEDIAN_POSTS, Evidence, polled_days
 from tidings.store.user_models import DailyReading, FeedUsage, Statistics, Suggestion
 
 DAY_S = 86400.0
-#: Feeds that statistics name; starred entries that are looked through for links.
+#: Maximum number of feeds in statistics, and of starred entries searched for links.
 MAX_FEEDS, MAX_STARRED = 50, 200
-#: A feed is suggested to others only when so many read it: one person's feed may be that person's secret.
+#: Minimum number of subscribers of a recommended feed: a feed with one subscriber may be private.
 MIN_READERS = 2
-#: A site is suggested when so many starred entries link to it.
+#: Minimum number of starred entries that link to a recommended site.
 MIN_LINKS = 2
-_LINK = pattern(r'href="(https?://[^"]+)"')
+_LINK = re.compile(r'href="(https?://[^"]+)"')
 
 
 def statistics(db: Connection, user_id: int, since: float, now: float) -> Statistics:
-    """Of the entries that came, or were read, since then; medians where there is enough history for them."""
-    new_entries: dict[int, list[float]] = {}
+    """Return statistics of the entries received or read since then.
+
+    Delays are None if there is not enough history for them.
+    """
+    delays_by_feed: dict[int, list[float]] = {}
     counts: Counter[int] = Counter()
     for feed_id, delay_s in db.execute(
-        "SELECT e.feed_id, e.delay_s FROM entries AS e JOIN subscriptions AS s ON s.feed_id = e.feed_id AND s.user_id = ? "
+        "SELECT e.feed_id, e.delay_s FROM entries AS e "
+        "JOIN subscriptions AS s ON s.feed_id = e.feed_id AND s.user_id = ? "
         "WHERE e.first_seen_at >= ?",
         (user_id, since),
     ):
         counts[feed_id] += 1
         if delay_s is not None:
-            new_entries.setdefault(feed_id, []).append(delay_s)
+            delays_by_feed.setdefault(feed_id, []).append(delay_s)
     read: Counter[int] = Counter()
     starred: Counter[int] = Counter()
     days: dict[float, list[int]] = {}
-    waited = []
+    times_to_read = []
     for feed_id, read_at, starred_at, seen_at in db.execute(
         "SELECT m.feed_id, m.read_at, m.starred_at, e.first_seen_at "
-        "FROM marks AS m LEFT JOIN entries AS e ON e.id = m.entry_id "
+        "FROM entry_states AS m LEFT JOIN entries AS e ON e.id = m.entry_id "
         "WHERE m.user_id = ? AND (m.read_at >= ? OR m.starred_at >= ?)",
         (user_id, since, since),
     ):
-        for at, counter, place in (read_at, read, 0), (starred_at, starred, 1):
+        for at, counter, column in (read_at, read, 0), (starred_at, starred, 1):
             if at is not None and at >= since:
                 counter[feed_id] += 1
-                days.setdefault(at // DAY_S * DAY_S, [0, 0])[place] += 1
+                days.setdefault(at // DAY_S * DAY_S, [0, 0])[column] += 1
         if read_at is not None and seen_at is not None:
-            waited.append(read_at - seen_at)
-    delays = [d for some in new_entries.values() for d in some]
+            times_to_read.append(read_at - seen_at)
+    delays = [d for feed_delays in delays_by_feed.values() for d in feed_delays]
     evidence = Evidence(polled_days(db, now), len(delays))
     order = sorted(counts | read, key=lambda feed: (-read[feed], -counts[feed], feed))[:MAX_FEEDS]
     return Statistics(
@@ -59,10 +64,14 @@ def statistics(db: Connection, user_id: int, since: float, now: float) -> Statis
         starred=starred.total(),
         delay_p50_s=_quantile(delays, 0.5) if evidence.has_delays else None,
         delay_p90_s=_quantile(delays, 0.9) if evidence.has_delays else None,
-        time_to_read_p50_s=_quantile(waited, 0.5) if len(waited) >= MEDIAN_POSTS else None,
-        days=tuple(DailyReading(day, *both) for day, both in sorted(days.items())),
+        time_to_read_p50_s=(
+            _quantile(times_to_read, 0.5) if len(times_to_read) >= MEDIAN_POSTS else None
+        ),
+        days=tuple(DailyReading(day, *numbers) for day, numbers in sorted(days.items())),
         feeds=tuple(
-            FeedUsage(f, counts[f], read[f], starred[f], _median(new_entries.get(f, []), evidence))
+            FeedUsage(
+                f, counts[f], read[f], starred[f], _median(delays_by_feed.get(f, []), evidence)
+            )
             for f in order
         ),
         evidence=evidence,
@@ -70,52 +79,74 @@ def statistics(db: Connection, user_id: int, since: float, now: float) -> Statis
 
 
 def _median(delays: Sequence[float], evidence: Evidence) -> float | None:
-    """Of one feed's posts; None where they are too few."""
+    """Median of one feed's delays; None if there are too few."""
     return _quantile(delays, 0.5) if evidence.has_median(len(delays)) else None
 
 
 def _quantile(values: Sequence[float], share: float) -> float | None:
-    """The smallest value that at least this share does not exceed."""
+    """Quantile: the smallest value that at least ``share`` of the values do not exceed."""
     return sorted(values)[math.ceil(len(values) * share) - 1] if values else None
 
 
 def suggestions(db: Connection, user_id: int, limit: int) -> list[Suggestion]:
-    """The best reasons first: read by people like you, linked from what you starred, read by many.
+    """Recommend feeds: read by similar users, linked from starred entries, read by many users.
 
-    Other users' feeds are only named when several read them, and never when the address may hold one reader's secret.
+    Feeds of other users are recommended only if several users read them, and never if the URL may
+    contain a secret (a query or credentials).
     """
     found: dict[str, Suggestion] = {}
-    for rows, reason in (
-        (_similar(db, user_id), "read by {} people whose subscriptions are like yours"),
-        (_linked(db, user_id), "linked from {} entries that you starred"),
-        (_others(db, user_id, None), "read by {} people here"),
-    ):
+    sources: tuple[tuple[list[Any], Callable[[int], str]], ...] = (
+        (
+            _similar(db, user_id),
+            lambda n: n_(
+                "read by %(num)s user with similar subscriptions",
+                "read by %(num)s users with similar subscriptions",
+                n,
+            ),
+        ),
+        (
+            _linked(db, user_id),
+            lambda n: n_(
+                "linked from %(num)s of your starred posts",
+                "linked from %(num)s of your starred posts",
+                n,
+            ),
+        ),
+        (
+            _others(db, user_id, None),
+            lambda n: n_("read by %(num)s user", "read by %(num)s users", n),
+        ),
+    )
+    for rows, reason in sources:
         for feed_id, url, title, number in rows:
             if "?" not in url and "@" not in url:
-                found.setdefault(url, Suggestion(url, title or url, feed_id, reason.format(number)))
+                found.setdefault(url, Suggestion(url, title or url, feed_id, reason(number)))
     return list(found.values())[:limit]
 
 
 def _similar(db: Connection, user_id: int) -> list[Any]:
-    """Feeds of those who share the most subscriptions with this user, by how much they share (Jaccard)."""
+    """Feeds of the users with the most similar subscriptions (Jaccard similarity)."""
     rows = db.execute(
-        "SELECT t.user_id, count(*), (SELECT count(*) FROM subscriptions AS a WHERE a.user_id = t.user_id) "
-        "FROM subscriptions AS s JOIN subscriptions AS t ON t.feed_id = s.feed_id AND t.user_id <> s.user_id "
+        "SELECT t.user_id, count(*), "
+        "(SELECT count(*) FROM subscriptions AS a WHERE a.user_id = t.user_id) "
+        "FROM subscriptions AS s JOIN subscriptions AS t "
+        "ON t.feed_id = s.feed_id AND t.user_id <> s.user_id "
         "WHERE s.user_id = ? GROUP BY t.user_id",
         (user_id,),
     ).fetchall()
-    own = db.execute("SELECT count(*) FROM subscriptions WHERE user_id = ?", (user_id,)).fetchone()[
-        0
-    ]
-    like = sorted(rows, key=lambda row: row[1] / (own + row[2] - row[1]), reverse=True)[:20]
-    return _others(db, user_id, [row[0] for row in like])
+    (own,) = db.execute(
+        "SELECT count(*) FROM subscriptions WHERE user_id = ?", (user_id,)
+    ).fetchone()
+    similar = sorted(rows, key=lambda row: row[1] / (own + row[2] - row[1]), reverse=True)[:20]
+    return _others(db, user_id, [row[0] for row in similar])
 
 
 def _others(db: Connection, user_id: int, readers: Sequence[int] | None) -> list[Any]:
-    """Feeds that the most of these, or of all, read, and this user does not."""
+    """Most popular feeds among these users (None: all) that this user does not have."""
     only = "" if readers is None else f"s.user_id {IN_MANY} AND "
     return db.execute(
-        "SELECT f.id, f.url, f.title, count(*) FROM subscriptions AS s JOIN feeds AS f ON f.id = s.feed_id "
+        "SELECT f.id, f.url, f.title, count(*) "
+        "FROM subscriptions AS s JOIN feeds AS f ON f.id = s.feed_id "
         f"WHERE {only}f.retired_at IS NULL AND NOT EXISTS "
         "(SELECT 1 FROM subscriptions AS o WHERE o.user_id = ? AND o.feed_id = f.id) "
         "GROUP BY f.id, f.url, f.title HAVING count(*) >= ? ORDER BY count(*) DESC, f.id LIMIT ?",
@@ -124,9 +155,9 @@ def _others(db: Connection, user_id: int, readers: Sequence[int] | None) -> list
 
 
 def _linked(db: Connection, user_id: int) -> list[Any]:
-    """The sites that the user's newest starred entries link to, with their feeds where those are known."""
+    """Sites that the user's newest starred entries link to, with their feeds if these are known."""
     rows = db.execute(
-        "SELECT e.url, e.content FROM marks AS m JOIN entries AS e ON e.id = m.entry_id "
+        "SELECT e.url, e.content FROM entry_states AS m JOIN entries AS e ON e.id = m.entry_id "
         "WHERE m.user_id = ? AND m.starred_at IS NOT NULL ORDER BY m.entry_id DESC LIMIT ?",
         (user_id, MAX_STARRED),
     )
@@ -137,8 +168,9 @@ def _linked(db: Connection, user_id: int) -> list[Any]:
         return []
     known: dict[str, tuple[int, str, str]] = {}
     for feed_id, url, title, site, own, readers in db.execute(
-        "SELECT f.id, f.url, f.title, f.site_url, count(*) FILTER (WHERE s.user_id = ?), count(*) FROM feeds AS f "
-        "JOIN subscriptions AS s ON s.feed_id = f.id WHERE f.retired_at IS NULL GROUP BY f.id, f.url, f.title, f.site_url",
+        "SELECT f.id, f.url, f.title, f.site_url, count(*) FILTER (WHERE s.user_id = ?), count(*) "
+        "FROM feeds AS f JOIN subscriptions AS s ON s.feed_id = f.id WHERE f.retired_at IS NULL "
+        "GROUP BY f.id, f.url, f.title, f.site_url",
         (user_id,),
     ):
         if own:

@@ -1,9 +1,11 @@
-"""Who asks what, and when: due feeds are claimed, hosts leased, and the budget spent, by any number of workers at once.
+"""Leases of due feeds and of hosts, so that several workers poll without conflicts.
 
-A claim is a lease that is written as the feed's next poll: a feed that was handed out becomes due again when the lease runs
-out, unless an outcome was recorded before. So the due query needs one index and nobody looks for dead workers. A worker that
-has a name also leases the hosts of its feeds; feeds of a host that another worker holds are passed over, so a host is asked by
-one worker at a time. The lease is longer than any pause between two requests: nobody need know whom a dead worker has asked.
+A feed lease is written as the feed's next poll time: a leased feed becomes due again when the lease
+expires, unless an outcome was recorded before. The query for due feeds therefore needs only one
+index, and dead workers need no detection. A named worker also leases the hosts of its feeds; feeds
+of hosts that another worker holds are skipped, so only one worker at a time sends requests to a
+host. The lease is longer than any delay between two requests to a host, so the last request time of
+a dead worker does not matter.
 """
 
 from collections.abc import Sequence
@@ -14,21 +16,28 @@ from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.feed_models import Feed
 from tidings.store.feeds import FEED, WIDTH, decode_feed
 
-#: Looked up feed by feed. As an anti-join PostgreSQL, which believes that hardly any host is held, may compare all with all.
-_FREE = "coalesce((SELECT leased_until <= ? OR leased_by = ? FROM hosts WHERE hosts.host = feeds.host), TRUE)"
-#: Token buckets: of requests, and of bytes where they have a budget too.
-REQUESTS, BYTES = "requests", "bytes"
+#: Whether no other worker holds the feed's host. A subquery per feed: PostgreSQL estimates that
+#: hardly any host is leased, and would run an anti-join as a nested loop.
+_HOST_IS_FREE = (
+    "coalesce((SELECT leased_until <= ? OR leased_by = ? FROM hosts "
+    "WHERE hosts.host = feeds.host), TRUE)"
+)
 _LEASE_HOST = """
     INSERT INTO hosts (host, leased_until, leased_by) VALUES (?, ?, ?)
-    ON CONFLICT (host) DO UPDATE SET leased_until = excluded.leased_until, leased_by = excluded.leased_by
+    ON CONFLICT (host) DO UPDATE SET leased_until = excluded.leased_until,
+      leased_by = excluded.leased_by
     WHERE hosts.leased_until <= ? OR hosts.leased_by = excluded.leased_by"""
 
 
 def lease_feeds(db: Connection, now: float, limit: int, lease_s: float, worker: str) -> list[Feed]:
-    """Due feeds, longest due first. Without a name no host is leased: for a process that is alone with the store."""
-    free = f"AND {_FREE}" if worker else ""
+    """Lease due feeds, longest due first.
+
+    Without a worker name no host is leased: for a process that is the only one to poll.
+    """
+    host_is_free = f"AND {_HOST_IS_FREE}" if worker else ""
     rows = db.execute(
-        f"SELECT {FEED}, feeds.host FROM feeds WHERE next_poll_at <= ? {free} ORDER BY next_poll_at LIMIT ?"
+        f"SELECT {FEED}, feeds.host FROM feeds WHERE next_poll_at <= ? {host_is_free} "
+        "ORDER BY next_poll_at LIMIT ?"
         + (" FOR UPDATE OF feeds SKIP LOCKED" if db.postgres else ""),
         (now, *((now, worker) if worker else ()), limit),
     )
@@ -36,46 +45,49 @@ def lease_feeds(db: Connection, now: float, limit: int, lease_s: float, worker: 
     if worker and found:
         hosts = sorted({host for _, host in found})
         db.executemany(_LEASE_HOST, [(host, now + lease_s, worker, now) for host in hosts])
-        ours = {
-            h
-            for (h,) in db.execute(
+        own_hosts = {
+            host
+            for (host,) in db.execute(
                 f"SELECT host FROM hosts WHERE leased_by = ? AND host {IN_MANY}",
                 (worker, Many(hosts)),
             )
         }
-        found = [(feed, host) for feed, host in found if host in ours]
+        found = [(feed, host) for feed, host in found if host in own_hosts]
     return _write_leases(db, [feed for feed, _ in found], now + lease_s)
 
 
 def lease_feeds_by_id(
     db: Connection, now: float, lease_s: float, feed_ids: Sequence[int]
 ) -> list[Feed]:
-    """These feeds, due or not, whoever holds their hosts: somebody wants them now."""
+    """Lease these feeds for a manual poll, due or not, also if another worker holds their hosts."""
     rows = db.execute(
-        f"SELECT {FEED} FROM feeds WHERE id {IN_MANY} AND retired_at IS NULL ORDER BY next_poll_at, id"
-        + (" FOR UPDATE" if db.postgres else ""),
+        f"SELECT {FEED} FROM feeds WHERE id {IN_MANY} AND retired_at IS NULL "
+        "ORDER BY next_poll_at, id" + (" FOR UPDATE" if db.postgres else ""),
         (Many(feed_ids),),
     )
     return _write_leases(db, [decode_feed(row) for row in rows], now + lease_s)
 
 
 def _write_leases(db: Connection, feeds: list[Feed], until: float) -> list[Feed]:
-    """Publishers are told how many want a feed, by those who ask for it."""
+    """Write the leases; return the feeds with their subscriber counts (for the User-Agent)."""
     ids = Many(feed.id for feed in feeds)
     if not ids:
         return feeds
     db.execute(f"UPDATE feeds SET next_poll_at = ? WHERE id {IN_MANY}", (until, ids))
-    wanted = dict(
+    subscribers = dict(
         db.execute(
             f"SELECT feed_id, count(*) FROM subscriptions WHERE feed_id {IN_MANY} GROUP BY feed_id",
             (ids,),
         )
     )
-    return [replace(feed, subscribers=wanted.get(feed.id, 1)) for feed in feeds]
+    return [replace(feed, subscribers=subscribers.get(feed.id, 1)) for feed in feeds]
 
 
 def release(db: Connection, leased_feeds: Sequence[Feed], worker: str, until: float) -> None:
-    """Feeds that were not begun are due as they were before they were claimed; the worker holds its hosts until then."""
+    """Return feeds that were not polled, with their former poll times.
+
+    The worker's host leases are shortened to ``until``.
+    """
     rows = sorted((feed.id, feed.state.next_poll_at) for feed in leased_feeds)
     db.executemany(
         "UPDATE feeds SET next_poll_at = ? WHERE id = ? AND retired_at IS NULL",
@@ -89,7 +101,7 @@ def release(db: Connection, leased_feeds: Sequence[Feed], worker: str, until: fl
 
 
 def release_hosts(db: Connection, hosts: Sequence[tuple[str, float]], worker: str) -> None:
-    """The worker has nothing more to ask of these hosts; others may, each from its time on."""
+    """End the worker's leases of these hosts, each at its time."""
     db.executemany(
         "UPDATE hosts SET leased_until = ? WHERE host = ? AND leased_by = ?",
         [(at, host, worker) for host, at in sorted(hosts)],
@@ -97,48 +109,10 @@ def release_hosts(db: Connection, hosts: Sequence[tuple[str, float]], worker: st
 
 
 def reserve(db: Connection, host: str, spacing_s: float, now: float) -> float:
-    """The next time at which this host may be asked; whoever wants to ask after that comes ``spacing_s`` later."""
+    """Reserve the next request slot of a host; return its time. Slots are ``spacing_s`` apart."""
     row = db.execute(
         "INSERT INTO hosts (host, next_at) VALUES (?, ?) ON CONFLICT (host) DO UPDATE SET "
         "next_at = ? + CASE WHEN hosts.next_at > ? THEN hosts.next_at ELSE ? END RETURNING next_at",
         (host, now + spacing_s, spacing_s, now, now),
     ).fetchone()
     return float(row[0]) - spacing_s
-
-
-def take_tokens(db: Connection, wanted: int, per_day: float, now: float) -> int:
-    """How many of these requests may be made now. They are spent with that; what is not made is given back by `spend`."""
-    tokens = _refill(db, REQUESTS, per_day, now)
-    granted = max(min(wanted, int(tokens + 1e-9)), 0)
-    _set_tokens(db, REQUESTS, tokens - granted)
-    return granted
-
-
-def consume_budget(db: Connection, amount: float, bucket: str = REQUESTS) -> None:
-    """Count what cannot be refused any more, or give some back; so the bucket may be in debt for a day."""
-    db.execute("UPDATE buckets SET tokens = tokens - ? WHERE name = ?", (float(amount), bucket))
-
-
-def token_deficit(db: Connection, per_day: float, now: float, bucket: str = REQUESTS) -> float:
-    """How much must flow in until there is a token again; 0 if there is one now."""
-    return max(1.0 - _refill(db, bucket, per_day, now), 0.0)
-
-
-def _refill(db: Connection, bucket: str, per_day: float, now: float) -> float:
-    """The bucket of all workers holds a day's budget, is full at first, and fills evenly. It is ours until the commit."""
-    most = max(per_day, 1.0)
-    row = db.execute(
-        "INSERT INTO buckets (name, tokens, filled_at) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
-        "tokens = buckets.tokens + CASE WHEN excluded.filled_at > buckets.filled_at "
-        "THEN (excluded.filled_at - buckets.filled_at) * ? / 86400.0 ELSE 0 END, "
-        "filled_at = CASE WHEN excluded.filled_at > buckets.filled_at THEN excluded.filled_at ELSE buckets.filled_at END "
-        "RETURNING tokens",
-        (bucket, most, now, per_day),
-    ).fetchone()
-    tokens = max(min(float(row[0]), most), -most)
-    _set_tokens(db, bucket, tokens)
-    return tokens
-
-
-def _set_tokens(db: Connection, bucket: str, tokens: float) -> None:
-    db.execute("UPDATE buckets SET tokens = ? WHERE name = ?", (tokens, bucket))

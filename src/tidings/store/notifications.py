@@ -1,8 +1,9 @@
-"""What users want to be told, and the messages that tell it, until they have arrived.
+"""Outbox of notifications and webhook deliveries (transactional outbox pattern).
 
-A notice names an entry, and is written when the entry arrives, in the same transaction. It waits until its user may be told
-(batches, quiet hours); then one transaction makes of all that wait a message for each address (`pack`). A message is taken
-for a while before it is sent, and deleted when it has arrived: whoever dies in between leaves it for the next.
+A notification names an entry and is written in the transaction that stores the entry. It waits
+until its user may be notified (batches, quiet hours). Then `create_deliveries` converts all waiting
+notifications into one message per address, in one transaction. A message is leased before it is
+sent and deleted after it was accepted, so another process retries it if the sender dies.
 """
 
 import math
@@ -14,22 +15,23 @@ from tidings.store import entry_queries, folders
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.user_models import Delivery, Item, NotificationKind, Settings, Subscription
 
-#: Messages that are taken at once.
+#: Maximum number of deliveries that are leased or listed in one call.
 BATCH_SIZE = 50
 
-_DELIVERY = ", ".join(Delivery.__struct_fields__)
-_settings = msgspec.json.Decoder(Settings)
+_DELIVERY_COLUMNS = ", ".join(Delivery.__struct_fields__)
+_settings_decoder = msgspec.json.Decoder(Settings)
 
-#: Entries of one feed with the rules that spoke for them.
+#: Matching entries of one subscription, each with the name of the rule that matched.
 FeedMatches = tuple[Subscription, Sequence[tuple[Item, str]]]
 
 
 def pending_notifications(db: Connection) -> list[tuple[int, NotificationKind, Settings]]:
-    """Whom there is something to tell, and what they have chosen."""
+    """List users (id, kind, settings) that have waiting notifications."""
     rows = db.execute(
-        "SELECT DISTINCT n.user_id, n.kind, u.settings FROM notices AS n JOIN users AS u ON u.id = n.user_id ORDER BY n.user_id"
+        "SELECT DISTINCT n.user_id, n.kind, u.settings "
+        "FROM notifications AS n JOIN users AS u ON u.id = n.user_id ORDER BY n.user_id"
     )
-    return [(user_id, kind, _settings.decode(settings)) for user_id, kind, settings in rows]
+    return [(user_id, kind, _settings_decoder.decode(text)) for user_id, kind, text in rows]
 
 
 def create_deliveries(
@@ -39,12 +41,13 @@ def create_deliveries(
     make: Callable[[Sequence[FeedMatches]], Sequence[tuple[str, str]]],
     now: float,
 ) -> int:
-    """Make messages, (address, body), of all that waits; of how many entries.
+    """Convert a user's waiting notifications into deliveries; return the number of entries.
 
-    Of alerts, only those that are still unread: what was muted, folded or read meanwhile is nothing to be told.
+    ``make`` renders the matches as messages (address, body). Alerts are sent only for entries that
+    are still unread: not muted, marked as duplicate or read since.
     """
     rows = db.execute(
-        "DELETE FROM notices WHERE user_id = ? AND kind = ? RETURNING entry_id, why",
+        "DELETE FROM notifications WHERE user_id = ? AND kind = ? RETURNING entry_id, rule_name",
         (user_id, kind),
     )
     rule_names = dict(rows.fetchall())
@@ -54,56 +57,60 @@ def create_deliveries(
         if i.unread or kind != "alert"
     ]
     muted = db.execute(
-        f"SELECT entry_id FROM marks WHERE user_id = ? AND muted_at IS NOT NULL AND entry_id {IN_MANY}",
+        "SELECT entry_id FROM entry_states "
+        f"WHERE user_id = ? AND muted_at IS NOT NULL AND entry_id {IN_MANY}",
         (user_id, Many(rule_names)),
     )
-    silent = {i for (i,) in muted} if kind == "new_entries" else set()
+    excluded = {i for (i,) in muted} if kind == "new_entries" else set()
     by_feed: dict[int, list[tuple[Item, str]]] = {}
     for item in items:
-        if item.entry.id not in silent:
+        if item.entry.id not in excluded:
             by_feed.setdefault(item.entry.feed_id, []).append((item, rule_names[item.entry.id]))
     feeds = folders.subscriptions(db, user_id, by_feed)
     matches = [(subscription, by_feed[subscription.feed.id]) for subscription in feeds]
-    add(db, user_id, kind, make(matches), now)
-    return sum(len(some) for _, some in matches)
+    add_deliveries(db, user_id, kind, make(matches), now)
+    return sum(len(entries) for _, entries in matches)
 
 
-def add(
+def add_deliveries(
     db: Connection,
     user_id: int,
     kind: NotificationKind,
     messages: Sequence[tuple[str, str]],
     now: float,
 ) -> None:
-    """Messages, (address, body), to be sent now."""
+    """Queue messages (address, body) that are due now."""
     db.executemany(
-        "INSERT INTO deliveries (user_id, kind, target, made_at, next_at, body) VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO deliveries (user_id, kind, target, made_at, next_at, body) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
         [(user_id, kind, target, now, now, body) for target, body in messages],
     )
 
 
 def lease_deliveries(db: Connection, now: float, until: float) -> list[tuple[Delivery, Settings]]:
-    """Messages that are due, which nobody else takes before ``until``; with what their users have chosen."""
+    """Lease due deliveries until this time; return them with the settings of their users."""
     rows = db.execute(
         "UPDATE deliveries SET tries = tries + 1, next_at = ? WHERE next_at <= ? AND id IN "
-        f"(SELECT id FROM deliveries WHERE next_at <= ? ORDER BY next_at, id LIMIT ?) RETURNING {_DELIVERY}",
+        "(SELECT id FROM deliveries WHERE next_at <= ? ORDER BY next_at, id LIMIT ?) "
+        f"RETURNING {_DELIVERY_COLUMNS}",
         (until, now, now, BATCH_SIZE),
     ).fetchall()
-    users = Many({row[1] for row in rows})
-    chosen = dict(
-        db.execute(f"SELECT id, settings FROM users WHERE id {IN_MANY}", (users,)).fetchall()
+    user_ids = Many({row[1] for row in rows})
+    settings = dict(
+        db.execute(f"SELECT id, settings FROM users WHERE id {IN_MANY}", (user_ids,)).fetchall()
     )
-    return [(Delivery(*row), _settings.decode(chosen[row[1]])) for row in sorted(rows)]
+    return [(Delivery(*row), _settings_decoder.decode(settings[row[1]])) for row in sorted(rows)]
 
 
 def postpone_delivery(db: Connection, delivery_id: int, until: float, problem: str) -> None:
+    """Schedule the next attempt of a failed delivery."""
     db.execute(
         "UPDATE deliveries SET next_at = ?, problem = ? WHERE id = ?", (until, problem, delivery_id)
     )
 
 
 def abandon_delivery(db: Connection, delivery_id: int, problem: str, before: float) -> None:
-    """It is never tried again, and stays to be seen; those that were made before then have been seen long enough."""
+    """Give up a delivery, which stays listed; delete abandoned ones created ``before`` a time."""
     db.execute(
         "UPDATE deliveries SET next_at = ?, problem = ?, body = '' WHERE id = ?",
         (math.inf, problem, delivery_id),
@@ -112,14 +119,15 @@ def abandon_delivery(db: Connection, delivery_id: int, problem: str, before: flo
 
 
 def failed_deliveries(db: Connection, user_id: int) -> list[Delivery]:
-    """A user's messages that nobody has taken so far, the newest first."""
+    """List a user's failed deliveries, newest first."""
     rows = db.execute(
-        f"SELECT {_DELIVERY} FROM deliveries WHERE user_id = ? AND problem <> '' ORDER BY made_at DESC, id DESC LIMIT ?",
+        f"SELECT {_DELIVERY_COLUMNS} FROM deliveries WHERE user_id = ? AND problem <> '' "
+        "ORDER BY made_at DESC, id DESC LIMIT ?",
         (user_id, BATCH_SIZE),
     )
     return [Delivery(*row) for row in rows]
 
 
 def delete_delivery(db: Connection, delivery_id: int) -> None:
-    """It has arrived, or nobody waits for it any more."""
+    """Delete a delivery that was accepted or is no longer wanted."""
     db.execute("DELETE FROM deliveries WHERE id = ?", (delivery_id,))

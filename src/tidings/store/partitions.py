@@ -1,21 +1,25 @@
-"""Entries in PostgreSQL are partitioned by id; ids grow with arrival, so a partition is a stretch of time.
+"""Range partitioning of entries by id in PostgreSQL, with retention by partition.
 
-Each partition has small indexes of its own: writing the hundred millionth entry costs what writing the first did. The next
-partition is made by who draws an id from the last half of the last one. When all of a partition is old and most of it goes,
-what must stay is copied into a new table, and the two are swapped: dropping a table costs nothing, however many rows it has.
+Ids grow with arrival, so a partition holds a period of time. Each partition has its own small
+indexes: inserting the hundred millionth entry costs as much as inserting the first. The next
+partition is created when an id from the second half of the last one is allocated. When all entries
+of a partition are old and most can be deleted, the retained ones are copied to a new table, which
+replaces the partition: dropping a table is cheap for any number of rows.
 """
 
 from typing import NamedTuple, Protocol
 
+from tidings.i18n import _
 from tidings.store.connection import Connection
 from tidings.store.schema import ENTRY_TABLES, KEPT_ENTRY_QUERIES
 
-#: Ids in the first partitions. One that was filled within a week is followed by one of twice its size.
+#: Ids in the first partition. A partition that fills within a week is followed by one of twice
+#: the size.
 MIN_SPAN = 1_000_000
 WEEK_S = 7 * 86400.0
-#: What has been thinned is thinned again after this time.
+#: Minimum time between two prunings of a partition.
 MIN_PRUNE_INTERVAL_S = 30 * 86400.0
-#: Held by who makes partitions or drops them.
+#: Advisory lock of the process that creates partitions.
 PARTITION_LOCK_ID = 0x74696474
 
 
@@ -29,7 +33,7 @@ class PartitionedConnection(Connection, Protocol):
 
 
 class Partition(NamedTuple):
-    """Entries with ids from ``low`` to below ``high``."""
+    """A partition: entries with ids from ``low`` to below ``high``."""
 
     low: int
     high: int
@@ -45,9 +49,10 @@ class Partition(NamedTuple):
 
 
 def partitions(db: Connection) -> list[Partition]:
-    """By id. Their names tell their bounds, their comments when they were thinned."""
+    """List partitions by id. Their names contain the bounds, their comments the pruning time."""
     rows = db.execute(
-        "SELECT relname, obj_description(pg_class.oid) FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid "
+        "SELECT relname, obj_description(pg_class.oid) "
+        "FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid "
         "WHERE inhparent = 'entries'::regclass"
     )
     named = ((name.split("_"), comment) for name, comment in rows)
@@ -57,7 +62,7 @@ def partitions(db: Connection) -> list[Partition]:
 
 
 def allocate_ids(db: PartitionedConnection, count: int) -> list[int]:
-    """Ids for new entries, with a partition to put them in."""
+    """Allocate ids for new entries, and create the partition for them if necessary."""
     ids = [
         i
         for (i,) in db.execute(
@@ -70,48 +75,58 @@ def allocate_ids(db: PartitionedConnection, count: int) -> list[int]:
 
 
 def ensure_partition(db: PartitionedConnection, last_id: int) -> None:
-    """Make partitions until there is one for this id and half a partition more."""
-    made = partitions(db)
-    if not _has_room(made, last_id):
+    """Create partitions until ``last_id`` lies in the first half of the last one."""
+    existing = partitions(db)
+    if not _has_room(existing, last_id):
         db.execute("SELECT pg_advisory_xact_lock(?)", (PARTITION_LOCK_ID,))
-        made = partitions(db)  # asked again: another process may have been faster
-    while not _has_room(made, last_id):
-        low = made[-1].high if made else 1
-        made.append(Partition(low, low + (_span(db, made[-1]) if made else MIN_SPAN), 0.0))
-        _make(db, made[-1].table)
-        _attach(db, made[-1])
-    db.partitioned_until_id = (made[-1].low + made[-1].high) // 2
+        existing = partitions(db)  # read again: another process may have created them meanwhile
+    while not _has_room(existing, last_id):
+        low = existing[-1].high if existing else 1
+        span = _next_span(db, existing[-1]) if existing else MIN_SPAN
+        existing.append(Partition(low, low + span, 0.0))
+        _create(db, existing[-1].table)
+        _attach(db, existing[-1])
+    db.partitioned_until_id = (existing[-1].low + existing[-1].high) // 2
 
 
-def _has_room(made: list[Partition], last_id: int) -> bool:
-    return bool(made) and last_id < (made[-1].low + made[-1].high) // 2
+def _has_room(existing: list[Partition], last_id: int) -> bool:
+    return bool(existing) and last_id < (existing[-1].low + existing[-1].high) // 2
 
 
-def _span(db: Connection, last: Partition) -> int:
-    first, latest = (
+def _next_span(db: Connection, last: Partition) -> int:
+    """Size of the next partition: doubled if the last one fills within a week."""
+    first_at, last_at = (
         db.execute(
-            f"SELECT (SELECT first_seen_at FROM {last.table} ORDER BY id {way} LIMIT 1)"
+            f"SELECT (SELECT first_seen_at FROM {last.table} ORDER BY id {direction} LIMIT 1)"
         ).fetchone()[0]
-        for way in ("", "DESC")
+        for direction in ("", "DESC")
     )
-    quick = first is not None and latest - first < WEEK_S / 2  # it is but half full
-    return (last.high - last.low) * (2 if quick else 1)
+    # The partition is half full at this time.
+    fills_quickly = first_at is not None and last_at - first_at < WEEK_S / 2
+    return (last.high - last.low) * (2 if fills_quickly else 1)
 
 
-def _make(db: PartitionedConnection, table: str) -> None:
+def _create(db: PartitionedConnection, table: str) -> None:
     db.command(f"CREATE TABLE {table} (LIKE entries INCLUDING ALL)")
 
 
 def _attach(db: PartitionedConnection, partition: Partition) -> None:
-    """With a constraint that says what is in it, PostgreSQL need not look; made apart and attached, it locks nobody out."""
+    """Attach a table as a partition.
+
+    The check constraint spares PostgreSQL a scan of the table. Attaching a separate table needs
+    only a SHARE UPDATE EXCLUSIVE lock on `entries`, which blocks neither reads nor writes.
+    """
     (low, high), table = partition[:2], partition.table
     db.command(f"ALTER TABLE {table} ADD CONSTRAINT bounds CHECK (id >= {low} AND id < {high})")
     db.command(f"ALTER TABLE entries ATTACH PARTITION {table} FOR VALUES FROM ({low}) TO ({high})")
     db.command(f"ALTER TABLE {table} DROP CONSTRAINT bounds")
 
 
-def old(db: Connection, before: float, now: float) -> list[Partition]:
-    """Those in which every entry came before, and which were not looked at lately. The last one is still in use."""
+def prunable_partitions(db: Connection, before: float, now: float) -> list[Partition]:
+    """List partitions with only entries older than ``before``, not pruned lately.
+
+    The last partition is still in use and never listed.
+    """
     return [
         partition
         for partition in partitions(db)[:-1]
@@ -123,49 +138,53 @@ def old(db: Connection, before: float, now: float) -> list[Partition]:
 
 
 def first_id_in_use(db: Connection) -> int:
-    """The least id of the last partition, in which rows are deleted one by one."""
+    """Return the lowest id of the last partition, in which rows are deleted one by one."""
     return partitions(db)[-1].low
 
 
 def copy_retained_entries(
     db: PartitionedConnection, partition: Partition, min_entries: int, now: float
 ) -> int:
-    """A table of each feed's ``least`` newest, what documents show, and what somebody keeps; tells how many are left out.
+    """Copy the entries that retention keeps to a new table; return the number of the others.
 
-    Where they are less than half, the partition stays as it is, and 0 is told.
+    Kept are each feed's ``min_entries`` newest entries, entries that documents still list, and
+    starred or tagged ones. If less than half can be deleted, the partition stays as it is and 0 is
+    returned.
     """
     db.disable_timeout()
     db.command(f"DROP TABLE IF EXISTS {partition.new_table}")
-    _make(db, partition.new_table)
+    _create(db, partition.new_table)
     beyond = (
         "(SELECT id FROM entries WHERE feed_id = here.feed_id ORDER BY id DESC LIMIT 1 OFFSET ?)"
     )
-    stayed = db.execute(
+    retained = db.execute(
         f"WITH here AS MATERIALIZED (SELECT DISTINCT feed_id FROM {partition.table}), "
         f"newest AS MATERIALIZED (SELECT feed_id, {beyond} AS beyond FROM here), "
         "shown AS (SELECT entry_id FROM here JOIN documents USING (feed_id) "
-        "CROSS JOIN generate_series(0, length(marks) / 8 - 1) AS n JOIN identities USING (feed_id) "
-        "WHERE mark = ('x' || encode(substr(marks, n * 8 + 1, 8), 'hex'))::bit(64)::bigint) "
-        f"INSERT INTO {partition.new_table} SELECT e.* FROM {partition.table} AS e JOIN newest USING (feed_id) "
-        f"WHERE e.id > coalesce(beyond, 0) OR e.id IN (SELECT entry_id FROM shown) OR {_is_kept()}",
+        "CROSS JOIN generate_series(0, length(identity_hashes) / 8 - 1) AS n "
+        "JOIN identities USING (feed_id) WHERE identity_hash = "
+        "('x' || encode(substr(identity_hashes, n * 8 + 1, 8), 'hex'))::bit(64)::bigint) "
+        f"INSERT INTO {partition.new_table} "
+        f"SELECT e.* FROM {partition.table} AS e JOIN newest USING (feed_id) "
+        "WHERE e.id > coalesce(beyond, 0) OR e.id IN (SELECT entry_id FROM shown) "
+        f"OR {_is_kept()}",
         (min_entries,),
     ).rowcount
-    gone: int = db.execute(f"SELECT count(*) FROM {partition.table}").fetchone()[0] - stayed
-    worthwhile = gone >= stayed
+    total: int = db.execute(f"SELECT count(*) FROM {partition.table}").fetchone()[0]
+    deletable = total - retained
+    worthwhile = deletable >= retained
     db.command(
         f"COMMENT ON TABLE {partition.new_table if worthwhile else partition.table} IS '{now}'"
     )
     if not worthwhile:
         db.command(f"DROP TABLE {partition.new_table}")
-    return gone if worthwhile else 0
+    return deletable if worthwhile else 0
 
 
 def swap_partition(db: PartitionedConnection, partition: Partition) -> None:
-    """Put the survivors in the partition's place, with what has happened to them since they were copied."""
+    """Replace a partition with its copy, after copying changes made since the copy was created."""
     table, new = partition.table, partition.new_table
-    db.command(
-        "SET LOCAL lock_timeout = '5s'"
-    )  # those who read must not stand in line behind us for long
+    db.command("SET LOCAL lock_timeout = '5s'")  # readers queue behind a waiting exclusive lock
     db.command("LOCK TABLE entries IN ACCESS EXCLUSIVE MODE")
     db.execute(
         f"WITH stale AS (DELETE FROM {new} AS n USING {table} AS e WHERE e.id = n.id "
@@ -182,7 +201,7 @@ def swap_partition(db: PartitionedConnection, partition: Partition) -> None:
 
 
 def delete_dependent_rows(db: PartitionedConnection, partition: Partition) -> None:
-    """What belonged to the entries that went."""
+    """Delete the dependent rows of entries that were dropped with the old partition."""
     db.disable_timeout()
     for table in ENTRY_TABLES:
         db.execute(
@@ -193,27 +212,33 @@ def delete_dependent_rows(db: PartitionedConnection, partition: Partition) -> No
 
 
 def _is_kept() -> str:
+    """SQL condition of entries ``e`` that retention never deletes."""
     return " OR ".join(f"e.id IN ({query})" for query in KEPT_ENTRY_QUERIES) or "false"
 
 
 def check(db: Connection) -> list[str]:
-    """What PostgreSQL itself does not look after."""
+    """Check what PostgreSQL does not enforce: valid indexes, id sequence, feeds of entries."""
     problems = [
-        f"the index {name} is not complete; run: REINDEX INDEX {name}"
+        _("the index %(name)s is not complete; run: REINDEX INDEX %(name)s", name=name)
         for (name,) in db.execute(
             "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid"
         )
     ]
-    highest, drawn = db.execute(
+    highest_id, last_value = db.execute(
         "SELECT (SELECT max(id) FROM entries), last_value FROM entries_id_seq"
     ).fetchone()
-    if highest is not None and highest > drawn:
+    if highest_id is not None and highest_id > last_value:
         problems.append(
-            f"new entries would get ids that are taken; run: SELECT setval('entries_id_seq', {highest})"
+            _(
+                "new entries would get ids that are in use; "
+                "run: SELECT setval('entries_id_seq', %(id)s)",
+                id=highest_id,
+            )
         )
-    lost = db.execute(
-        "SELECT count(*) FROM identities AS i WHERE NOT EXISTS (SELECT FROM feeds WHERE id = i.feed_id)"
+    orphans = db.execute(
+        "SELECT count(*) FROM identities AS i "
+        "WHERE NOT EXISTS (SELECT FROM feeds WHERE id = i.feed_id)"
     )
-    if count := lost.fetchone()[0]:
-        problems.append(f"{count} entries belong to feeds that are missing")
+    if count := orphans.fetchone()[0]:
+        problems.append(_("%(count)s entries belong to feeds that are missing", count=count))
     return problems

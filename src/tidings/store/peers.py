@@ -1,7 +1,8 @@
-"""What is kept of the exchange: neighbours of now and before, who told which entry, and which feeds nobody is told of.
+"""Peer exchange: stored peers, claims of peers about entries, private feeds, poll notices.
 
-An entry that came from a neighbour has the source ``neighbour`` until it is confirmed, and a row in `tellings` that says who
-told it: so a restart does not make a liar's word true, and what only a liar has told can be withdrawn as if it had never been.
+An entry from a peer has the source of peers until it is confirmed, and a row in `peer_claims` with
+its sender. So a restart does not turn a false claim into a confirmed one, and entries that only a
+dishonest peer sent can be withdrawn completely.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,31 +17,30 @@ from tidings.store.feed_models import Entry
 from tidings.store.identities import identity_hash
 from tidings.store.retention import delete_entries
 
-#: Former neighbours that are remembered.
+#: Maximum number of former peers that are stored.
 MAX_FORMER_PEERS = 200
-#: What workers saw is news for no longer than this.
+#: Age after which poll notices of workers are deleted.
 POLL_NOTICE_RETENTION_S = 3600.0
 
 
 class Peer(Struct, frozen=True):
-    """A node that is our neighbour, was, or may not be."""
+    """A present, former or banned peer."""
 
     nid: str
-    at: float = 0.0  #: when this was written
+    at: float = 0.0  #: time of the last change
     present: bool = False
     usefulness: float = 0.0
     banned_until: float | None = None
-    reason: str = ""  #: it is a neighbour no more
+    reason: str = ""  #: why the connection ended
     key: bytes = b""
-    figures: Mapping[
-        str, float
-    ] = {}  #: brought, given, entries, confirmed, false, earlier_s, looks_kept, looks_broken
+    #: statistics, with the keys of `tidings peers --json`
+    figures: Mapping[str, float] = {}
 
 
 class PeerClaim(Struct, frozen=True):
-    """An entry that only a neighbour vouches for."""
+    """An unconfirmed entry, received from a peer."""
 
-    feed: str  #: its URL
+    feed: str  #: URL
     identity: str
     digest: bytes
     published: float | None
@@ -50,7 +50,7 @@ class PeerClaim(Struct, frozen=True):
 
 
 class ShareableFeed(Struct, frozen=True):
-    """A feed that is followed and not marked as private."""
+    """An active feed that is not marked as private."""
 
     id: int
     url: str
@@ -59,26 +59,33 @@ class ShareableFeed(Struct, frozen=True):
     oldest_at: float | None = None  #: in its last document
 
 
+#: Value of ``entries.source`` for unconfirmed entries from peers (FeedEx's term).
+_FROM_PEER = "neighbour"
+
 _COLUMNS = Peer.__struct_fields__
-_SAVE = (
-    f"INSERT INTO neighbours ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) ON CONFLICT (nid) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
+_UPDATES = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
+_UPSERT_PEER = (
+    f"INSERT INTO peers ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) "
+    f"ON CONFLICT (nid) DO UPDATE SET {_UPDATES}"
 )
-_INSERT_PEER_CLAIM = "INSERT INTO tellings (entry_id, sender, path, told_at, recovered) VALUES (?, ?, ?, ?, ?) ON CONFLICT (entry_id) DO NOTHING"
-#: Entries of a feed that nobody but a neighbour has shown us.
+_INSERT_PEER_CLAIM = (
+    "INSERT INTO peer_claims (entry_id, sender, path, received_at, recovered) "
+    "VALUES (?, ?, ?, ?, ?) ON CONFLICT (entry_id) DO NOTHING"
+)
+#: Ids of a feed's unconfirmed entries among these identities.
 _SELECT_UNCONFIRMED = (
     "SELECT e.id FROM identities AS i JOIN entries AS e ON e.id = i.entry_id "
-    f"WHERE i.feed_id = ? AND i.mark {IN_MANY} AND e.source = 'neighbour'"
+    f"WHERE i.feed_id = ? AND i.identity_hash {IN_MANY} AND e.source = ?"
 )
-#: What others may have from us: entries that we know to be true.
+#: Entries that may be sent to peers: those that are not unconfirmed.
 _ARCHIVE = (
-    "FROM entries WHERE feed_id = ? AND source <> 'neighbour' AND published_at >= ? AND published_at < ? "
+    "FROM entries WHERE feed_id = ? AND source <> ? AND published_at >= ? AND published_at < ? "
     "AND lower(title) LIKE ? ESCAPE '\\'"
 )
 
 
-def save(db: Connection, peers: Sequence[Peer]) -> None:
-    """Instead of what was known of these; of former neighbours that are not banned, the oldest are forgotten."""
+def save_peers(db: Connection, peers: Sequence[Peer]) -> None:
+    """Insert or update peers; delete the oldest former peers that are not banned."""
     rows = [
         (
             p.nid,
@@ -92,18 +99,19 @@ def save(db: Connection, peers: Sequence[Peer]) -> None:
         )
         for p in peers
     ]
-    db.executemany(_SAVE, rows)
+    db.executemany(_UPSERT_PEER, rows)
     db.execute(
-        "DELETE FROM neighbours WHERE present = 0 AND banned_until IS NULL AND nid NOT IN "
-        "(SELECT nid FROM neighbours ORDER BY present DESC, at DESC LIMIT ?)",
+        "DELETE FROM peers WHERE present = 0 AND banned_until IS NULL AND nid NOT IN "
+        "(SELECT nid FROM peers ORDER BY present DESC, at DESC LIMIT ?)",
         (MAX_FORMER_PEERS,),
     )
 
 
 def peers(db: Connection) -> list[Peer]:
-    """Present ones first, the most useful of these first; then the others, the latest first."""
+    """List peers: present ones by usefulness, then the others, most recent first."""
     rows = db.execute(
-        f"SELECT {', '.join(_COLUMNS)} FROM neighbours ORDER BY present DESC, usefulness DESC, at DESC, nid"
+        f"SELECT {', '.join(_COLUMNS)} FROM peers "
+        "ORDER BY present DESC, usefulness DESC, at DESC, nid"
     )
     return [
         Peer(
@@ -129,123 +137,122 @@ def save_peer_claims(
     *,
     recovered: bool = False,
 ) -> None:
-    """Note by which way these entries came; the last on it is who told us."""
-    rows = db.execute(
-        _SELECT_UNCONFIRMED, (feed_id, Many(map(identity_hash, identities)))
-    ).fetchall()
-    way = msgspec.json.encode(path).decode()
+    """Save the path of nodes by which these entries came; the last one is the sender."""
+    entry_ids = _unconfirmed_ids(db, feed_id, identities)
+    encoded_path = msgspec.json.encode(path).decode()
     db.executemany(
-        _INSERT_PEER_CLAIM, [(entry_id, path[-1], way, now, int(recovered)) for (entry_id,) in rows]
+        _INSERT_PEER_CLAIM,
+        [(entry_id, path[-1], encoded_path, now, int(recovered)) for entry_id in entry_ids],
     )
 
 
 def unconfirmed_peer_claims(db: Connection) -> list[PeerClaim]:
-    """News that are not confirmed; what was recovered from archives never will be by a document."""
+    """List unconfirmed entries, without recovered ones, which no document will confirm."""
     rows = db.execute(
-        "SELECT f.url, e.identity, e.digest, e.published_told, t.told_at, t.sender, t.path FROM tellings AS t "
-        "JOIN entries AS e ON e.id = t.entry_id JOIN feeds AS f ON f.id = e.feed_id "
-        "WHERE t.recovered = 0 AND e.source = 'neighbour' ORDER BY t.told_at"
+        "SELECT f.url, e.identity, e.digest, e.declared_published_at, c.received_at, c.sender, "
+        "c.path FROM peer_claims AS c JOIN entries AS e ON e.id = c.entry_id "
+        "JOIN feeds AS f ON f.id = e.feed_id "
+        "WHERE c.recovered = 0 AND e.source = ? ORDER BY c.received_at",
+        (_FROM_PEER,),
     )
     return [PeerClaim(*(*row[:-1], tuple(msgspec.json.decode(row[-1])))) for row in rows]
 
 
 def confirm(db: Connection, feed_id: int, identities: Sequence[str]) -> int:
-    """They are true; returns how many were in doubt."""
-    ids = Many(
-        i
-        for (i,) in db.execute(_SELECT_UNCONFIRMED, (feed_id, Many(map(identity_hash, identities))))
-    )
+    """Mark entries as confirmed; return how many were unconfirmed."""
+    ids = Many(_unconfirmed_ids(db, feed_id, identities))
     db.execute(f"UPDATE entries SET source = 'confirmed' WHERE id {IN_MANY}", (ids,))
-    db.execute(f"DELETE FROM tellings WHERE entry_id {IN_MANY}", (ids,))
+    db.execute(f"DELETE FROM peer_claims WHERE entry_id {IN_MANY}", (ids,))
     return len(ids)
 
 
 def withdraw(db: Connection, feed_id: int, identities: Sequence[str]) -> int:
-    """They were forged; returns how many there were."""
-    return _withdraw(
-        db,
-        [
-            i
-            for (i,) in db.execute(
-                _SELECT_UNCONFIRMED, (feed_id, Many(map(identity_hash, identities)))
-            )
-        ],
-    )
+    """Delete unconfirmed entries that turned out to be forged; return how many."""
+    return _withdraw(db, _unconfirmed_ids(db, feed_id, identities))
 
 
 def withdraw_all(db: Connection, sender: str) -> int:
-    """All that only this neighbour has told; returns how many there were."""
+    """Delete all unconfirmed entries of a sender; return how many."""
     rows = db.execute(
-        "SELECT e.id FROM tellings AS t JOIN entries AS e ON e.id = t.entry_id WHERE t.sender = ? AND e.source = 'neighbour'",
-        (sender,),
+        "SELECT e.id FROM peer_claims AS c JOIN entries AS e ON e.id = c.entry_id "
+        "WHERE c.sender = ? AND e.source = ?",
+        (sender, _FROM_PEER),
     )
     return _withdraw(db, [i for (i,) in rows])
 
 
+def _unconfirmed_ids(db: Connection, feed_id: int, identities: Sequence[str]) -> list[int]:
+    rows = db.execute(
+        _SELECT_UNCONFIRMED, (feed_id, Many(map(identity_hash, identities)), _FROM_PEER)
+    )
+    return [i for (i,) in rows]
+
+
 def _withdraw(db: Connection, ids: Sequence[int]) -> int:
-    """Also the identity goes: the feed may yet bring an entry that bears it."""
-    for table in ("identities", "stories"):
+    """Delete entries with their identities: the feed may later publish one with the same."""
+    for table in ("identities", "dedup_keys"):
         db.execute(f"DELETE FROM {table} WHERE entry_id {IN_MANY}", (Many(ids),))
     delete_entries(db, ids)
     return len(ids)
 
 
 def shareable_feeds(db: Connection) -> list[ShareableFeed]:
-    """Feeds that are followed and not marked as private, the weightiest first."""
+    """List active feeds that are not marked as private, by descending weight."""
     rows = db.execute(
         "SELECT id, url, weight, last_ok_at, oldest_at FROM feeds "
-        "WHERE retired_at IS NULL AND id NOT IN (SELECT feed_id FROM private_feeds) ORDER BY weight DESC, id"
+        "WHERE retired_at IS NULL AND id NOT IN (SELECT feed_id FROM private_feeds) "
+        "ORDER BY weight DESC, id"
     )
     return [ShareableFeed(*row) for row in rows]
 
 
 def set_private(db: Connection, feed_id: int, private: bool) -> None:
-    """Mark a feed as private, or not."""
+    """Mark a feed as private or public."""
     db.execute("DELETE FROM private_feeds WHERE feed_id = ?", (feed_id,))
     if private:
         db.execute("INSERT INTO private_feeds (feed_id) VALUES (?)", (feed_id,))
 
 
-def save_poll_notice(db: Connection, at: float, feed: str, notice: bytes) -> None:
-    """What a worker has seen of a feed, for the service that has neighbours; where there is none, it does not pile up."""
-    db.execute("DELETE FROM sights WHERE at < ?", (at - POLL_NOTICE_RETENTION_S,))
+def save_poll_notice(db: Connection, at: float, feed_url: str, notice: bytes) -> None:
+    """Save what a worker's poll found for the process with the exchange; delete old notices."""
+    db.execute("DELETE FROM poll_notices WHERE at < ?", (at - POLL_NOTICE_RETENTION_S,))
     db.execute(
-        "INSERT INTO sights (at, feed, sight) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-        (at, feed, notice),
+        "INSERT INTO poll_notices (at, feed_url, notice) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        (at, feed_url, notice),
     )
 
 
 def take_poll_notices(db: Connection) -> list[bytes]:
-    """What workers have seen, in that order; each is told once."""
-    return [
-        notice
-        for _, notice in sorted(db.execute("DELETE FROM sights RETURNING at, sight").fetchall())
-    ]
+    """Return and delete all poll notices, oldest first."""
+    rows = db.execute("DELETE FROM poll_notices RETURNING at, notice").fetchall()
+    return [notice for _, notice in sorted(rows)]
 
 
 def archived_entries(
-    db: Connection, feed_id: int, since: float, until: float, words: str, limit: int
+    db: Connection, feed_id: int, since: float, until: float, title_text: str, limit: int
 ) -> list[Entry]:
-    """Newest first."""
+    """List entries for peers, newest first, whose titles contain a text."""
     rows = db.execute(
         f"SELECT {ENTRY} {_ARCHIVE} ORDER BY published_at DESC, id DESC LIMIT ?",
-        (*_archive_parameters(feed_id, since, until, words), limit),
+        (*_archive_parameters(feed_id, since, until, title_text), limit),
     )
     return [decode_entry(row) for row in rows]
 
 
 def archive_extent(
-    db: Connection, feed_id: int, since: float, until: float, words: str
+    db: Connection, feed_id: int, since: float, until: float, title_text: str
 ) -> tuple[int, float, float] | None:
-    """How many entries there are, and the times of the oldest and the newest."""
+    """Return the number of entries for peers, and the times of the oldest and newest; or None."""
     row = db.execute(
         f"SELECT count(*), min(published_at), max(published_at) {_ARCHIVE}",
-        _archive_parameters(feed_id, since, until, words),
+        _archive_parameters(feed_id, since, until, title_text),
     )
     count, oldest, newest = row.fetchone()
     return (count, oldest, newest) if count else None
 
 
-def _archive_parameters(feed_id: int, since: float, until: float, words: str) -> tuple[Any, ...]:
-    escaped = words.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return feed_id, since, until, f"%{escaped}%"
+def _archive_parameters(
+    feed_id: int, since: float, until: float, title_text: str
+) -> tuple[Any, ...]:
+    escaped = title_text.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return feed_id, _FROM_PEER, since, until, f"%{escaped}%"

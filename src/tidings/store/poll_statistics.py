@@ -1,10 +1,10 @@
-"""How late, how costly, and which feeds need a look: what the administrator's page about time is made from."""
+"""Poll statistics: delays and requests by day, rate-limited hosts, problem feeds."""
 
 import math
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from tidings.model import Floats
 from tidings.redaction import redact_password
@@ -12,138 +12,145 @@ from tidings.store.connection import Connection
 from tidings.store.evidence import MEDIAN_POSTS, Evidence, polled_days
 
 DAY_S = 86400.0
-#: The log of polls is complete for eight days.
+#: Days of the statistics; the poll log is complete for eight days.
 DAYS = 7
-#: Feeds named for each kind of trouble.
+#: Maximum number of feeds listed per kind of problem.
 MAX_PER_KIND = 8
-#: A feed is broken that has failed so many times in a row, or for so long: once is a bad day, or a host that limits us, but
-#: feeds that are rarely asked take days to fail three times.
+#: A feed is broken after this number of consecutive failures, or this time of failing: a single
+#: failure may be a rate limit, but feeds that are rarely polled take days to fail three times.
 BROKEN_FAILURES, BROKEN_S = 3, DAY_S
-#: A feed is late if its posts are so many times as late as all.
+#: A feed is late if its mean delay is this many times the mean of all.
 LATE = 3.0
-#: A feed is silent that has been so for longer than this, and for so many of its usual gaps.
+#: A feed is silent if it has no new entry for this time, and for this number of its usual gaps.
 SILENT_S, SILENT_GAPS = 30 * DAY_S, 10.0
-#: Dates so far in the future are no mistake of a clock.
+#: Dates further in the future than this are not explained by clock skew.
 MAX_CLOCK_SKEW_S = 300.0
-#: Answers that mean "less often".
+#: HTTP status codes of rate limits.
 RATE_LIMIT_STATUSES = (429, 503)
 
 
 class Day(Struct, frozen=True):
-    """Twenty-four hours."""
+    """Statistics of 24 hours."""
 
-    at: float  #: when they began
-    requests: int  #: requests to feeds
-    found: int  #: of these, had something new
+    at: float  #: start
+    requests: int = field(name="asked")  #: requests to feeds
+    polls_with_new_entries: int = field(name="found")  #: of these, found new entries
     unchanged: int  #: answered with 304
     failed: int
-    pushed: int  #: entries that hubs or neighbours sent
+    pushed: int  #: entries from hubs or peers
     bytes: int
-    new_entries: int  #: entries
-    p50_s: float | None  #: None where there are too few posts: see `store.evidence`
+    new_entries: int = field(name="came")
+    p50_s: float | None  #: None if there are too few posts: see `store.evidence`
     p90_s: float | None
-    missed: float
+    missed: float = field(name="lost")
     recovered: int
 
     @property
     def has_data(self) -> bool:
-        """Whether anything was polled or received: a day before the first poll, or without power, is a gap."""
+        """Whether anything was polled or received on this day."""
         return bool(self.requests or self.new_entries)
 
 
 class Week(Struct, frozen=True):
-    """The last seven days, and what they have in common."""
+    """Statistics of the last seven days."""
 
     days: tuple[Day, ...]
-    delays_s: Floats  #: of all entries of which it can be told
-    p50_s: float | None  #: None where there is too little history: see `store.evidence`
+    delays_s: Floats  #: known delays of all entries
+    p50_s: float | None  #: None if there is not enough history: see `store.evidence`
     p90_s: float | None
     evidence: Evidence
 
-    def total(self, what: str) -> float:
-        return float(sum(getattr(day, what) for day in self.days))
+    def total(self, attribute: str) -> float:
+        """Sum of an attribute over all days."""
+        return float(sum(getattr(day, attribute) for day in self.days))
 
 
 class RateLimitedHost(Struct, frozen=True):
-    """A host that has asked for less."""
+    """A host that answered with a rate limit (429 or 503)."""
 
     host: str
-    refusals: int  #: requests of the last week
+    refusals: int = field(name="refused")  #: refused requests of the last week
     last_at: float
 
 
 class FeedProblem(Struct, frozen=True):
-    """A feed that somebody should look at. ``kind`` is broken, late, silent or lying."""
+    """A feed that needs attention.
+
+    ``kind`` is broken, late, silent or `lying` (entries dated in the future).
+    """
 
     kind: str
     feed_id: int
     title: str
-    since: float | None  #: broken or silent
-    number: float  #: failures, mean delay, usual gap, posts from the future
-    detail: str = ""
+    since: float | None  #: start of the failures, or newest entry
+    number: float  #: failures, mean delay, usual gap, or entries dated in the future
+    detail: str = field(default="", name="words")
 
 
 def week(db: Connection, now: float) -> Week:
-    """The last seven days, with the delays that there is enough history for."""
-    begins = [now - DAY_S * back for back in range(DAYS, 0, -1)]
-    delays = [_delays(db, begin, begin + DAY_S) for begin in begins]
-    every = np.concatenate(delays)
-    evidence = Evidence(polled_days(db, now), len(every))
+    """Return the statistics of the last seven days, with the delays that have enough history."""
+    starts = [now - DAY_S * back for back in range(DAYS, 0, -1)]
+    delays = [_delays(db, start, start + DAY_S) for start in starts]
+    all_delays = np.concatenate(delays)
+    evidence = Evidence(polled_days(db, now), len(all_delays))
     days = [
-        _day(db, begin, begin + DAY_S, some, evidence)
-        for begin, some in zip(begins, delays, strict=True)
+        _day(db, start, start + DAY_S, day_delays, evidence)
+        for start, day_delays in zip(starts, delays, strict=True)
     ]
     p50_s, p90_s = (
-        _quantile(every, share) if evidence.has_delays else None for share in (0.5, 0.9)
+        _quantile(all_delays, share) if evidence.has_delays else None for share in (0.5, 0.9)
     )
-    return Week(tuple(days), every, p50_s, p90_s, evidence)
+    return Week(tuple(days), all_delays, p50_s, p90_s, evidence)
 
 
-def _delays(db: Connection, begin: float, end: float) -> Floats:
+def _delays(db: Connection, start: float, end: float) -> Floats:
     rows = db.execute(
-        "SELECT delay_s FROM entries WHERE first_seen_at >= ? AND first_seen_at < ? AND delay_s IS NOT NULL",
-        (begin, end),
+        "SELECT delay_s FROM entries "
+        "WHERE first_seen_at >= ? AND first_seen_at < ? AND delay_s IS NOT NULL",
+        (start, end),
     )
     return np.fromiter((row[0] for row in rows), dtype=np.float64)
 
 
-def _day(db: Connection, begin: float, end: float, delays: Floats, evidence: Evidence) -> Day:
-    requests, found, unchanged, failed, size = db.execute(
-        "SELECT count(*) FILTER (WHERE source = 'poll'), count(*) FILTER (WHERE source = 'poll' AND new > 0), "
+def _day(db: Connection, start: float, end: float, delays: Floats, evidence: Evidence) -> Day:
+    requests, polls_with_new_entries, unchanged, failed, size = db.execute(
+        "SELECT count(*) FILTER (WHERE source = 'poll'), "
+        "count(*) FILTER (WHERE source = 'poll' AND new > 0), "
         "count(*) FILTER (WHERE status = 304), count(*) FILTER (WHERE error_kind <> ''), "
         "coalesce(sum(bytes), 0) FROM polls WHERE at >= ? AND at < ?",
-        (begin, end),
+        (start, end),
     ).fetchone()
     new_entries, pushed = db.execute(
-        "SELECT count(*), count(*) FILTER (WHERE source IN ('push', 'neighbour', 'confirmed')) FROM entries "
-        "WHERE first_seen_at >= ? AND first_seen_at < ?",
-        (begin, end),
+        "SELECT count(*), count(*) FILTER (WHERE source IN ('push', 'neighbour', 'confirmed')) "
+        "FROM entries WHERE first_seen_at >= ? AND first_seen_at < ?",
+        (start, end),
     ).fetchone()
     missed, recovered = db.execute(
-        "SELECT coalesce(sum(lost), 0.0), coalesce(sum(recovered), 0) FROM gaps WHERE found_at >= ? AND found_at < ?",
-        (begin, end),
+        "SELECT coalesce(sum(missed), 0.0), coalesce(sum(recovered), 0) FROM gaps "
+        "WHERE found_at >= ? AND found_at < ?",
+        (start, end),
     ).fetchone()
-    late = (
+    quantiles = (
         _quantile(delays, 0.5) if evidence.has_median(len(delays)) else None,
         _quantile(delays, 0.9) if evidence.has_p90(len(delays)) else None,
     )
     return Day(
-        begin,
+        start,
         requests,
-        found,
+        polls_with_new_entries,
         unchanged,
         failed,
         pushed,
         int(size),
         new_entries,
-        *late,
+        *quantiles,
         float(missed),
         int(recovered),
     )
 
 
 def _quantile(delays: Floats, share: float) -> float | None:
-    """The smallest delay that at least this share does not exceed."""
+    """Quantile: the smallest delay that at least ``share`` of them do not exceed."""
     if not len(delays):
         return None
     rank = math.ceil(len(delays) * share) - 1
@@ -151,7 +158,7 @@ def _quantile(delays: Floats, share: float) -> float | None:
 
 
 def peer_arrivals(db: Connection, feed_id: int, since: float) -> list[tuple[float, int]]:
-    """When neighbours brought entries of a feed, and how many."""
+    """List the times when peers sent entries of a feed, with their numbers."""
     return db.execute(
         "SELECT first_seen_at, count(*) FROM entries WHERE feed_id = ? AND first_seen_at >= ? "
         "AND source IN ('neighbour', 'confirmed') GROUP BY first_seen_at ORDER BY first_seen_at",
@@ -160,24 +167,26 @@ def peer_arrivals(db: Connection, feed_id: int, since: float) -> list[tuple[floa
 
 
 def rate_limited_hosts(db: Connection, now: float) -> list[RateLimitedHost]:
-    """Hosts that limit us, the strictest first."""
+    """List hosts that rate-limited requests in the last week, most refusals first."""
     rows = db.execute(
         "SELECT f.host, count(*), max(p.at) FROM polls AS p JOIN feeds AS f ON f.id = p.feed_id "
-        f"WHERE p.at >= ? AND p.status IN {RATE_LIMIT_STATUSES} GROUP BY f.host ORDER BY 2 DESC, 1 LIMIT ?",
+        f"WHERE p.at >= ? AND p.status IN {RATE_LIMIT_STATUSES} "
+        "GROUP BY f.host ORDER BY 2 DESC, 1 LIMIT ?",
         (now - DAYS * DAY_S, MAX_PER_KIND),
     )
     return [RateLimitedHost(*row) for row in rows]
 
 
 def feed_problems(db: Connection, now: float) -> list[FeedProblem]:
-    """Worst first within each kind."""
+    """List feeds that need attention, worst first within each kind."""
     return [*_broken(db, now), *_late(db, now), *_silent(db, now), *_future_dated(db, now)]
 
 
 def _broken(db: Connection, now: float) -> Iterator[FeedProblem]:
     rows = db.execute(
         "SELECT id, title, url, failing_since, errors, last_error FROM feeds "
-        "WHERE (errors >= ? OR errors > 0 AND failing_since <= ?) AND retired_at IS NULL ORDER BY failing_since LIMIT ?",
+        "WHERE (errors >= ? OR errors > 0 AND failing_since <= ?) AND retired_at IS NULL "
+        "ORDER BY failing_since LIMIT ?",
         (BROKEN_FAILURES, now - BROKEN_S, MAX_PER_KIND),
     )
     for feed_id, title, url, since, errors, detail in rows:
@@ -186,16 +195,17 @@ def _broken(db: Connection, now: float) -> Iterator[FeedProblem]:
 
 def _late(db: Connection, now: float) -> Iterator[FeedProblem]:
     since = now - DAYS * DAY_S
-    usual, posts = db.execute(
+    mean_delay_s, posts = db.execute(
         "SELECT avg(delay_s), count(delay_s) FROM entries WHERE first_seen_at >= ?", (since,)
     ).fetchone()
     if not Evidence(polled_days(db, now), posts).has_delays:
         return
     rows = db.execute(
-        "SELECT f.id, f.title, f.url, late FROM (SELECT feed_id, avg(delay_s) AS late FROM entries WHERE first_seen_at >= ? "
+        "SELECT f.id, f.title, f.url, late FROM "
+        "(SELECT feed_id, avg(delay_s) AS late FROM entries WHERE first_seen_at >= ? "
         "GROUP BY feed_id HAVING avg(delay_s) > ? AND count(delay_s) >= ?) AS e "
         "JOIN feeds AS f ON f.id = e.feed_id ORDER BY late DESC LIMIT ?",
-        (since, LATE * usual, MEDIAN_POSTS, MAX_PER_KIND),
+        (since, LATE * mean_delay_s, MEDIAN_POSTS, MAX_PER_KIND),
     )
     for feed_id, title, url, late in rows:
         yield FeedProblem("late", feed_id, title or redact_password(url), None, late)
@@ -203,9 +213,11 @@ def _late(db: Connection, now: float) -> Iterator[FeedProblem]:
 
 def _silent(db: Connection, now: float) -> Iterator[FeedProblem]:
     rows = db.execute(
-        "SELECT id, title, url, newest, usual FROM (SELECT id, title, url, coalesce(usual_gap_s, 0.0) AS usual, "
+        "SELECT id, title, url, newest, usual FROM "
+        "(SELECT id, title, url, coalesce(usual_gap_s, 0.0) AS usual, "
         "(SELECT max(published_at) FROM entries WHERE feed_id = feeds.id) AS newest FROM feeds "
-        "WHERE retired_at IS NULL AND errors = 0) AS f WHERE newest < ? AND newest < ? - ? * usual ORDER BY newest LIMIT ?",
+        "WHERE retired_at IS NULL AND errors = 0) AS f "
+        "WHERE newest < ? AND newest < ? - ? * usual ORDER BY newest LIMIT ?",
         (now - SILENT_S, now, SILENT_GAPS, MAX_PER_KIND),
     )
     for feed_id, title, url, newest, usual in rows:
@@ -215,7 +227,8 @@ def _silent(db: Connection, now: float) -> Iterator[FeedProblem]:
 def _future_dated(db: Connection, now: float) -> Iterator[FeedProblem]:
     rows = db.execute(
         "SELECT f.id, f.title, f.url, posts FROM (SELECT feed_id, count(*) AS posts FROM entries "
-        "WHERE first_seen_at >= ? AND published_told > first_seen_at + ? GROUP BY feed_id) AS e "
+        "WHERE first_seen_at >= ? AND declared_published_at > first_seen_at + ? "
+        "GROUP BY feed_id) AS e "
         "JOIN feeds AS f ON f.id = e.feed_id ORDER BY posts DESC LIMIT ?",
         (now - DAYS * DAY_S, MAX_CLOCK_SKEW_S, MAX_PER_KIND),
     )

@@ -1,9 +1,11 @@
-"""The store in PostgreSQL: any number of processes, on any number of machines, write and read at once.
+"""PostgreSQL database: connection pool, transaction retry, migrations with an advisory lock.
 
-A few threads hold a connection each. A connection has an event loop of its own, which runs only while a statement does, so
-the store's plain functions can wait for an answer where they stand. Each call is one transaction. One that is cut off before
-its commit (the server restarts, the network fails, two transactions stand in each other's way) has changed nothing and is done
-again; only a commit whose answer is lost is an error, for nobody knows what became of it.
+Any number of processes on any number of machines may use it. A few threads hold one connection
+each. A connection has its own event loop, which runs only while a statement does, so that
+synchronous functions of the store can wait for the result. Each call is one transaction. A
+transaction that fails before its commit (server restart, network failure, serialization conflict,
+deadlock) has changed nothing and is retried; only a commit without an answer is an error, because
+its outcome is unknown.
 """
 
 import asyncio
@@ -23,6 +25,7 @@ from urllib.parse import urlsplit
 
 from tidings import event_loop
 from tidings.errors import MissingExtra, UsageError
+from tidings.i18n import _
 from tidings.logs import Log
 from tidings.store import partitions
 from tidings.store.connection import IN_MANY, Progress, StoreError
@@ -39,21 +42,24 @@ T = TypeVar("T")
 
 log = Log("tidings.store")
 
-#: Connections of one process, at most. They are made when they are needed.
+#: Maximum number of connections per process. They are opened on demand.
 MAX_CONNECTIONS = 6
-#: How long a call waits for a server that is away. A restart takes seconds.
+#: How long a call retries while the server is not reachable. A restart takes seconds.
 RECONNECT_TIMEOUT_S = 30.0
-#: Longer than any statement of ours but a few that say so; then the network is cut, and nobody will ever answer.
+#: Statement timeout on the client, after which the network is considered down. Longer than any
+#: statement except a few that call `disable_timeout`.
 STATEMENT_TIMEOUT_S = 60.0
-#: A transaction that nobody goes on with: its process was cut off, and the server must not hold its locks.
+#: Timeout after which the server ends an idle transaction and releases its locks: the client was
+#: disconnected.
 IDLE_IN_TRANSACTION_TIMEOUT_S = 30.0
-#: How often a call is done again after two stood in each other's way.
+#: Maximum number of retries after serialization conflicts and deadlocks.
 MAX_CONFLICT_RETRIES = 10
+#: Prepared statements cached per connection.
 STATEMENT_CACHE_SIZE = 256
-#: Held by who migrates; the same number that marks our SQLite files.
+#: Advisory lock of the process that migrates; the same number as the SQLite application id.
 MIGRATION_LOCK_ID = 0x74696473
 
-#: The connection is gone or cannot be had now; what was not committed is as if it had never been.
+#: Errors of a connection that is lost or cannot be opened now. Nothing was committed.
 CONNECTION_ERRORS = (
     OSError,
     TimeoutError,
@@ -62,35 +68,49 @@ CONNECTION_ERRORS = (
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
-    asyncpg.IdleInTransactionSessionTimeoutError,  # we were away for so long, not the server
+    asyncpg.IdleInTransactionSessionTimeoutError,  # the client was idle, not the server
     asyncpg.IdleSessionTimeoutError,
-    asyncpg.InternalClientError,  # it was cut in the middle of a statement, and asyncpg has not understood that yet
+    asyncpg.InternalClientError,  # raised by asyncpg if a statement is cut off in the middle
 )
+#: Errors of transactions that conflict with another one.
 CONFLICT_ERRORS = (
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
     asyncpg.LockNotAvailableError,
 )
-ADVICE = (
+#: What to do about an error, by its type; the first match counts.
+ADVICE: tuple[tuple[Any, Callable[[], str]], ...] = (
     (
         asyncpg.InvalidAuthorizationSpecificationError,
-        "check the user and the password in its address",
+        lambda: _("check the user and the password in its URL"),
     ),
-    (asyncpg.InvalidCatalogNameError, "make it with `createdb`, or name another in the address"),
-    (asyncpg.InsufficientPrivilegeError, "make this user the owner of the database"),
-    (asyncpg.TooManyConnectionsError, "raise max_connections, or run fewer workers"),
-    (asyncpg.InsufficientResourcesError, "make room on the server"),
+    (
+        asyncpg.InvalidCatalogNameError,
+        lambda: _("create it with `createdb`, or name another database in the URL"),
+    ),
+    (
+        asyncpg.InsufficientPrivilegeError,
+        lambda: _("make this user the owner of the database"),
+    ),
+    (
+        asyncpg.TooManyConnectionsError,
+        lambda: _("increase max_connections, or run fewer workers"),
+    ),
+    (
+        asyncpg.InsufficientResourcesError,
+        lambda: _("free disk space or memory on the server"),
+    ),
     (
         (*CONNECTION_ERRORS, asyncpg.InterfaceError),
-        "check that PostgreSQL runs there and can be reached",
+        lambda: _("check that PostgreSQL is running and can be reached"),
     ),
-    (asyncpg.PostgresError, "look into the server's log"),
+    (asyncpg.PostgresError, lambda: _("see the log of the PostgreSQL server")),
 )
 
 
 @lru_cache(4096)
 def translate_placeholders(sql: str) -> str:
-    """The placeholders of PostgreSQL."""
+    """Translate ``?`` and `IN_MANY` to the placeholders of PostgreSQL (``$1``, ``= ANY($1)``)."""
     numbers = iter(range(1, 100_000))
     return re.sub(r"\?", lambda _: f"${next(numbers)}", sql.replace(IN_MANY, "= ANY(?)"))
 
@@ -103,7 +123,7 @@ class PostgresRows:
 
     @property
     def rowcount(self) -> int:
-        """The last word of what PostgreSQL says, as in ``INSERT 0 3``."""
+        """The last number of the status message, such as ``INSERT 0 3``."""
         return int(self._status.rpartition(" ")[2])
 
     def fetchone(self) -> Any:
@@ -125,7 +145,7 @@ class PostgresConnection:
         self._loop = event_loop.new()
         self._statements = OrderedDict[str, Any]()
         self._timeout_s: float | None = STATEMENT_TIMEOUT_S
-        #: Ids of entries up to here have a partition, as far as this connection knows.
+        #: Entry ids below this one have a partition, as far as this connection knows.
         self.partitioned_until_id = 0
         try:
             self._db = self._wait(connect(url))
@@ -161,15 +181,16 @@ class PostgresConnection:
         return partitions.allocate_ids(self, count)
 
     def command(self, sql: str) -> None:
-        """A statement that has no values, gives no rows and is not worth remembering."""
+        """Execute a statement without parameters and results; it is not prepared."""
         self._wait(self._db.execute(sql, timeout=self._timeout_s))
 
-    def begin(self, how: str) -> None:
+    def begin(self, statement: str) -> None:
+        """Start a transaction, with the default statement timeout."""
         self._timeout_s = STATEMENT_TIMEOUT_S
-        self.command(how)
+        self.command(statement)
 
     def disable_timeout(self) -> None:
-        """What follows in this transaction may take as long as it takes."""
+        """Disable the statement timeout for the rest of this transaction."""
         self._timeout_s = None
 
     def roll_back(self) -> None:
@@ -191,14 +212,15 @@ class PostgresConnection:
         return self._loop.run_until_complete(work)
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     return float(text) if "." in text else int(text)
 
 
 async def connect(url: str, timeout_s: float | None = None) -> Any:
-    """A connection as we want it: it says whose it is; JIT is for long queries, ours are short.
+    """Open a connection with the settings of the store.
 
-    Commands on it that say nothing else wait ``answer_s`` for an answer.
+    ``timeout_s`` is the default timeout of its commands. JIT compilation is off: it only pays for
+    long queries.
     """
     settings = {"application_name": f"tidings {socket.gethostname()[:40]}:{os.getpid()}"}
     options = {
@@ -207,23 +229,26 @@ async def connect(url: str, timeout_s: float | None = None) -> Any:
         "command_timeout": timeout_s,
     }
     db = await asyncpg.connect(url, timeout=RECONNECT_TIMEOUT_S / 3, **options)
-    # By statements: a pooler would refuse to begin with them. The last ends a session that nobody will end otherwise.
+    # Set with statements, because poolers reject them as startup parameters. The keepalive lets the
+    # server end sessions of clients that are gone.
     await db.execute(
-        f"SET jit = off; SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_TIMEOUT_S:.0f}s';"
+        "SET jit = off; SET idle_in_transaction_session_timeout = "
+        f"'{IDLE_IN_TRANSACTION_TIMEOUT_S:.0f}s';"
         f"SET tcp_keepalives_idle = {RECONNECT_TIMEOUT_S:.0f}"
     )
-    # Made by `search.vector`; and sums of integers are numbers of another type here, which Python shall not see.
+    # tsvector: encoded by `search.encode_tsvector`. numeric: the type of sums of integers, decoded
+    # to int or float instead of Decimal.
     await db.set_type_codec(
         "tsvector", schema="pg_catalog", encoder=bytes, decoder=bytes, format="binary"
     )
     await db.set_type_codec(
-        "numeric", schema="pg_catalog", encoder=str, decoder=_number, format="text"
+        "numeric", schema="pg_catalog", encoder=str, decoder=_parse_number, format="text"
     )
     return db
 
 
 class PostgresDatabase:
-    """The connections of this process, and the threads they belong to."""
+    """Connections of this process to one database, with the threads that use them."""
 
     allows_multiple_processes = True
 
@@ -250,7 +275,7 @@ class PostgresDatabase:
         *args: P.args,
         **options: P.kwargs,
     ) -> T:
-        """Run ``work`` within a transaction of its own: all of it, or nothing if it raises."""
+        """Run ``work`` in a transaction, which is rolled back if it raises."""
         return await self._in_thread("BEGIN", lambda db: work(db, *args, **options))
 
     async def read(
@@ -259,14 +284,19 @@ class PostgresDatabase:
         *args: P.args,
         **options: P.kwargs,
     ) -> T:
-        """Run ``work``, which only reads; all its queries see the same moment."""
+        """Run ``work``, which only reads; all its queries see the same snapshot."""
         return await self._in_thread(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", lambda db: work(db, *args, **options)
         )
 
     async def backup(self, to: Path, progress: Progress | None) -> None:
         raise UsageError(
-            f"{self.name} is backed up by PostgreSQL's own means; use: pg_dump -Fc -f {to} {self.name}"
+            _(
+                "PostgreSQL databases are backed up with pg_dump; "
+                "run: pg_dump -Fc -f %(file)s %(url)s",
+                file=to,
+                url=self.name,
+            )
         )
 
     async def check(self) -> list[str]:
@@ -275,21 +305,21 @@ class PostgresDatabase:
     async def prune_old_partitions(
         self, before: float, min_entries: int, now: float
     ) -> tuple[int, int]:
-        gone = 0
-        for old in await self.read(partitions.old, before, now):
-            if left_out := await self.write(
-                partitions.copy_retained_entries, old, min_entries, now
+        deleted = 0
+        for partition in await self.read(partitions.prunable_partitions, before, now):
+            if count := await self.write(
+                partitions.copy_retained_entries, partition, min_entries, now
             ):
-                await self.write(partitions.swap_partition, old)
-                await self.write(partitions.delete_dependent_rows, old)
-                gone += left_out
-        return gone, await self.read(partitions.first_id_in_use)
+                await self.write(partitions.swap_partition, partition)
+                await self.write(partitions.delete_dependent_rows, partition)
+                deleted += count
+        return deleted, await self.read(partitions.first_id_in_use)
 
     async def optimize(self) -> None:
-        """Autovacuum does it."""
+        """Do nothing: autovacuum does the maintenance."""
 
     async def close(self) -> None:
-        """Wait for what is under way, then let go of the connections."""
+        """Wait for running calls, then close the connections."""
         await self.pubsub.close()
         await asyncio.to_thread(self._threads.shutdown)
         await asyncio.to_thread(self._close_all)
@@ -302,7 +332,8 @@ class PostgresDatabase:
     def _transact(
         self, begin: str, work: Callable[[PostgresConnection], T], timeout_s: float | None = None
     ) -> T:
-        collisions, pause_s, committing, give_up_at = 0, 0.05, False, math.inf
+        """Run ``work`` in a transaction; retry conflicts and connection errors with backoff."""
+        conflicts, delay_s, committing, deadline = 0, 0.05, False, math.inf
         while True:
             db = None
             try:
@@ -312,41 +343,43 @@ class PostgresDatabase:
                     result = work(db)
                     committing = True
                     db.command("COMMIT")
-                except (
-                    CONNECTION_ERRORS
-                ):  # there is nobody whom to ask to roll back: that would be waited for without end
-                    raise
+                except CONNECTION_ERRORS:
+                    raise  # a rollback on a lost connection would never return
                 except BaseException:
                     db.roll_back()
                     raise
                 return result
             except CONFLICT_ERRORS as error:
-                collisions += 1
-                if collisions > MAX_CONFLICT_RETRIES:
+                conflicts += 1
+                if conflicts > MAX_CONFLICT_RETRIES:
                     raise self._to_store_error(error) from error
                 committing = False
             except (*CONNECTION_ERRORS, asyncpg.InterfaceError) as error:
                 if isinstance(error, asyncpg.InterfaceError) and not (db and db.is_closed):
-                    raise  # a fault of ours
+                    raise  # a bug in tidings
                 self._drop()
                 if committing:
                     raise StoreError(
-                        f"{self.name}: the connection broke during a commit; look whether it was made"
+                        _(
+                            "%(database)s: the connection was lost during a commit; "
+                            "check whether the change was saved",
+                            database=self.name,
+                        )
                     ) from error
-                give_up_at = min(
-                    give_up_at,
+                deadline = min(
+                    deadline,
                     time.monotonic() + (RECONNECT_TIMEOUT_S if timeout_s is None else timeout_s),
                 )
-                if time.monotonic() + pause_s > give_up_at:
+                if time.monotonic() + delay_s > deadline:
                     raise self._to_store_error(error) from error
             except asyncpg.PostgresError as error:
                 if isinstance(
                     error, asyncpg.IntegrityConstraintViolationError | asyncpg.DataError
                 ) or _is_our_error(error):
-                    raise  # a fault of ours
+                    raise  # a bug in tidings
                 raise self._to_store_error(error) from error
-            time.sleep(pause_s)  # in a thread of our own
-            pause_s = min(2 * pause_s, 1.0)
+            time.sleep(delay_s)  # runs in a thread of the pool
+            delay_s = min(2 * delay_s, 1.0)
 
     def _connection(self) -> PostgresConnection:
         db: PostgresConnection | None = getattr(self._local, "db", None)
@@ -370,12 +403,12 @@ class PostgresDatabase:
                 db.close(abrupt=True)
 
     def _to_store_error(self, error: BaseException) -> StoreError:
-        advice = next(advice for kind, advice in ADVICE if isinstance(error, kind))
+        advice = next(advice() for kind, advice in ADVICE if isinstance(error, kind))
         return StoreError(f"{self.name}: {error or type(error).__name__}; {advice}")
 
 
 def _is_our_error(error: asyncpg.PostgresError) -> bool:
-    """SQL that is wrong, but not for want of rights."""
+    """Whether a statement is wrong, rather than not permitted."""
     return isinstance(error, asyncpg.SyntaxOrAccessError) and not isinstance(
         error, asyncpg.InsufficientPrivilegeError
     )
@@ -383,20 +416,20 @@ def _is_our_error(error: asyncpg.PostgresError) -> bool:
 
 def _without_password(url: str) -> str:
     parts = urlsplit(url)
-    user, at, place = parts.netloc.rpartition("@")
-    return parts._replace(netloc=user.partition(":")[0] + at + place).geturl()
+    user, at, host = parts.netloc.rpartition("@")
+    return parts._replace(netloc=user.partition(":")[0] + at + host).geturl()
 
 
 def migrate(db: PostgresConnection, name: str) -> None:
-    """Bring the database to this program's version, whoever comes first; within one transaction."""
-    known = _version(db, name)
-    if known == len(MIGRATIONS):
+    """Apply the missing migrations within the present transaction, in one process at a time."""
+    version = _version(db, name)
+    if version == len(MIGRATIONS):
         return
-    if known:
-        log.warning("bringing the store up to date", store=name, version=known, to=len(MIGRATIONS))
+    if version:
+        log.warning("migration_started", store=name, version=version, to=len(MIGRATIONS))
     db.disable_timeout()
     db.execute("SELECT pg_advisory_xact_lock(?)", (MIGRATION_LOCK_ID,))
-    version = _version(db, name)  # asked again: another process may have been faster
+    version = _version(db, name)  # read again: another process may have migrated meanwhile
     if version == 0:
         db.command("CREATE TABLE tidings_version (version BIGINT NOT NULL)")
         db.command("INSERT INTO tidings_version VALUES (0)")
@@ -409,29 +442,46 @@ def migrate(db: PostgresConnection, name: str) -> None:
 
 
 def _version(db: PostgresConnection, name: str) -> int:
-    """How many migrations the database has had; refuses what is not ours or is newer than this program."""
+    """Return the number of migrations that were applied to the database.
+
+    Raises `StoreError` for a database of another program and for a newer schema version.
+    """
     tables = "FROM information_schema.tables WHERE table_schema = current_schema()"
     if not db.execute(f"SELECT count(*) {tables} AND table_name = 'tidings_version'").fetchone()[0]:
         if db.execute(f"SELECT count(*) {tables}").fetchone()[0]:
             raise StoreError(
-                f"{name} is a database of another program; make one for tidings alone with `createdb`"
+                _(
+                    "%(database)s is a database of another program; "
+                    "create one for tidings with `createdb`",
+                    database=name,
+                )
             )
         return 0
     version = int(db.execute("SELECT version FROM tidings_version").fetchone()[0])
     if version > len(MIGRATIONS):
         raise StoreError(
-            f"{name} has schema version {version}, this tidings knows {len(MIGRATIONS)}: "
-            "install the newer tidings again, or restore a backup that was made before"
+            _(
+                "%(database)s has schema version %(version)s, but this version of tidings supports "
+                "at most %(supported)s; install the newer tidings again, or restore a backup "
+                "from before the upgrade",
+                database=name,
+                version=version,
+                supported=len(MIGRATIONS),
+            )
         )
     return version
 
 
-def reset_sequences(db: PostgresConnection, given: Mapping[str, int]) -> None:
-    """Ids go on after the highest that there is or that was ``given`` once, also where rows came with ids of their own."""
-    serials = db.execute(
-        "SELECT table_name, pg_get_serial_sequence(table_name, 'id') FROM information_schema.columns "
+def reset_sequences(db: PostgresConnection, last_ids: Mapping[str, int]) -> None:
+    """Set the id sequences to the highest id of each table, or to its value in ``last_ids``.
+
+    Necessary after rows were inserted with explicit ids.
+    """
+    sequences = db.execute(
+        "SELECT table_name, pg_get_serial_sequence(table_name, 'id') "
+        "FROM information_schema.columns "
         "WHERE table_schema = current_schema() AND column_name = 'id' AND is_identity = 'YES'"
     ).fetchall()
-    for table, sequence in (*serials, ("entries", "entries_id_seq")):
-        highest = f"greatest(max(id), {given.get(table, 0)})"
+    for table, sequence in (*sequences, ("entries", "entries_id_seq")):
+        highest = f"greatest(max(id), {last_ids.get(table, 0)})"
         db.execute(f"SELECT setval('{sequence}', {highest} + 1, false) FROM {table}")

@@ -1,9 +1,10 @@
-"""Word between processes: who leads, and what has just happened.
+"""Leader election (advisory lock) and publish/subscribe between processes (LISTEN/NOTIFY).
 
-In PostgreSQL the leader holds an advisory lock on a connection of its own, which ends with the process or with the connection;
-news go by LISTEN and NOTIFY. Where a line is cut and nobody says so, both ends find out by the beat of that connection: who
-hears no answer makes another, and the server ends a session that is silent, so that another can lead. A SQLite file is served
-by one process, which leads and talks to itself.
+In PostgreSQL the leader holds an advisory lock on a dedicated connection; the lock ends with the
+process or with the connection. Messages are sent with NOTIFY. Heartbeats detect a connection that
+is cut without notice: the client that gets no answer reconnects, and the server ends a session that
+is idle for too long, so that another process can become the leader. A SQLite file is served by only
+one process, which is always the leader and sends messages to itself.
 """
 
 import asyncio
@@ -14,33 +15,40 @@ from typing import Any, Protocol, TypeAlias
 
 Callback: TypeAlias = Callable[[str], object]
 
-#: Before a lost connection is made again.
+#: Delay before a reconnect.
 RECONNECT_DELAY_S = 1.0
-#: Between beats, and how long the server waits for one.
+#: Interval between heartbeats.
 HEARTBEAT_INTERVAL_S = 10.0
+#: Idle time after which the server ends the session.
 SESSION_TIMEOUT_S = 40.0
 
 
 class PubSub(Protocol):
-    """What both kinds can do."""
+    """Interface of both implementations."""
 
     async def acquire_leadership(self, lock_id: int) -> bool:
-        """Whether this process holds the office, which is taken if nobody does. Ask again and again: it can be lost."""
+        """Whether this process is the leader; it becomes the leader if there is none.
+
+        Call it repeatedly: leadership ends with the connection.
+        """
         ...
 
     async def listen(self, channel: str, callback: Callback) -> None:
-        """Call back with every word that is sent on the channel from now on, by any process."""
+        """Call back with the payload of every message on the channel, from any process.
+
+        An empty payload means that messages may have been missed during a reconnect.
+        """
         ...
 
     async def notify(self, channel: str, payload: str) -> None:
-        """Send a short word (less than 8,000 bytes) to all who listen. It may be lost with a connection."""
+        """Send a payload (less than 8,000 bytes) to all listeners. It may be lost."""
         ...
 
     async def close(self) -> None: ...
 
 
 class LocalPubSub:
-    """Within one process."""
+    """Publish/subscribe within one process."""
 
     def __init__(self) -> None:
         self._callbacks: defaultdict[str, list[Callback]] = defaultdict(list)
@@ -60,15 +68,15 @@ class LocalPubSub:
 
 
 class PostgresPubSub:
-    """Between all processes that use a database."""
+    """Publish/subscribe between all processes that use a PostgreSQL database."""
 
     def __init__(
         self, connect: Callable[[], Any], connection_errors: tuple[type[BaseException], ...]
     ) -> None:
-        """``connect`` makes a connection whose commands fail with `TimeoutError` where no answer comes."""
+        """``connect`` opens a connection whose commands raise `TimeoutError` without an answer."""
         self._connect, self._connection_errors = connect, connection_errors
         self._callbacks: defaultdict[str, list[Callback]] = defaultdict(list)
-        self._connection_lock = asyncio.Lock()  # a connection does one thing at a time
+        self._connection_lock = asyncio.Lock()  # asyncpg allows one command at a time
         self._db: Any = None
         self._reconnect_task: asyncio.Task[None] | None = None
         self._heartbeat_task: asyncio.Task[None] | None = None
@@ -76,7 +84,10 @@ class PostgresPubSub:
     async def acquire_leadership(self, lock_id: int) -> bool:
         try:
             async with self._connection() as db:
-                held = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND granted AND pid = pg_backend_pid()"
+                held = (
+                    "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 "
+                    "AND granted AND pid = pg_backend_pid()"
+                )
                 if await db.fetchval(held, lock_id):
                     return True
                 return bool(await db.fetchval("SELECT pg_try_advisory_lock($1)", lock_id))
@@ -104,7 +115,7 @@ class PostgresPubSub:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
-        """The one, for ourselves alone; another if nobody answers."""
+        """Lock the connection for one command; open it first if there is none."""
         async with self._connection_lock:
             try:
                 if self._db is None or self._db.is_closed():
@@ -137,11 +148,11 @@ class PostgresPubSub:
             callback(payload)
 
     def _on_connection_closed(self, _db: Any) -> None:
-        """Who listens need not notice. What was said meanwhile is lost, so every channel gets an empty word."""
         if self._callbacks:
             self._reconnect_task = asyncio.get_running_loop().create_task(self._reconnect())
 
     async def _reconnect(self) -> None:
+        """Reconnect, then send every listener an empty payload: messages may have been missed."""
         while True:
             await asyncio.sleep(RECONNECT_DELAY_S)
             try:

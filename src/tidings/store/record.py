@@ -1,10 +1,11 @@
-"""The effects of polls, as one transaction and a handful of statements, however many polls there are.
+"""Record poll results: upsert of entries, poll log, feed state, estimates and gaps.
 
-Whatever a poll brings is stored together or not at all: its line in the log, new and changed entries with their words in
-the search index, the feed's state with its next poll, the policy's estimate, the host's pause, the gap. A process that
-dies before the commit leaves a feed whose lease runs out, and the same document is fetched again; one that dies after
-it has lost nothing. Every row has a natural key, so the same outcome stored twice is stored once. Rows are written by
-feed id, and tables in one order, so that processes that record at the same time never wait for each other in a circle.
+All effects of a poll are stored in one transaction: the row in the poll log, new and changed
+entries with their words in the search index, the feed's state with its next poll time, the
+policy's estimate, the pause of the host, the gap. If a process dies before the commit, the feed's
+lease expires and the document is fetched again; after the commit nothing is lost. Every row has a
+natural key, so recording the same outcome twice has no further effect. Rows are written in the
+order of feed ids, and tables in a fixed order, so that concurrent processes do not deadlock.
 """
 
 from collections import Counter
@@ -23,13 +24,13 @@ from tidings.store.ingest import ingest_entries
 from tidings.store.peers import save_peer_claims
 from tidings.store.search import encode_tsvector, normalize_texts
 
-#: Old versions kept of an entry that is changed again and again.
+#: Maximum number of former versions stored per entry.
 MAX_VERSIONS = 10
 
 _CHANGEABLE = (
     *(
         "digest",
-        "published_told",
+        "declared_published_at",
         "updated_at",
         "url",
         "title",
@@ -50,37 +51,43 @@ _COLUMNS = (
     "identity",
     *_CHANGEABLE,
 )
-#: The time that we go by stays as first judged: feeds whose dates move with every edit must not move their entries.
+#: The publication time is not updated: some feeds change their dates with every edit.
 _UPDATE_ENTRY = f"""
-    UPDATE entries SET source = ?, changed_at = ?, {", ".join(f"{name} = ?" for name in _CHANGEABLE)}"""
+    UPDATE entries SET source = ?, changed_at = ?,
+      {", ".join(f"{name} = ?" for name in _CHANGEABLE)}"""
 _INSERT_VERSION = """
-    INSERT INTO entry_versions (entry_id, replaced_at, digest, updated_at, url, title, author, content, summary)
-    SELECT id, CAST(? AS DOUBLE PRECISION), digest, updated_at, url, title, author, content, summary FROM entries WHERE id = ?
+    INSERT INTO entry_versions
+      (entry_id, replaced_at, digest, updated_at, url, title, author, content, summary)
+    SELECT id, CAST(? AS DOUBLE PRECISION), digest, updated_at, url, title, author, content, summary
+    FROM entries WHERE id = ?
     ON CONFLICT (entry_id, replaced_at) DO NOTHING"""
 _DELETE_OLD_VERSIONS = """
     DELETE FROM entry_versions WHERE entry_id = ? AND replaced_at NOT IN
-      (SELECT replaced_at FROM entry_versions WHERE entry_id = ? ORDER BY replaced_at DESC LIMIT ?)"""
+      (SELECT replaced_at FROM entry_versions WHERE entry_id = ?
+       ORDER BY replaced_at DESC LIMIT ?)"""
 _INSERT_POLL = """
-    INSERT INTO polls (feed_id, at, source, status, bytes, elapsed_s, entries, new, changed, delay_mean_s, delay_max_s, lost,
-      reason, error_kind, error)
+    INSERT INTO polls (feed_id, at, source, status, bytes, elapsed_s, entries, new, changed,
+      delay_mean_s, delay_max_s, missed, reason, error_kind, error)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (feed_id, at) DO NOTHING"""
 _UPSERT_HOST = """
-    INSERT INTO hosts (host, last_request_at, paused_until, why) VALUES (?, ?, ?, ?)
+    INSERT INTO hosts (host, last_request_at, paused_until, pause_reason) VALUES (?, ?, ?, ?)
     ON CONFLICT (host) DO UPDATE SET
       last_request_at = CASE WHEN hosts.last_request_at > excluded.last_request_at
         THEN hosts.last_request_at ELSE excluded.last_request_at END,
       paused_until = coalesce(excluded.paused_until, hosts.paused_until),
-      why = CASE WHEN excluded.paused_until IS NULL THEN hosts.why ELSE excluded.why END"""
+      pause_reason = CASE WHEN excluded.paused_until IS NULL
+        THEN hosts.pause_reason ELSE excluded.pause_reason END"""
 
 _INSERT_IDENTITIES = """
-    INSERT INTO identities (feed_id, mark, entry_id) SELECT * FROM unnest(?::bigint[], ?::bigint[], ?::bigint[])
-    ON CONFLICT (feed_id, mark) DO NOTHING RETURNING entry_id"""
+    INSERT INTO identities (feed_id, identity_hash, entry_id)
+    SELECT * FROM unnest(?::bigint[], ?::bigint[], ?::bigint[])
+    ON CONFLICT (feed_id, identity_hash) DO NOTHING RETURNING entry_id"""
 
 _json = msgspec.json.Encoder()
 
 
 class _KeyedEntry(NamedTuple):
-    """An entry of an outcome, with its key."""
+    """An entry with its outcome and its identity hash."""
 
     outcome: PollOutcome
     identity_hash: int
@@ -92,19 +99,22 @@ class _KeyedEntry(NamedTuple):
 
 
 def record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[RecordResult]:
-    """Store all outcomes, in one transaction; returns what each one brought."""
-    return [recorded for some in _split_by_feed(outcomes) for recorded in _record(db, some)]
+    """Store all outcomes in one transaction; return the result of each."""
+    return [result for batch in _split_by_feed(outcomes) for result in _record(db, batch)]
 
 
 def _split_by_feed(outcomes: Sequence[PollOutcome]) -> Iterator[list[PollOutcome]]:
-    """In stretches: a second poll of a feed builds on what the first has stored."""
-    some = dict[int, PollOutcome]()
+    """Split outcomes into batches with at most one per feed.
+
+    A second poll of a feed depends on what the first one stored.
+    """
+    batch = dict[int, PollOutcome]()
     for outcome in outcomes:
-        if outcome.feed_id in some:
-            yield list(some.values())
-            some = {}
-        some[outcome.feed_id] = outcome
-    yield list(some.values())
+        if outcome.feed_id in batch:
+            yield list(batch.values())
+            batch = {}
+        batch[outcome.feed_id] = outcome
+    yield list(batch.values())
 
 
 def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[RecordResult]:
@@ -125,24 +135,21 @@ def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[RecordResul
     new, search_texts = _insert(db, [t for key, t in offered.items() if key not in known])
     ingest_entries(db, outcomes, new, search_texts)
     for o in outcomes:
-        if (
-            o.peer_path and o.feed_id in new
-        ):  # news come with the feed's state, what was in archives without
+        if o.peer_path and o.feed_id in new:  # only entries from archives come without a state
             identities = [e.identity for e in new[o.feed_id].values()]
             save_peer_claims(
                 db, o.feed_id, identities, o.peer_path, o.at, recovered=o.state is None
             )
     changed = _change(db, [(known[key], t) for key, t in edited.items() if key in known])
     by_feed = sorted(outcomes, key=lambda o: o.feed_id)
-    polls = [
-        o for o in by_feed if o.source != "neighbour"
-    ]  # the log is of what we did ourselves, and what that cost
+    polls = [o for o in by_feed if o.source != "neighbour"]  # the log has our own requests only
     db.executemany(
         _INSERT_POLL,
         [_poll_row(o, new.get(o.feed_id, {}).values(), changed[o.feed_id]) for o in polls],
     )
     db.executemany(
-        "INSERT INTO documents (feed_id, marks) VALUES (?, ?) ON CONFLICT (feed_id) DO UPDATE SET marks = excluded.marks",
+        "INSERT INTO documents (feed_id, identity_hashes) VALUES (?, ?) "
+        "ON CONFLICT (feed_id) DO UPDATE SET identity_hashes = excluded.identity_hashes",
         [
             (o.feed_id, pack_hashes([identity_hashes[i] for i in o.document]))
             for o in by_feed
@@ -156,7 +163,7 @@ def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[RecordResul
         [_host_row(o) for o in sorted(outcomes, key=lambda o: (o.host, o.at)) if o.host],
     )
     db.executemany(
-        "INSERT INTO gaps (feed_id, found_at, from_at, until_at, lost) VALUES (?, ?, ?, ?, ?) "
+        "INSERT INTO gaps (feed_id, found_at, from_at, until_at, missed) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (feed_id, found_at) DO NOTHING",
         [
             (o.feed_id, o.at, o.gap.from_at, o.gap.until_at, o.gap.missed)
@@ -175,35 +182,39 @@ def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[RecordResul
     for o in by_feed:
         if o.new_url:
             change_feed_url(db, o.feed_id, o.new_url, o.at)
-        if o.retire:
-            retire(db, o.feed_id, o.retire, o.at)
+        if o.retire_reason:
+            retire(db, o.feed_id, o.retire_reason, o.at)
     return [RecordResult(tuple(new.get(o.feed_id, ())), changed[o.feed_id]) for o in outcomes]
 
 
 def _insert(
     db: Connection, texts: Sequence[_KeyedEntry]
 ) -> tuple[dict[int, dict[int, EntryText]], dict[int, str]]:
-    """Store entries that nobody has seen; gives them by feed and id, and the folded words of each."""
+    """Insert new entries; return them by feed and id, and their normalized texts by id."""
     new: dict[int, dict[int, EntryText]] = {}
     if not texts:
         return new, {}
     numbered = list(zip(db.allocate_entry_ids(len(texts)), texts, strict=True))
-    if db.postgres:  # another process may have been faster since we looked
-        ours = {
+    if db.postgres:  # another process may have inserted some of them meanwhile
+        inserted = {
             i
             for (i,) in db.execute(
                 _INSERT_IDENTITIES,
                 tuple(zip(*sorted((*t.key, i) for i, t in numbered), strict=True)),
             )
         }
-        numbered = [(i, t) for i, t in numbered if i in ours]
+        numbered = [(i, t) for i, t in numbered if i in inserted]
     else:
-        db.insert("identities", ("feed_id", "mark", "entry_id"), [(*t.key, i) for i, t in numbered])
+        db.insert(
+            "identities",
+            ("feed_id", "identity_hash", "entry_id"),
+            [(*t.key, i) for i, t in numbered],
+        )
     rows = [
         (i, o.feed_id, o.source, o.at, e.published_at, e.delay_s, e.identity, *_changeable(e))
         for i, (o, _, e) in numbered
     ]
-    titles, bodies = _words([t.entry for _, t in numbered])
+    titles, bodies = _normalized_texts([t.entry for _, t in numbered])
     if db.postgres:
         words = map(encode_tsvector, titles, bodies)
         db.insert(
@@ -211,7 +222,7 @@ def _insert(
         )
     else:
         db.insert("entries", _COLUMNS, rows)
-        search_index.add(db, [i for i, _ in numbered], titles, bodies)
+        search_index.add_entries(db, [i for i, _ in numbered], titles, bodies)
     for i, t in numbered:
         new.setdefault(t.outcome.feed_id, {})[i] = t.entry
     return new, {
@@ -219,21 +230,24 @@ def _insert(
     }
 
 
-def _words(entries: Sequence[EntryText]) -> tuple[list[str], list[str]]:
-    """Titles and texts as they are searched."""
+def _normalized_texts(entries: Sequence[EntryText]) -> tuple[list[str], list[str]]:
+    """Return the normalized titles and texts for the search index."""
     both = normalize_texts([text for e in entries for text in (e.title, e.text)])
     return both[::2], both[1::2]
 
 
 def _change(db: Connection, texts: Sequence[tuple[KnownEntry, _KeyedEntry]]) -> Counter[int]:
-    """Replace what entries say where it differs, and keep what they said; how many, by feed."""
-    differ = [
+    """Update entries whose digest differs, and save their former versions; count them by feed."""
+    changed = [
         (k.entry_id, t) for k, t in texts if k.entry_id is not None and k.digest != t.entry.digest
     ]
-    changes = sorted(differ, key=lambda change: change[0])
+    changes = sorted(changed, key=lambda change: change[0])
     db.executemany(_INSERT_VERSION, [(t.outcome.at, i) for i, t in changes])
     db.executemany(_DELETE_OLD_VERSIONS, [(i, i, MAX_VERSIONS) for i, _ in changes])
-    ids, (titles, bodies) = [i for i, _ in changes], _words([t.entry for _, t in changes])
+    ids, (titles, bodies) = (
+        [i for i, _ in changes],
+        _normalized_texts([t.entry for _, t in changes]),
+    )
     rows = [(o.source, o.at, *_changeable(e)) for _, (o, _, e) in changes]
     if db.postgres:
         words = map(encode_tsvector, titles, bodies)
@@ -246,13 +260,13 @@ def _change(db: Connection, texts: Sequence[tuple[KnownEntry, _KeyedEntry]]) -> 
         db.executemany(
             f"{_UPDATE_ENTRY} WHERE id = ?", [(*row, i) for row, i in zip(rows, ids, strict=True)]
         )
-        search_index.add(db, ids, titles, bodies)
+        search_index.add_entries(db, ids, titles, bodies)
     return Counter(t.outcome.feed_id for _, t in changes)
 
 
 def _changeable(e: EntryText) -> tuple[object, ...]:
-    """The columns of `_CHANGEABLE`."""
-    lists = (_json.encode(some).decode() if some else "[]" for some in (e.tags, e.enclosures))
+    """Encode the columns of `_CHANGEABLE`."""
+    lists = (_json.encode(items).decode() if items else "[]" for items in (e.tags, e.enclosures))
     return (
         *(
             e.digest,
@@ -270,16 +284,14 @@ def _changeable(e: EntryText) -> tuple[object, ...]:
 
 
 def _host_row(o: PollOutcome) -> tuple[object, ...]:
-    """A host's row."""
     return o.host, o.at, o.pause.until if o.pause else None, o.pause.reason if o.pause else ""
 
 
 def _poll_row(o: PollOutcome, new: Collection[EntryText], changed: int) -> tuple[object, ...]:
-    """A poll's row in the log."""
     delays = [e.delay_s for e in new if e.delay_s is not None]
-    mean, most = (sum(delays) / len(delays), max(delays)) if delays else (None, None)
+    mean, maximum = (sum(delays) / len(delays), max(delays)) if delays else (None, None)
     missed = o.gap.missed if o.gap else None
     return (
         *(o.feed_id, o.at, o.source, o.status, o.bytes, o.elapsed_s, o.entries, len(new), changed),
-        *(mean, most, missed, encode(o.reason), o.error_kind, o.error),
+        *(mean, maximum, missed, encode(o.reason), o.error_kind, o.error),
     )

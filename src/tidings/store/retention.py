@@ -1,4 +1,7 @@
-"""Forgetting: what is old goes, in many short transactions, so that polls are recorded in between."""
+"""Retention: delete old entries and prune the poll log in many short transactions.
+
+Short transactions let polls be recorded in between.
+"""
 
 from collections.abc import Sequence
 
@@ -8,16 +11,17 @@ from tidings.store.feeds import save_values
 from tidings.store.identities import identity_hash, unpack_hashes
 from tidings.store.schema import ENTRY_TABLES, KEPT_ENTRY_QUERIES
 
-#: So long every poll stands in the log; then only those that found something, failed, or saw a gap.
+#: Age up to which the log has every poll; older polls stay only if they found new or changed
+#: entries, failed, or detected a gap.
 FULL_POLL_LOG_S = 8 * 86400.0
-#: Feeds cleared and polls looked at in one transaction: recording must never wait long.
+#: Feeds and polls processed per transaction, so that recording never waits long.
 FEEDS_PER_TRANSACTION, POLLS_PER_TRANSACTION = 20, 2000
-#: Where the log's thinning has come to, among the shared values.
+#: Key in `key_values`: the time up to which the poll log is pruned.
 PRUNED_UNTIL_KEY = "log thinned until"
 
 
 def feeds_with_old_entries(db: Connection, before: float, first: int) -> list[int]:
-    """Feeds with entries that came before; only ids from ``first`` on are looked at."""
+    """List feeds that have entries received before this time, with ids of at least ``first``."""
     rows = db.execute(
         "SELECT DISTINCT feed_id FROM entries WHERE first_seen_at < ? AND id >= ?", (before, first)
     )
@@ -27,20 +31,23 @@ def feeds_with_old_entries(db: Connection, before: float, first: int) -> list[in
 def delete_old_entries(
     db: Connection, feed_ids: Sequence[int], before: float, first: int, min_entries: int
 ) -> int:
-    """Delete entries of these feeds that came before, except each feed's newest, those that its document still shows, and
-    those that somebody keeps. Their identities stay, so they are not new when an archive or a neighbour brings them again.
+    """Delete entries of these feeds received before this time; return how many.
+
+    Kept are each feed's ``min_entries`` newest entries, entries that its document still lists, and
+    entries that a user starred or tagged. Identities stay, so that a deleted entry is not new when
+    an archive or a peer sends it again.
     """
-    gone = [
+    deleted = [
         entry_id
         for feed_id in feed_ids
         for entry_id in _old_entry_ids(db, feed_id, before, first, min_entries)
     ]
-    delete_entries(db, gone)
-    return len(gone)
+    delete_entries(db, deleted)
+    return len(deleted)
 
 
 def delete_entries(db: Connection, entry_ids: Sequence[int]) -> None:
-    """Delete entries with all that hangs on them, but for their identities."""
+    """Delete entries with all dependent rows except their identities."""
     ids = [(i,) for i in entry_ids]
     for table in ENTRY_TABLES:
         db.executemany(f"DELETE FROM {table} WHERE entry_id = ?", ids)
@@ -52,7 +59,9 @@ def delete_entries(db: Connection, entry_ids: Sequence[int]) -> None:
 def _old_entry_ids(
     db: Connection, feed_id: int, before: float, first: int, min_entries: int
 ) -> list[int]:
-    row = db.execute("SELECT marks FROM documents WHERE feed_id = ?", (feed_id,)).fetchone()
+    row = db.execute(
+        "SELECT identity_hashes FROM documents WHERE feed_id = ?", (feed_id,)
+    ).fetchone()
     shown = set(unpack_hashes(row[0])) if row else set()
     newest = "SELECT id FROM entries WHERE feed_id = ? ORDER BY id DESC LIMIT ?"
     rows = db.execute(
@@ -64,18 +73,20 @@ def _old_entry_ids(
 
 
 def prune_polls(db: Connection, now: float, before: float) -> int | None:
-    """Look at the next lines of the log and delete those that nobody needs any more; how many, None when all is done.
+    """Prune the next batch of the poll log; return how many polls were deleted, None at the end.
 
-    How far it has come is kept, so that no line which stays is looked at every day.
+    Polls before ``before`` are deleted, later ones by the rule of `FULL_POLL_LOG_S`. The position
+    is stored, so that rows which stay are not read again every day.
     """
     end = now - FULL_POLL_LOG_S
-    forgotten = db.execute(
-        "DELETE FROM polls WHERE (feed_id, at) IN (SELECT feed_id, at FROM polls WHERE at < ? LIMIT ?)",
+    deleted = db.execute(
+        "DELETE FROM polls WHERE (feed_id, at) IN "
+        "(SELECT feed_id, at FROM polls WHERE at < ? LIMIT ?)",
         (min(before, end), POLLS_PER_TRANSACTION),
     ).rowcount
-    if forgotten:
-        return forgotten
-    row = db.execute("SELECT value FROM shared WHERE key = ?", (PRUNED_UNTIL_KEY,)).fetchone()
+    if deleted:
+        return deleted
+    row = db.execute("SELECT value FROM key_values WHERE key = ?", (PRUNED_UNTIL_KEY,)).fetchone()
     begin = float(row[0]) if row else 0.0
     if begin >= end:
         return None
@@ -86,6 +97,7 @@ def prune_polls(db: Connection, now: float, before: float) -> int | None:
     until = row[0] if row else end
     save_values(db, {PRUNED_UNTIL_KEY: repr(until).encode()}, now)
     return db.execute(
-        "DELETE FROM polls WHERE at > ? AND at <= ? AND new = 0 AND changed = 0 AND error_kind = '' AND lost IS NULL",
+        "DELETE FROM polls WHERE at > ? AND at <= ? AND new = 0 AND changed = 0 "
+        "AND error_kind = '' AND missed IS NULL",
         (begin, until),
     ).rowcount

@@ -1,82 +1,58 @@
-"""What users want done for them: saved searches, and rules for what arrives."""
+"""User-defined rules (filters): mute, mark as read, star, tag or notify about new entries."""
 
 import math
 import re
 from functools import lru_cache
-from re import _parser as patterns  # type: ignore[attr-defined]  # nothing public tells what a pattern may cost
+from re import _parser as patterns  # type: ignore[attr-defined]  # no public API parses patterns
 from typing import Any
 
 import msgspec
 
 from tidings.errors import UsageError
+from tidings.i18n import _
 from tidings.store.connection import Connection
 from tidings.store.feed_models import EntryText
-from tidings.store.user_models import Rule, SavedSearch, Stream
+from tidings.store.user_models import Rule
 
-#: So much of a text is searched by a pattern, in at most so many steps: a tenth of a second, in the worst of texts.
+#: Characters of a text that a regular expression searches, and its maximum number of backtracking
+#: steps: 0.1 s in the worst case.
 MAX_PATTERN_TEXT, MAX_PATTERN_STEPS = 1000, 5e6
+#: Maximum number of rules per user.
 MAX_RULES = 200
 
 _TERM = re.compile(r'"([^"]+)"|(\S+)')
-_stream = msgspec.json.Decoder(Stream)
-_rule = msgspec.json.Decoder(Rule)
-
-
-# --- saved searches ----------------------------------------------------------------------------------------------------
-
-
-def saved_searches(db: Connection, user_id: int) -> list[SavedSearch]:
-    rows = db.execute(
-        "SELECT id, name, stream FROM searches WHERE user_id = ? ORDER BY name", (user_id,)
-    )
-    return [SavedSearch(i, name, _stream.decode(stream)) for i, name, stream in rows]
-
-
-def save_search(db: Connection, user_id: int, name: str, stream: Stream) -> SavedSearch:
-    row = db.execute(
-        "INSERT INTO searches (user_id, name, stream) VALUES (?, ?, ?) "
-        "ON CONFLICT (user_id, name) DO UPDATE SET stream = excluded.stream RETURNING id",
-        (user_id, name, msgspec.json.encode(stream).decode()),
-    ).fetchone()
-    return SavedSearch(row[0], name, stream)
-
-
-def remove_search(db: Connection, user_id: int, search_id: int) -> bool:
-    return (
-        db.execute(
-            "DELETE FROM searches WHERE user_id = ? AND id = ?", (user_id, search_id)
-        ).rowcount
-        == 1
-    )
-
-
-# --- rules -------------------------------------------------------------------------------------------------------------
+_rule_decoder = msgspec.json.Decoder(Rule)
 
 
 def rules(db: Connection, user_id: int) -> list[Rule]:
+    """List a user's rules in the order in which they were created."""
     rows = db.execute("SELECT id, rule FROM rules WHERE user_id = ? ORDER BY id", (user_id,))
     return [decode_rule(i, rule) for i, rule in rows]
 
 
 @lru_cache(maxsize=1000)
 def decode_rule(rule_id: int, text: str) -> Rule:
-    return msgspec.structs.replace(_rule.decode(text), id=rule_id)
+    """Decode a rule from the JSON of its row."""
+    return msgspec.structs.replace(_rule_decoder.decode(text), id=rule_id)
 
 
 def save_rule(db: Connection, user_id: int, rule: Rule) -> int | None:
-    """Its id; None where there is no such rule to be changed."""
+    """Insert a rule (id 0) or update it; return its id, None if there is no such rule.
+
+    Raises `UsageError` if the user already has `MAX_RULES` rules.
+    """
     if (
         not rule.id
         and db.execute("SELECT count(*) FROM rules WHERE user_id = ?", (user_id,)).fetchone()[0]
         >= MAX_RULES
     ):
-        raise UsageError(f"there are {MAX_RULES} rules already; remove one first")
+        raise UsageError(_("you already have %(count)s rules; delete one first", count=MAX_RULES))
     text = msgspec.json.encode(rule).decode()
     if rule.id:
-        done = db.execute(
+        updated = db.execute(
             "UPDATE rules SET rule = ? WHERE user_id = ? AND id = ?", (text, user_id, rule.id)
         )
-        return rule.id if done.rowcount else None
+        return rule.id if updated.rowcount else None
     return int(
         db.execute(
             "INSERT INTO rules (user_id, rule) VALUES (?, ?) RETURNING id", (user_id, text)
@@ -85,6 +61,7 @@ def save_rule(db: Connection, user_id: int, rule: Rule) -> int | None:
 
 
 def remove_rule(db: Connection, user_id: int, rule_id: int) -> bool:
+    """Delete a rule; return whether it existed."""
     return (
         db.execute("DELETE FROM rules WHERE user_id = ? AND id = ?", (user_id, rule_id)).rowcount
         == 1
@@ -92,16 +69,25 @@ def remove_rule(db: Connection, user_id: int, rule_id: int) -> bool:
 
 
 def validate_rule(rule: Rule) -> None:
-    """Refuses a rule that could not work, or whose pattern could hold up everybody's arrivals."""
+    """Reject rules that cannot work and regular expressions that may backtrack too long (ReDoS).
+
+    Raises `UsageError`.
+    """
     if rule.action == "tag" and not rule.tag.strip():
-        raise UsageError("a rule that tags needs the tag")
+        raise UsageError(_("enter the tag to add"))
     if rule.words.strip() and not _compile_words(rule.words):
-        raise UsageError(f"{rule.words!r} has no word to look for")
+        raise UsageError(_("%(words)r contains no word to search for", words=rule.words))
     if rule.regex:
         try:
             parsed = patterns.parse(rule.regex)
         except (re.error, OverflowError, RecursionError) as error:
-            raise UsageError(f"the pattern {rule.regex!r} cannot be read: {error}") from None
+            raise UsageError(
+                _(
+                    "the regular expression %(regex)r is not valid: %(error)s",
+                    regex=rule.regex,
+                    error=error,
+                )
+            ) from None
         anchored = (
             list(parsed)[:1] == [(patterns.AT, patterns.AT_BEGINNING)]
             and not parsed.state.flags & re.MULTILINE
@@ -112,32 +98,36 @@ def validate_rule(rule: Rule) -> None:
             > MAX_PATTERN_STEPS
         ):
             raise UsageError(
-                f"the pattern {rule.regex!r} may take too long: use one * or + (two after a ^ at the beginning), "
-                "{1,9} in place of others, no repeat or choice within a repeat, and no back reference"
+                _(
+                    "the regular expression %(regex)r may take too long; use at most one * or + "
+                    "(two if it starts with ^), {1,9} instead of others, no repetition or "
+                    "alternative inside a repetition, and no back reference",
+                    regex=rule.regex,
+                )
             )
 
 
 def matches(rule: Rule, feed_id: int, entry: EntryText) -> bool:
-    """Whether a rule is for this entry."""
+    """Whether an entry of this feed fulfills all conditions of a rule."""
     if rule.feed_id is not None and rule.feed_id != feed_id:
         return False
     if rule.author and rule.author.casefold() not in entry.author.casefold():
         return False
     if (
         rule.words
-        and (found := _compile_words(rule.words))
-        and not (found.search(entry.title) or found.search(entry.text))
+        and (pattern := _compile_words(rule.words))
+        and not (pattern.search(entry.title) or pattern.search(entry.text))
     ):
         return False
     if rule.regex:
-        pattern = _compile_regex(rule.regex)
-        return bool(pattern.search(entry.title) or pattern.search(entry.text[:MAX_PATTERN_TEXT]))
+        regex = _compile_regex(rule.regex)
+        return bool(regex.search(entry.title) or regex.search(entry.text[:MAX_PATTERN_TEXT]))
     return True
 
 
 @lru_cache(maxsize=1000)
 def _compile_words(words: str) -> re.Pattern[str] | None:
-    """Any of the words, each whole."""
+    """Compile a pattern that finds any of these words or quoted phrases as whole words."""
     terms = [" ".join((phrase or word).split()) for phrase, word in _TERM.findall(words)]
     usable = [re.escape(term) for term in terms if any(c.isalnum() for c in term)]
     return re.compile(rf"(?<!\w)(?:{'|'.join(usable)})(?!\w)", re.IGNORECASE) if usable else None
@@ -149,27 +139,29 @@ def _compile_regex(regex: str) -> re.Pattern[str]:
 
 
 def _count_match_paths(parsed: Any, within: bool = False) -> float:
-    """In how many ways a pattern can be laid over a text from one place on; all may have to be tried. Infinity for too many.
+    """Upper bound of the paths that backtracking tries from one start position; may be infinite.
 
-    Every repeat multiplies by the lengths that it can have, every choice by its branches.
+    Every repetition multiplies by the lengths that it can have, every alternative by its branches.
+    ``within`` says that the expression is part of a repetition: nested repetition counts as
+    infinite (exponential backtracking).
     """
-    ways = 1.0
+    paths = 1.0
     for operation, argument in parsed:
         name = str(operation)
         if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
             low, high, inner = argument
             lengths = max(min(high, MAX_PATTERN_TEXT) - low, 0) + 1
-            ways *= math.inf if within else lengths * _count_match_paths(inner, within=high > 1)
+            paths *= math.inf if within else lengths * _count_match_paths(inner, within=high > 1)
         elif name == "SUBPATTERN":
-            ways *= _count_match_paths(argument[-1], within)
+            paths *= _count_match_paths(argument[-1], within)
         elif name == "ATOMIC_GROUP":
-            ways *= _count_match_paths(argument, within)
+            paths *= _count_match_paths(argument, within)
         elif name in ("ASSERT", "ASSERT_NOT"):
-            ways *= _count_match_paths(argument[1], within)
+            paths *= _count_match_paths(argument[1], within)
         elif name == "BRANCH":
-            ways *= (
+            paths *= (
                 math.inf if within else sum(_count_match_paths(branch) for branch in argument[1])
             )
         elif name in ("GROUPREF", "GROUPREF_EXISTS"):
             return math.inf
-    return ways
+    return paths

@@ -1,15 +1,20 @@
-"""The schema, as one ordered list of migrations; the number of those that a database has had is its version.
+"""Database schema as an ordered list of migrations.
 
-It is written once, as SQLite reads it; `for_postgres` changes what differs. SQLite takes ``/* postgres: ... */`` for a comment;
-PostgreSQL is given what stands in it, and is not given statements that begin with ``/* sqlite */``. Times are seconds since the
-epoch, UTC. Large columns come last, because SQLite reads a row from its beginning and need not follow the pages that hold the
-rest.
+The number of applied migrations is the schema version. Never change the text of a migration that
+was released: existing databases have run it, and new databases run all of them.
+
+Migrations are written for SQLite; `translate_to_postgres` changes what differs. SQLite ignores
+``/* postgres: ... */`` as a comment; PostgreSQL executes its content, and skips statements that
+begin with ``/* sqlite */``. Times are seconds since the epoch (UTC). Large columns come last,
+because SQLite reads a row from its beginning and need not follow the overflow pages of the rest.
 """
 
 import re
 
 from tidings.store import schema_users
 
+#: All migrations, oldest first. Tables and columns have the names of their time; the last migration
+#: lists those that were renamed.
 MIGRATIONS = (
     """
     CREATE TABLE feeds (
@@ -215,7 +220,7 @@ MIGRATIONS = (
       pushed INTEGER NOT NULL,
       missed INTEGER NOT NULL
     );
-    """,
+    """,  # noqa: E501
     schema_users.USER_TABLES,
     """
     CREATE TABLE neighbours (
@@ -264,7 +269,7 @@ MIGRATIONS = (
     /* sqlite */ INSERT INTO search (rowid, title, body)
       SELECT id, folded(title), folded(words_of(content, summary)) FROM entries;
     /* postgres: UPDATE entries SET words = replace(words::text, 'ς', 'σ')::tsvector WHERE words::text LIKE '%ς%' */;
-    """,
+    """,  # noqa: E501
     """
     ALTER TABLE feeds ADD COLUMN min_interval_s DOUBLE PRECISION NOT NULL DEFAULT 0;
     ALTER TABLE feeds ADD COLUMN stated_s DOUBLE PRECISION NOT NULL DEFAULT 0;
@@ -282,17 +287,46 @@ MIGRATIONS = (
       WHERE reason <> '' */;
     /* postgres: UPDATE polls SET reason = json_build_object('code', 'text', 'params', json_build_object('text', reason))::text
       WHERE reason <> '' */;
+    """,  # noqa: E501
+    """
+    ALTER TABLE entries RENAME COLUMN published_told TO declared_published_at;
+    ALTER TABLE feeds RENAME COLUMN retired_why TO retired_reason;
+    ALTER TABLE hosts RENAME COLUMN why TO pause_reason;
+    ALTER TABLE neighbours RENAME COLUMN why TO reason;
+    ALTER TABLE notices RENAME COLUMN why TO rule_name;
+    ALTER TABLE polls RENAME COLUMN lost TO missed;
+    ALTER TABLE gaps RENAME COLUMN lost TO missed;
+    ALTER TABLE identities RENAME COLUMN mark TO identity_hash;
+    ALTER TABLE documents RENAME COLUMN marks TO identity_hashes;
+    ALTER TABLE folds RENAME COLUMN story_id TO first_entry_id;
+    ALTER TABLE tellings RENAME COLUMN told_at TO received_at;
+    ALTER TABLE sights RENAME COLUMN sight TO notice;
+    ALTER TABLE sights RENAME COLUMN feed TO feed_url;
+    ALTER TABLE pushes RENAME COLUMN pushed TO pushed_count;
+    ALTER TABLE pushes RENAME COLUMN missed TO unpushed_count;
+    ALTER TABLE tellings RENAME TO peer_claims;
+    ALTER TABLE folds RENAME TO duplicate_groups;
+    ALTER TABLE stories RENAME TO dedup_keys;
+    ALTER TABLE marks RENAME TO entry_states;
+    ALTER TABLE labels RENAME TO entry_tags;
+    ALTER TABLE searches RENAME TO saved_searches;
+    ALTER TABLE notices RENAME TO notifications;
+    ALTER TABLE neighbours RENAME TO peers;
+    ALTER TABLE sights RENAME TO poll_notices;
+    ALTER TABLE shared RENAME TO key_values;
+    ALTER TABLE buckets RENAME TO token_buckets;
+    ALTER TABLE pushes RENAME TO push_subscriptions;
     """,
 )
 
 
-#: Tables whose rows go with the entry that their ``entry_id`` names.
-ENTRY_TABLES = ("entry_versions", "tellings", *schema_users.ENTRY_TABLES)
-#: Queries that give the ids of entries which stay however old they are.
+#: Tables whose rows are deleted with the entry of their ``entry_id``.
+ENTRY_TABLES = ("entry_versions", "peer_claims", *schema_users.ENTRY_TABLES)
+#: Queries for the ids of entries that retention never deletes.
 KEPT_ENTRY_QUERIES: tuple[str, ...] = schema_users.KEPT_ENTRY_QUERIES
 
-#: What PostgreSQL calls otherwise. Rows point to feeds and entries without a constraint there: each check would lock the feed,
-#: and a partition of old entries could not be dropped without a look at every row that may point into it.
+#: Differences of PostgreSQL's SQL. There are no foreign keys to feeds and entries there: each check
+#: would lock the feed, and dropping a partition would scan all referencing rows.
 _POSTGRES_REPLACEMENTS = (
     (re.compile(r"/\* postgres: (.*?) \*/", re.DOTALL), r"\1"),
     (re.compile(r"REFERENCES (feeds|entries) \(id\) ON DELETE CASCADE"), ""),
@@ -305,16 +339,19 @@ _POSTGRES_REPLACEMENTS = (
 
 
 def statements(migration: str) -> list[str]:
-    """One by one, because Python's way to run many at once ends the transaction that is to hold them all."""
+    """Split a migration into statements.
+
+    They are executed one by one: `sqlite3.Connection.executescript` would commit the transaction.
+    """
     return [statement for part in migration.split(";\n") if (statement := part.strip())]
 
 
 def translate_to_postgres(migration: str) -> list[str]:
-    """The statements as PostgreSQL wants them."""
-    wanted = []
+    """Split a migration into statements in the SQL of PostgreSQL."""
+    translated = []
     for statement in statements(migration):
         if not statement.startswith("/* sqlite */"):
-            for here, there in _POSTGRES_REPLACEMENTS:
-                statement = here.sub(there, statement)
-            wanted.append(statement)
-    return wanted
+            for pattern, replacement in _POSTGRES_REPLACEMENTS:
+                statement = pattern.sub(replacement, statement)
+            translated.append(statement)
+    return translated

@@ -1,17 +1,26 @@
-"""The tables of those who read, as a migration.
+"""Migration for user tables: tokens, unread entries, entry states, rules, deliveries.
 
-What a user has not read stands in a table of its own (`unread`), filled when entries arrive: the unread list, its counts and
-"mark all read" never look at the millions that were read. How many it holds for each subscription is counted by the database
-itself, whoever adds or removes rows. A row of `marks` or `labels` is there only where a user acted.
+Unread entries have a separate table (`unread`), filled when entries arrive: the unread list, its
+counts and "mark all as read" never scan the entries that were read. Triggers count its rows for
+each subscription. Entry states and tags have a row only if a user changed the entry.
 """
 
-#: Tables whose rows go with the entry that they name, and queries for the ids of entries that stay however old they are.
-ENTRY_TABLES = ("unread", "marks", "labels", "notices", "folds", "full_texts")
+#: Tables whose rows are deleted with the entry of their ``entry_id``.
+ENTRY_TABLES = (
+    "unread",
+    "entry_states",
+    "entry_tags",
+    "notifications",
+    "duplicate_groups",
+    "full_texts",
+)
+#: Queries for the ids of entries that retention never deletes.
 KEPT_ENTRY_QUERIES = (
-    "SELECT entry_id FROM marks WHERE starred_at IS NOT NULL",
-    "SELECT entry_id FROM labels",
+    "SELECT entry_id FROM entry_states WHERE starred_at IS NOT NULL",
+    "SELECT entry_id FROM entry_tags",
 )
 
+#: The migration. Tables have the names of its time: see the last one of `schema.MIGRATIONS`.
 USER_TABLES = """
     ALTER TABLE users ADD COLUMN password TEXT NOT NULL DEFAULT '';
     ALTER TABLE users ADD COLUMN admin INTEGER NOT NULL DEFAULT 0;
@@ -156,4 +165,4 @@ USER_TABLES = """
       type TEXT NOT NULL,
       data BLOB NOT NULL
     );
-"""
+"""  # noqa: E501

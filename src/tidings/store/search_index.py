@@ -1,7 +1,9 @@
-"""The search index of a SQLite file: it holds words alone, and what they stand in is read from `entries`.
+"""Full-text search index of a SQLite file (contentless FTS5 table).
 
-A copy of every text would be a fifth of the file. So FTS5 must be told what to take out, which is worked out again from the
-entry: an entry leaves the index before it is changed or deleted. (In PostgreSQL the words are a column of the entry.)
+The index holds only words; texts are read from `entries`, because a copy of them would make up a
+fifth of the file. Deleting from a contentless FTS5 table requires the indexed text, which is
+computed from the entry again: remove an entry from the index before changing or deleting it. In
+PostgreSQL the words are a tsvector column of the entry.
 """
 
 import sqlite3
@@ -11,28 +13,38 @@ from tidings.parse.sanitize import search_text
 from tidings.store.connection import Connection
 from tidings.store.search import normalize_texts
 
-#: An entry's words, as they are searched: of its title, and of its text.
-SEARCH_COLUMNS = "folded(title), folded(words_of(content, summary))"
-_REMOVE = f"INSERT INTO search (search, rowid, title, body) SELECT 'delete', id, {SEARCH_COLUMNS} FROM entries WHERE id = ?"
+#: SQL expressions of the two indexed columns, title and body, of a row of `entries`.
+SEARCH_COLUMNS = "normalize_text(title), normalize_text(search_text(content, summary))"
+_DELETE = (
+    "INSERT INTO search (search, rowid, title, body) "
+    f"SELECT 'delete', id, {SEARCH_COLUMNS} FROM entries WHERE id = ?"
+)
 
 
 def register_functions(db: sqlite3.Connection) -> None:
-    """The functions that queries of this module, and the migration that has filled the index, call."""
-    db.create_function("folded", 1, lambda text: normalize_texts([text])[0], deterministic=True)
-    db.create_function(
-        "words_of", 2, lambda content, summary: search_text(content or summary), deterministic=True
-    )
+    """Register the SQL functions of this module's queries and of the migration of the index."""
+
+    def normalize(text: str) -> str:
+        return normalize_texts([text])[0]
+
+    def text_of(content: str, summary: str) -> str:
+        return search_text(content or summary)
+
+    for name in ("normalize_text", "folded"):  # migrations use the second name
+        db.create_function(name, 1, normalize, deterministic=True)
+    for name in ("search_text", "words_of"):
+        db.create_function(name, 2, text_of, deterministic=True)
 
 
-def add(
+def add_entries(
     db: Connection, entry_ids: Iterable[int], titles: Sequence[str], bodies: Sequence[str]
 ) -> None:
-    """Entries whose texts are folded already."""
+    """Add entries with normalized texts to the index."""
     db.insert(
         "search", ("rowid", "title", "body"), list(zip(entry_ids, titles, bodies, strict=True))
     )
 
 
 def delete_entries(db: Connection, entry_ids: Iterable[int]) -> None:
-    """Entries that are still stored as they were when they were added."""
-    db.executemany(_REMOVE, [(i,) for i in entry_ids])
+    """Remove entries from the index; their rows must be unchanged since they were added."""
+    db.executemany(_DELETE, [(i,) for i in entry_ids])

@@ -1,9 +1,10 @@
-"""The store in one SQLite file: who may write, who may read.
+"""SQLite database: one writer thread, a few reader threads, write-ahead log (WAL).
 
-All writing is done by one thread, a whole transaction per call; a few other threads read. Readers never wait for the
-writer (write-ahead log), and each call of either kind sees one moment of the file. Other processes may do the same at the
-same time: a writer waits for them. Only one may *serve*, though. A command that has nothing else to do meanwhile needs no
-threads: handing Python's lock to and fro would cost it a fifth of its time, and what waits for the writer its memory.
+One thread does all writing, one transaction per call; a few other threads read. Readers never wait
+for the writer (WAL), and each call sees one snapshot. Other processes may do the same at the same
+time: a writer waits for them. Only one process may *serve* the file. A command that does nothing
+else meanwhile needs no threads: switching the GIL between threads would cost a fifth of its time,
+and results that wait for the writer would use memory.
 """
 
 import asyncio
@@ -22,11 +23,12 @@ from tidings.store.sqlite_file import SqliteConnection
 P = ParamSpec("P")
 T = TypeVar("T")
 
+#: Number of reader threads.
 READERS = 3
 
 
 class SqliteDatabase:
-    """The connections to one file, and the threads they belong to."""
+    """Connections to one SQLite file, with the threads that use them."""
 
     allows_multiple_processes = False
 
@@ -56,8 +58,8 @@ class SqliteDatabase:
         *args: P.args,
         **options: P.kwargs,
     ) -> T:
-        """Run ``work`` within a transaction of its own: all of it, or nothing if it raises."""
-        return await self._in(
+        """Run ``work`` in a transaction, which is rolled back if it raises."""
+        return await self._run(
             self._writer,
             lambda: self._transact(
                 self._db, "BEGIN IMMEDIATE", lambda db: work(db, *args, **options)
@@ -70,8 +72,8 @@ class SqliteDatabase:
         *args: P.args,
         **options: P.kwargs,
     ) -> T:
-        """Run ``work``, which only reads; all its queries see the same moment."""
-        return await self._in(
+        """Run ``work``, which only reads; all its queries see the same snapshot."""
+        return await self._run(
             self._readers,
             lambda: self._transact(self._reader(), "BEGIN", lambda db: work(db, *args, **options)),
         )
@@ -92,10 +94,10 @@ class SqliteDatabase:
             pass
 
     async def close(self) -> None:
-        """Wait for what is under way, then let go of the file."""
+        """Wait for running calls, then close the file."""
         await asyncio.to_thread(self._close)
 
-    async def _in(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    async def _run(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return (
             await asyncio.get_running_loop().run_in_executor(threads, work)
             if self._threads
@@ -111,16 +113,17 @@ class SqliteDatabase:
                 result = work(db)
                 db.execute("COMMIT")
             except BaseException:
-                if db.in_transaction:  # SQLite has rolled back by itself where the disk is full
+                if db.in_transaction:  # SQLite rolls back automatically if the disk is full
                     db.execute("ROLLBACK")
                 raise
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
-            raise  # a fault of ours
+            raise  # a bug in tidings
         except sqlite3.DatabaseError as error:
             raise sqlite_file.to_store_error(self.path, error) from error
         return result
 
     def _reader(self) -> SqliteConnection:
+        """The read-only connection of this thread."""
         db: SqliteConnection | None = getattr(self._local, "db", None)
         if db is None:
             db = self._local.db = sqlite_file.connect(self.path, read_only=True)

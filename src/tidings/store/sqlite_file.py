@@ -1,33 +1,36 @@
-"""One SQLite file: made, migrated, locked, copied, put back, examined."""
+"""SQLite file: WAL, migrations, lock file, backup, restore, integrity check."""
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tidings.errors import UsageError
+from tidings.i18n import _
 from tidings.logs import Log
 from tidings.store import search_index
 from tidings.store.connection import Progress, StoreError
 from tidings.store.schema import MIGRATIONS, statements
 
-#: Pages of the search index merged in one transaction, and copied between two calls of ``progress``.
+#: Pages of the search index merged per transaction, and pages copied between progress reports.
 MERGE_PAGES, COPY_PAGES = 500, 1000
-#: How long one process waits for another's transaction. Ours take milliseconds; a migration may take longer.
+#: Busy timeout: how long a transaction waits for the one of another process. Transactions take
+#: milliseconds; a migration may take longer.
 BUSY_TIMEOUT_S = 30.0
-#: Stands in the file's header (the letters "tids"), so that no other program's database is taken for ours.
+#: Application id in the file header (the letters "tids"), which identifies files of tidings.
 APPLICATION_ID = 0x74696473
 
 log = Log("tidings.store")
 
-ADVICE = {
-    "locked": "another process has been writing for too long; try again, or stop it",
-    "full": "free some space on its disk",
-    "malformed": "run `tidings doctor`, and `tidings restore` with your last backup",
-    "not a database": "name the store's own file, or restore a backup over it",
-    "readonly": "make the file and its folder writable for this user",
-    "unable to open": "check that its folder exists and is writable for this user",
+#: What to do about an error, by a part of SQLite's message.
+ADVICE: dict[str, Callable[[], str]] = {
+    "locked": lambda: _("another process has been writing for too long; try again, or stop it"),
+    "full": lambda: _("free some space on its disk"),
+    "malformed": lambda: _("run `tidings doctor`, and `tidings restore` with your last backup"),
+    "not a database": lambda: _("name the store's own file, or restore a backup over it"),
+    "readonly": lambda: _("make the file and its directory writable for this user"),
+    "unable to open": lambda: _("check that its directory exists and is writable for this user"),
 }
 
 
@@ -50,7 +53,7 @@ class SqliteConnection(sqlite3.Connection):
 
 
 def connect(path: Path, *, read_only: bool = False) -> SqliteConnection:
-    """A connection in autocommit mode; transactions are always begun by hand."""
+    """Open a connection in autocommit mode; transactions are started explicitly."""
     db = sqlite3.connect(
         path,
         timeout=BUSY_TIMEOUT_S,
@@ -60,29 +63,28 @@ def connect(path: Path, *, read_only: bool = False) -> SqliteConnection:
         factory=SqliteConnection,
     )
     db.execute("PRAGMA foreign_keys = ON")
-    db.execute(
-        "PRAGMA synchronous = NORMAL"
-    )  # a power cut may cost the last seconds, never the file
-    db.execute(
-        "PRAGMA secure_delete = OFF"
-    )  # Debian overwrites what is deleted; feeds are no secret
+    # With NORMAL a power failure may lose the last seconds, but never corrupts the file.
+    db.execute("PRAGMA synchronous = NORMAL")
+    # Debian's SQLite overwrites deleted data by default; feeds are not secret.
+    db.execute("PRAGMA secure_delete = OFF")
     db.execute("PRAGMA temp_store = MEMORY")
     search_index.register_functions(db)
     if read_only:
         db.execute("PRAGMA query_only = ON")
     else:
-        db.execute(
-            "PRAGMA cache_size = -3000"
-        )  # KiB; with more, nothing is quicker: the system has the file in memory too
-        db.execute(
-            "PRAGMA wal_autocheckpoint = 2000"
-        )  # pages; the same pages change again and again while feeds come in
+        # KiB. A larger cache is not faster: the operating system caches the file too.
+        db.execute("PRAGMA cache_size = -3000")
+        # Pages. The same pages change again and again while feeds are polled.
+        db.execute("PRAGMA wal_autocheckpoint = 2000")
         db.execute("PRAGMA journal_size_limit = 67108864")
     return db
 
 
 def schema_version(db: sqlite3.Connection, path: Path) -> int:
-    """How many migrations the file has had; refuses what is not ours or is newer than this program."""
+    """Return the number of migrations that were applied to the file.
+
+    Raises `StoreError` for a database of another program and for a newer schema version.
+    """
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     application = db.execute("PRAGMA application_id").fetchone()[0]
     foreign = (
@@ -90,33 +92,38 @@ def schema_version(db: sqlite3.Connection, path: Path) -> int:
         and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
     )
     if foreign:
-        raise StoreError(f"{path} is a database of another program; name another file")
+        raise StoreError(
+            _("%(path)s is a database of another program; name another file", path=path)
+        )
     if version > len(MIGRATIONS):
         raise StoreError(
-            f"{path} has schema version {version}, this tidings knows {len(MIGRATIONS)}: "
-            "install the newer tidings again, or restore a backup that was made before"
+            _(
+                "%(path)s has schema version %(version)s, but this version of tidings supports "
+                "at most %(supported)s; install the newer tidings again, or restore a backup "
+                "from before the upgrade",
+                path=path,
+                version=version,
+                supported=len(MIGRATIONS),
+            )
         )
     return version
 
 
 def migrate(db: sqlite3.Connection, path: Path) -> None:
-    """Bring the file to this program's version, in one transaction."""
+    """Apply the missing migrations to the file, in one transaction."""
     version = schema_version(db, path)
-    db.execute(
-        "PRAGMA page_size = 8192"
-    )  # for a new file: an entry and its words fit into a page, and it is smaller for it
+    # Takes effect for a new file. With 8 KiB an entry and its words fit into a page, and the file
+    # is smaller.
+    db.execute("PRAGMA page_size = 8192")
     db.execute("PRAGMA journal_mode = WAL")
     if version == len(MIGRATIONS):
         return
-    if version:  # said beforehand: what is indexed anew takes a minute for a million entries
-        log.warning(
-            "bringing the store up to date", store=str(path), version=version, to=len(MIGRATIONS)
-        )
+    if version:  # logged before: indexing takes a minute per million entries
+        log.warning("migration_started", store=str(path), version=version, to=len(MIGRATIONS))
     db.execute("BEGIN IMMEDIATE")
     try:
-        for migration in MIGRATIONS[
-            schema_version(db, path) :
-        ]:  # asked again: another process may have been faster
+        # The version is read again: another process may have migrated the file meanwhile.
+        for migration in MIGRATIONS[schema_version(db, path) :]:
             for statement in statements(migration):
                 db.execute(statement)
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -128,87 +135,105 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
 
 
 def create_private_file(path: Path) -> None:
-    """Create the file for its owner alone; SQLite gives the files beside it the same rights."""
+    """Create the file readable only for its owner; SQLite creates -wal and -shm with this mode."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         raise StoreError(
-            f"{path} cannot be opened ({error.strerror}): {ADVICE['unable to open']}"
+            _(
+                "%(path)s cannot be opened (%(error)s): %(advice)s",
+                path=path,
+                error=error.strerror,
+                advice=ADVICE["unable to open"](),
+            )
         ) from error
 
 
 def lock_serving(path: Path) -> sqlite3.Connection:
-    """Hold the right to serve this store until the connection is closed or the process dies, however it dies.
+    """Lock the right to serve this store until the connection is closed or the process ends.
 
-    The lock is an exclusive transaction on an empty database beside the file: SQLite knows how to lock on every system.
+    The lock is an exclusive transaction on an empty database beside the file, because SQLite
+    implements file locks on every operating system. Raises `StoreError` if it is already locked.
     """
-    beside = path.with_name(path.name + ".serving")
-    create_private_file(beside)
-    lock = sqlite3.connect(beside, timeout=0, isolation_level=None, check_same_thread=False)
+    lock_path = path.with_name(path.name + ".serving")
+    create_private_file(lock_path)
+    lock = sqlite3.connect(lock_path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
-        lock.execute("PRAGMA journal_mode = OFF")  # nothing is ever written to it
+        lock.execute("PRAGMA journal_mode = OFF")  # it is never written to
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.OperationalError as error:
         lock.close()
         raise StoreError(
-            f"{path} is in use by another `tidings serve`; stop that first, or choose another --data-dir"
+            _(
+                "%(path)s is in use by another `tidings serve`; "
+                "stop that first, or choose another --data-dir",
+                path=path,
+            )
         ) from error
     return lock
 
 
 def to_store_error(path: Path, error: sqlite3.DatabaseError) -> StoreError:
-    """SQLite's words and what to do about them."""
+    """Convert an error of SQLite to a `StoreError` with advice."""
     text = str(error)
     advice = next(
-        (advice for sign, advice in ADVICE.items() if sign in text), "run `tidings doctor`"
+        (advice() for part, advice in ADVICE.items() if part in text), _("run `tidings doctor`")
     )
     return StoreError(f"{path}: {text}; {advice}")
 
 
 def merge_index(db: sqlite3.Connection) -> bool:
-    """Merge a little of the search index; returns whether there was something to merge."""
+    """Merge some pages of the search index; return whether there may be more to merge."""
     before = db.total_changes
     db.execute("INSERT INTO search (search, rank) VALUES ('merge', ?)", (MERGE_PAGES,))
-    return db.total_changes - before >= 2  # SQLite's own rule (FTS5, "the merge command")
+    return db.total_changes - before >= 2  # documented by FTS5, "the merge command"
 
 
 def check(db: sqlite3.Connection) -> list[str]:
-    """Everything that is wrong with the file; nothing if it is well."""
+    """Check the integrity of the file and of the search index; return the problems."""
     problems = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)") if row[0] != "ok"]
     problems += [
-        f"a row of {row[0]} points to a missing row of {row[2]}"
+        _(
+            "a row of %(table)s points to a missing row of %(parent)s",
+            table=row[0],
+            parent=row[2],
+        )
         for row in db.execute("PRAGMA foreign_key_check").fetchmany(20)
     ]
-    for these, there, problem in (
-        ("id FROM entries", "rowid FROM search", "entries cannot be found by search"),
-        ("rowid FROM search", "id FROM entries", "entries are in the search index alone"),
-    ):
-        count = db.execute(
-            f"SELECT count(*) FROM (SELECT {these} EXCEPT SELECT {there})"
-        ).fetchone()[0]
-        problems += [f"{count} {problem}"] if count else []
+    count = "SELECT count(*) FROM (SELECT {} EXCEPT SELECT {})"
+    entries, indexed = "id FROM entries", "rowid FROM search"
+    if number := db.execute(count.format(entries, indexed)).fetchone()[0]:
+        problems.append(_("%(count)s entries cannot be found by search", count=number))
+    if number := db.execute(count.format(indexed, entries)).fetchone()[0]:
+        problems.append(_("%(count)s entries exist only in the search index", count=number))
     return problems
 
 
 def backup(db: sqlite3.Connection, path: Path, to: Path, progress: Progress | None) -> None:
-    """Copy one moment of the file, while others write. The copy appears under its name when it is complete.
+    """Copy a snapshot of the file while others write. ``to`` appears when the copy is complete.
 
-    ``db`` is within a transaction, which holds the moment still however long the copy takes.
+    ``db`` is within a transaction, which keeps the snapshot until the copy is complete.
     """
     if to.exists() and to.samefile(path):
-        raise UsageError(f"{to} is the store itself; name another file for the backup")
-    db.execute(
-        "SELECT count(*) FROM sqlite_master"
-    ).fetchone()  # the moment is now, not when the first page is read
+        raise UsageError(_("%(file)s is the store itself; name another file", file=to))
+    # The first read determines the snapshot.
+    db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     os.replace(_copy_database(db, to, progress), to)
 
 
 def restore(source: Path, path: Path, progress: Progress | None = None) -> None:
-    """Put a backup in the store's place, after a look at whether it is whole and of a version that we know."""
+    """Replace the store with a backup, after checks of its integrity and version.
+
+    Raises `UsageError` or `StoreError` if the backup is not usable or the store is in use.
+    """
     if not source.is_file():
-        raise UsageError(f"{source} does not exist; name a file that `tidings backup` made")
+        raise UsageError(
+            _("%(file)s does not exist; name a file created by `tidings backup`", file=source)
+        )
     if path.exists() and source.samefile(path):
-        raise UsageError(f"{source} is the store itself; name a file that `tidings backup` made")
+        raise UsageError(
+            _("%(file)s is the store itself; name a file created by `tidings backup`", file=source)
+        )
     lock = lock_serving(path)
     try:
         db = sqlite3.connect(
@@ -216,9 +241,17 @@ def restore(source: Path, path: Path, progress: Progress | None = None) -> None:
         )
         try:
             if schema_version(db, source) == 0:
-                raise StoreError(f"{source} is no backup of a tidings store; name another file")
-            if (found := db.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
-                raise StoreError(f"{source} is damaged ({found}); use an older backup")
+                raise StoreError(
+                    _("%(file)s is not a backup of tidings; name another file", file=source)
+                )
+            if (problem := db.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+                raise StoreError(
+                    _(
+                        "%(file)s is damaged (%(problem)s); use an older backup",
+                        file=source,
+                        problem=problem,
+                    )
+                )
             part = _copy_database(db, path, progress)
         except sqlite3.DatabaseError as error:
             raise to_store_error(source, error) from error
@@ -231,25 +264,28 @@ def restore(source: Path, path: Path, progress: Progress | None = None) -> None:
 
 
 def _remove_wal(path: Path) -> None:
-    """Write everything into the old file itself and remove its log, which must never meet the new file."""
+    """Checkpoint the old file and remove its WAL, which must never be applied to the new file."""
     if path.exists():
         db = sqlite3.connect(path, timeout=1.0, isolation_level=None)
         try:
             db.execute("PRAGMA journal_mode = DELETE")
         except sqlite3.OperationalError as error:
             raise StoreError(
-                f"{path} is in use by another tidings command; let it end first"
+                _(
+                    "%(path)s is in use by another tidings command; wait until it has finished",
+                    path=path,
+                )
             ) from error
         except sqlite3.DatabaseError:
-            pass  # a damaged file is what backups are for
+            pass  # a damaged file is the reason for a restore
         finally:
             db.close()
-    for log in ("-wal", "-shm"):
-        path.with_name(path.name + log).unlink(missing_ok=True)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def _copy_database(db: sqlite3.Connection, to: Path, progress: Progress | None) -> Path:
-    """A complete copy beside ``to``, safely on the disk."""
+    """Copy the database to a file beside ``to``, synced to the disk; return its path."""
     part = to.with_name(to.name + ".part")
     part.unlink(missing_ok=True)
     create_private_file(part)

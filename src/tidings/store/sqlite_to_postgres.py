@@ -1,8 +1,9 @@
-"""A store moves from its SQLite file into PostgreSQL: table after table, in batches, and nothing is taken on trust.
+"""Move a store from SQLite to PostgreSQL: resumable copy in batches, then verification.
 
-Tables and columns are those of the file itself, so whatever a migration adds comes along. With each batch the target remembers,
-in the same transaction, how far it has come; whoever is interrupted begins where it stopped. At the end both are read again
-and compared. While it lasts nobody may serve the file, and nothing is deleted from it.
+Tables and columns are read from the file, so columns that migrations add are copied too. The target
+stores the progress in the transaction of each batch; an interrupted copy resumes there. At the end
+both databases are read again and compared. During the copy no process may serve the file. Nothing
+is deleted from it.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from tidings.errors import UsageError
+from tidings.i18n import _
 from tidings.store import partitions, search_index, sqlite_file
 from tidings.store.connection import Connection, StoreError
 from tidings.store.postgres import PostgresConnection, PostgresDatabase, reset_sequences
@@ -21,7 +23,7 @@ from tidings.store.schema import MIGRATIONS
 from tidings.store.search import encode_tsvector
 from tidings.store.sqlite_file import SqliteConnection
 
-#: Rows in a transaction; entries may be long.
+#: Rows per transaction; entries may be long.
 BATCH = 1000
 
 Row: TypeAlias = tuple[Any, ...]
@@ -29,35 +31,47 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class Table(NamedTuple):
-    """A table of the file, with the columns that its rows are ordered by."""
+    """A table of the file, with the columns of its primary key."""
 
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
 
     @property
-    def quoted(self) -> str:
+    def quoted_columns(self) -> str:
         return ", ".join(f'"{column}"' for column in self.columns)
 
     def key_of(self, row: Row) -> Row:
         return tuple(row[self.columns.index(column)] for column in self.key)
 
 
-#: What is done now, how many steps of how many.
+#: Called with the current step, the number of finished steps and their total.
 ProgressCallback: TypeAlias = Callable[[str, int, int], object]
 
 
 async def move(source: Path, url: str, report: ProgressCallback) -> int:
-    """Move everything, or go on with what was begun; tells how many rows there are now."""
+    """Copy all rows, or resume an interrupted copy; return the number of rows.
+
+    Raises `UsageError` if the file does not exist or the target is not empty, `StoreError` if the
+    file is in use or the copy differs from it.
+    """
     if not source.is_file():
-        raise UsageError(f"{source} does not exist; name the file of the store that shall be moved")
+        raise UsageError(
+            _("%(file)s does not exist; name the file of the store to move", file=source)
+        )
     with (
         closing(sqlite_file.lock_serving(source)),
         closing(sqlite_file.connect(source, read_only=True)) as origin,
     ):
         if (version := sqlite_file.schema_version(origin, source)) != len(MIGRATIONS):
             raise StoreError(
-                f"{source} has schema version {version}, not {len(MIGRATIONS)}; run any command on it first"
+                _(
+                    "%(file)s has schema version %(version)s instead of %(current)s; run a "
+                    "command such as `tidings status` on it first, which migrates it",
+                    file=source,
+                    version=version,
+                    current=len(MIGRATIONS),
+                )
             )
         target = PostgresDatabase(url)
         try:
@@ -71,23 +85,31 @@ async def _move(
 ) -> int:
     tables = _tables(origin)
     await target.write(_begin, tables, target.name)
-    total, moved, compared = sum(_count(origin, table) for table in tables), 0, 0
+    total, copied, compared = sum(_count(origin, table) for table in tables), 0, 0
     for table in tables:
-        last, before = await target.read(_progress, table)
-        moved += before
+        last, copied_before = await target.read(_progress, table)
+        copied += copied_before
         while batch := _batch(origin, table, last):
-            last = await target.write(_put, table, batch, origin)
-            moved += len(batch)
-            report(f"moving {table.name}", moved, 2 * total)
+            last = await target.write(_write_batch, table, batch, origin)
+            copied += len(batch)
+            report(_("copying %(table)s", table=table.name), copied, 2 * total)
     for table in tables:
-        here, there = _fingerprint(origin, table), await target.read(_fingerprint, table)
-        if here != there:
+        expected = _fingerprint(origin, table)
+        actual = await target.read(_fingerprint, table)
+        if expected != actual:
             raise StoreError(
-                f"{table.name} is not the same in both: {here[0]:,} rows in the file, {there[0]:,} in {target.name}. "
-                "Somebody has written to one of them meanwhile; begin again with an empty database"
+                _(
+                    "%(table)s differs: %(source_rows)s rows in the file, %(target_rows)s in "
+                    "%(target)s; one of them was changed during the copy. Start again with an "
+                    "empty database",
+                    table=table.name,
+                    source_rows=f"{expected[0]:,}",
+                    target_rows=f"{actual[0]:,}",
+                    target=target.name,
+                )
             )
-        compared += here[0]
-        report(f"comparing {table.name}", total + compared, 2 * total)
+        compared += expected[0]
+        report(_("comparing %(table)s", table=table.name), total + compared, 2 * total)
     await target.write(
         _end, dict(origin.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
     )
@@ -95,83 +117,93 @@ async def _move(
 
 
 def _tables(origin: SqliteConnection) -> list[Table]:
-    """As they were made, so that a row's parents come before it. The search index is made anew from what it holds."""
+    """List the tables in the order of their creation, so that parent rows are copied first.
+
+    The search index is left out: the words are computed again from the entries.
+    """
     names = origin.execute(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB 'sqlite_*' AND name <> 'search' "
-        "AND name NOT GLOB 'search_*' ORDER BY rowid"
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB 'sqlite_*' "
+        "AND name <> 'search' AND name NOT GLOB 'search_*' ORDER BY rowid"
     )
     tables = []
     for (name,) in names.fetchall():
         info = origin.execute(f"PRAGMA table_info({name})").fetchall()
-        key = sorted((place, column) for _, column, _, _, _, place in info if place)
-        tables.append(
-            Table(name, tuple(column for _, column, *_ in info), tuple(column for _, column in key))
-        )
+        columns = tuple(row[1] for row in info)
+        key = sorted((position, column) for _i, column, *_other, position in info if position)
+        tables.append(Table(name, columns, tuple(column for _position, column in key)))
     return tables
 
 
 def _begin(db: PostgresConnection, tables: Sequence[Table], name: str) -> None:
-    """Note where each table stands, in a target that has nothing but what its migrations put there."""
-    if db.execute("SELECT to_regclass('moving') IS NOT NULL").fetchone()[0]:
+    """Create the progress table in a target that has only the rows of its migrations."""
+    if db.execute("SELECT to_regclass('transfer_progress') IS NOT NULL").fetchone()[0]:
         return
     for table in tables:
         if _count(db, table) > (table.name == "users"):
             raise UsageError(
-                f"{name} is not empty ({table.name} has rows); make a new database with `createdb`"
+                _(
+                    "%(database)s is not empty (%(table)s has rows); "
+                    "create a new database with `createdb`",
+                    database=name,
+                    table=table.name,
+                )
             )
     db.command("TRUNCATE users CASCADE")
+    # The triggers count unread entries; the counts are copied with the subscriptions.
+    db.command("ALTER TABLE unread DISABLE TRIGGER USER")
     db.command(
-        "ALTER TABLE unread DISABLE TRIGGER USER"
-    )  # what they count comes with the subscriptions
-    db.command("CREATE TABLE moving (name TEXT PRIMARY KEY, last BYTEA, rows BIGINT NOT NULL)")
-    db.insert("moving", ("name", "rows"), [(table.name, 0) for table in tables])
+        "CREATE TABLE transfer_progress (name TEXT PRIMARY KEY, last BYTEA, rows BIGINT NOT NULL)"
+    )
+    db.insert("transfer_progress", ("name", "rows"), [(table.name, 0) for table in tables])
 
 
-def _end(db: PostgresConnection, highest: dict[str, int]) -> None:
-    db.command("DROP TABLE moving")
+def _end(db: PostgresConnection, last_ids: dict[str, int]) -> None:
+    db.command("DROP TABLE transfer_progress")
     db.command("ALTER TABLE unread ENABLE TRIGGER USER")
-    reset_sequences(db, highest)
+    reset_sequences(db, last_ids)
 
 
 def _progress(db: Connection, table: Table) -> tuple[Row | None, int]:
+    """Return the key of the last copied row of a table, and the number of copied rows."""
     last, rows = db.execute(
-        "SELECT last, rows FROM moving WHERE name = ?", (table.name,)
+        "SELECT last, rows FROM transfer_progress WHERE name = ?", (table.name,)
     ).fetchone()
     return (None if last is None else msgspec.msgpack.decode(last, type=Row)), rows
 
 
 def _batch(db: Connection, table: Table, last: Row | None) -> list[Row]:
-    """The next rows, in the order of the key."""
+    """Read the next rows in the order of the primary key (keyset pagination)."""
     key = ", ".join(table.key)
     after = f"WHERE ({key}) > ({', '.join('?' * len(table.key))})" if last is not None else ""
-    query = f"SELECT {table.quoted} FROM {table.name} {after} ORDER BY {key} LIMIT {BATCH}"
+    query = f"SELECT {table.quoted_columns} FROM {table.name} {after} ORDER BY {key} LIMIT {BATCH}"
     return db.execute(query, last or ()).fetchall()
 
 
-def _put(
+def _write_batch(
     db: PostgresConnection, table: Table, rows: Sequence[Row], origin: SqliteConnection
 ) -> Row:
-    """Store a batch, and how far it goes."""
+    """Insert a batch and update the progress; return the key of the last row."""
     last = table.key_of(rows[-1])
     columns = table.columns
     if table.name == "entries":
         partitions.ensure_partition(db, last[0])
-        columns, rows = (*columns, "words"), _with_words(origin, rows)
+        columns, rows = (*columns, "words"), _add_words(origin, rows)
     db.insert(table.name, columns, rows)
     db.execute(
-        "UPDATE moving SET last = ?, rows = rows + ? WHERE name = ?",
+        "UPDATE transfer_progress SET last = ?, rows = rows + ? WHERE name = ?",
         (_pack(last), len(rows), table.name),
     )
     return last
 
 
-def _with_words(origin: SqliteConnection, entries: Sequence[Row]) -> list[Row]:
+def _add_words(origin: SqliteConnection, entries: Sequence[Row]) -> list[Row]:
+    """Append the tsvector of its texts to each entry."""
     ids = entries[0][0], entries[-1][0]
     texts = origin.execute(
         f"SELECT {search_index.SEARCH_COLUMNS} FROM entries WHERE id BETWEEN ? AND ? ORDER BY id",
         ids,
     )
-    return [(*entry, encode_tsvector(*words)) for entry, words in zip(entries, texts, strict=True)]
+    return [(*entry, encode_tsvector(*text)) for entry, text in zip(entries, texts, strict=True)]
 
 
 def _count(db: Connection, table: Table) -> int:
@@ -179,7 +211,7 @@ def _count(db: Connection, table: Table) -> int:
 
 
 def _fingerprint(db: Connection, table: Table) -> tuple[int, int]:
-    """How many rows, and a sum over what they say, whatever their order."""
+    """Return the number of rows, and the sum of their hashes, which ignores their order."""
     count, total, last = 0, 0, None
     while rows := _batch(db, table, last):
         last = table.key_of(rows[-1])

@@ -1,4 +1,4 @@
-"""The whole store in figures."""
+"""Status of the store: counts of feeds, entries, polls, delays and gaps."""
 
 import math
 
@@ -8,18 +8,21 @@ from tidings.store.feed_models import Period, Status
 from tidings.store.feeds import next_due, paused_hosts
 
 HOUR_S, DAY_S, WEEK_S = 3600.0, 86400.0, 604800.0
-#: So many entries are counted one by one.
+#: Above this number of entries PostgreSQL's estimate is used instead of an exact count.
 MAX_EXACT_COUNT = 1_000_000
 
 
 def status(db: Connection, now: float) -> Status:
+    """Count feeds and entries, and the polls of the last hour, day and week."""
     feeds, retired, failing, due = db.execute(
-        "SELECT count(*), count(retired_at), count(*) FILTER (WHERE errors > 0 AND retired_at IS NULL), "
+        "SELECT count(*), count(retired_at), "
+        "count(*) FILTER (WHERE errors > 0 AND retired_at IS NULL), "
         "count(*) FILTER (WHERE next_poll_at <= ?) FROM feeds",
         (now,),
     ).fetchone()
     errors = db.execute(
-        "SELECT error_kind, count(*) FROM feeds WHERE errors > 0 AND retired_at IS NULL GROUP BY error_kind ORDER BY 2 DESC, 1"
+        "SELECT error_kind, count(*) FROM feeds WHERE errors > 0 AND retired_at IS NULL "
+        "GROUP BY error_kind ORDER BY 2 DESC, 1"
     )
     return Status(
         feeds=feeds,
@@ -27,29 +30,30 @@ def status(db: Connection, now: float) -> Status:
         failing=failing,
         due=due,
         next_due_at=next_due(db),
-        entries=_entries(db),
-        hour=_since(db, now - HOUR_S),
-        day=_since(db, now - DAY_S),
-        week=_since(db, now - WEEK_S),
+        entries=_count_entries(db),
+        hour=_period(db, now - HOUR_S),
+        day=_period(db, now - DAY_S),
+        week=_period(db, now - WEEK_S),
         errors=dict(errors.fetchall()),
         paused=paused_hosts(db, now),
         polled_days=polled_days(db, now),
     )
 
 
-def _entries(db: Connection) -> int:
-    """How many there are; of very many, what PostgreSQL believes, because counting them would take seconds."""
+def _count_entries(db: Connection) -> int:
+    """Count entries; above `MAX_EXACT_COUNT` return PostgreSQL's estimate, which takes no scan."""
     if db.postgres:
-        believed = db.execute(
-            "SELECT coalesce(sum(reltuples), 0)::bigint FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid "
+        estimate = db.execute(
+            "SELECT coalesce(sum(reltuples), 0)::bigint "
+            "FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid "
             "WHERE inhparent = 'entries'::regclass AND reltuples > 0"
         ).fetchone()[0]
-        if believed > MAX_EXACT_COUNT:
-            return int(believed)
+        if estimate > MAX_EXACT_COUNT:
+            return int(estimate)
     return int(db.execute("SELECT count(*) FROM entries").fetchone()[0])
 
 
-def _since(db: Connection, since: float) -> Period:
+def _period(db: Connection, since: float) -> Period:
     polls, size = db.execute(
         "SELECT count(*), coalesce(sum(bytes), 0) FROM polls WHERE at >= ?", (since,)
     ).fetchone()
@@ -57,7 +61,8 @@ def _since(db: Connection, since: float) -> Period:
         "SELECT count(*), count(delay_s) FROM entries WHERE first_seen_at >= ?", (since,)
     ).fetchone()
     missed, recovered = db.execute(
-        "SELECT coalesce(sum(lost), 0.0), coalesce(sum(recovered), 0) FROM gaps WHERE found_at >= ?",
+        "SELECT coalesce(sum(missed), 0.0), coalesce(sum(recovered), 0) FROM gaps "
+        "WHERE found_at >= ?",
         (since,),
     ).fetchone()
     return Period(
@@ -73,12 +78,13 @@ def _since(db: Connection, since: float) -> Period:
 
 
 def _quantile(db: Connection, since: float, count: int, share: float) -> float | None:
-    """The smallest delay that at least this share of the entries does not exceed."""
+    """Quantile of the delays: the smallest value that at least ``share`` of them do not exceed."""
     if not count:
         return None
     rank = math.ceil(count * share) - 1
     row = db.execute(
-        "SELECT delay_s FROM entries WHERE first_seen_at >= ? AND delay_s IS NOT NULL ORDER BY delay_s LIMIT 1 OFFSET ?",
+        "SELECT delay_s FROM entries WHERE first_seen_at >= ? AND delay_s IS NOT NULL "
+        "ORDER BY delay_s LIMIT 1 OFFSET ?",
         (since, rank),
     ).fetchone()
     return float(row[0])

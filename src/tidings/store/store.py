@@ -1,7 +1,7 @@
-"""The store as other rooms see it: values in, values out, every call one transaction.
+"""`Store`: the storage interface for other packages, one transaction per call.
 
-The work is done by the functions of the modules beside this one, which are given a connection. What is here gives them
-their place: `Database.write` in the one thread that writes, `Database.read` in one of those that read.
+The work is done by functions of the other modules, which get a connection. `Database.write` and
+`Database.read` run them in a transaction in another thread.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tidings.store import entries, feeds, ingest, leases, retention
+from tidings.store import entries, feeds, ingest, leases, retention, token_bucket
 from tidings.store import status as store_status
 from tidings.store.connection import Connection, Database, Progress
 from tidings.store.feed_models import (
@@ -42,13 +42,12 @@ from tidings.store.sqlite import SqliteDatabase
 P = ParamSpec("P")
 T = TypeVar("T")
 
-
-#: The office of the one process that estimates, clusters and moves the price.
+#: Advisory lock id of the leader: the process that runs the policy for all workers.
 LEADER_LOCK_ID = 1
 
 
 class Store:
-    """Everything that is kept. ``async with Store.open(path, clock=time.time) as store: ...``"""
+    """The store: ``async with Store.open(path, clock=time.time) as store: ...``."""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         self._db = database
@@ -63,20 +62,20 @@ class Store:
         serving: bool = False,
         threads: bool = True,
     ) -> "Store":
-        """Open the store, or make it: a SQLite file by its path, or a PostgreSQL database by its address.
+        """Open a SQLite file (`Path`) or a PostgreSQL database (URL); create a missing file.
 
-        Any number of processes may open either. Of a file, only one may be ``serving``. Without ``threads``, everything else
-        waits while a file is read or written.
+        Any number of processes may open either, but only one may open a file with ``serving``.
+        Without ``threads``, calls on a file block the event loop. Raises `StoreError`.
         """
         if isinstance(location, Path):
             return cls(SqliteDatabase(location, serving=serving, threads=threads), clock)
-        from tidings.store.postgres import PostgresDatabase  # asyncpg is for those who use it
+        from tidings.store.postgres import PostgresDatabase  # asyncpg is optional
 
         return cls(PostgresDatabase(location), clock)
 
     @property
     def allows_multiple_processes(self) -> bool:
-        """Whether any number of processes may poll with this store; a file is served by one."""
+        """Whether several processes may poll with this store; a file is served by one."""
         return self._db.allows_multiple_processes
 
     async def __aenter__(self) -> "Store":
@@ -91,45 +90,48 @@ class Store:
     async def read(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs
     ) -> T:
-        """One of the functions of this room that only read, as a transaction."""
+        """Run a read-only function of this package in a transaction."""
         return await self._db.read(work, *args, **options)
 
     async def write(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs
     ) -> T:
-        """One of the functions of this room that write, as a transaction: all of it or nothing."""
+        """Run a function of this package in a transaction, rolled back if it raises."""
         return await self._db.write(work, *args, **options)
 
     # Feeds
 
-    async def add(
-        self, wanted: Sequence[NewSubscription], user_id: int = DEFAULT_USER_ID
+    async def add_subscriptions(
+        self, new_subscriptions: Sequence[NewSubscription], user_id: int = DEFAULT_USER_ID
     ) -> list[SubscribeResult]:
-        """Subscribe to all of these, or to none if one cannot be stored; says for each what was new."""
-        return await self._db.write(feeds.add, wanted, user_id, self._clock())
+        """Subscribe a user to all of these feeds, or to none if one cannot be stored."""
+        return await self._db.write(
+            feeds.add_subscriptions, new_subscriptions, user_id, self._clock()
+        )
 
     async def feed(self, feed: int | str) -> Feed | None:
-        """By id, or by present or former address."""
+        """Find a feed by id, or by its present or a former URL."""
         return await self._db.read(feeds.find, feed)
 
     async def feeds(
         self, *, after: int = 0, limit: int = 1000, user_id: int = DEFAULT_USER_ID
     ) -> list[FeedSummary]:
-        """A user's feeds by id, a page at a time: the next begins ``after`` the last id of this one."""
+        """List a page of a user's feeds by id; ``after`` is the last id of the page before."""
         return await self._db.read(feeds.list_page, user_id, after, limit)
 
     async def retire(self, feed_id: int, reason: str) -> None:
-        """Never ask this feed again, unless somebody adds it again."""
+        """Stop polling a feed, until a user adds it again."""
         await self._db.write(feeds.retire, feed_id, reason, self._clock())
 
-    # When to look
+    # Scheduling
 
     async def lease_feeds(
         self, limit: int, *, lease_s: float, feed_ids: Sequence[int] | None = None, worker: str = ""
     ) -> list[Feed]:
-        """Take due feeds (or these, due or not) for ``lease_s``; then they are due again unless an outcome was recorded.
+        """Lease due feeds (or these, due or not) for ``lease_s`` seconds.
 
-        With the name of a worker, their hosts are taken too: no other worker is given feeds of those.
+        They become due again after that, unless an outcome is recorded. With a worker name their
+        hosts are leased too: other workers do not get feeds of these hosts.
         """
         if feed_ids is not None:
             return await self._db.write(
@@ -140,104 +142,112 @@ class Store:
     async def release(
         self, leased_feeds: Sequence[Feed], worker: str = "", spacing_s: float = 0.0
     ) -> None:
-        """Hand back feeds that were not begun, as they were claimed, and all hosts of the worker after a last pause."""
+        """Return feeds that were not polled, and the worker's hosts after ``spacing_s``."""
         await self._db.write(leases.release, leased_feeds, worker, self._clock() + spacing_s)
 
     async def release_hosts(self, hosts: Sequence[tuple[str, float]], worker: str) -> None:
-        """Let others ask these hosts, each from a time on."""
+        """End the worker's leases of these hosts, each at its time."""
         await self._db.write(leases.release_hosts, hosts, worker)
 
     async def reserve(self, host: str, spacing_s: float) -> float:
-        """When this host may be asked, if it is not held: a place in the line of all processes."""
+        """Reserve the next request slot of a host across all processes; return its time."""
         return await self._db.write(leases.reserve, host, spacing_s, self._clock())
 
     async def take_tokens(self, wanted: int, per_day: float) -> int:
-        """How many of these requests the budget of all processes allows now; they count as made."""
-        return await self._db.write(leases.take_tokens, wanted, per_day, self._clock())
+        """Take request tokens from the token bucket of all processes; return how many."""
+        return await self._db.write(token_bucket.take_tokens, wanted, per_day, self._clock())
 
-    async def consume_budget(self, amount: float, bucket: str = leases.REQUESTS) -> None:
-        """Count what was spent without a grant; less than 0 gives back."""
-        await self._db.write(leases.consume_budget, amount, bucket)
+    async def consume_budget(self, amount: float, bucket: str = token_bucket.REQUESTS) -> None:
+        """Subtract tokens that were used without a grant; a negative amount returns some."""
+        await self._db.write(token_bucket.consume_budget, amount, bucket)
 
-    async def token_deficit(self, per_day: float, bucket: str = leases.REQUESTS) -> float:
-        """How many tokens must flow in until there is one."""
-        return await self._db.write(leases.token_deficit, per_day, self._clock(), bucket)
+    async def token_deficit(self, per_day: float, bucket: str = token_bucket.REQUESTS) -> float:
+        """Number of tokens that must be refilled until one is available."""
+        return await self._db.write(token_bucket.token_deficit, per_day, self._clock(), bucket)
 
     async def acquire_leadership(self) -> bool:
-        """Whether this process leads, which it does from now on if nobody else does; to be asked again and again."""
+        """Whether this process is the leader; it becomes the leader if there is none.
+
+        Call it repeatedly: leadership ends with the connection.
+        """
         return await self._db.pubsub.acquire_leadership(LEADER_LOCK_ID)
 
     async def listen(self, channel: str, callback: Callable[[str], object]) -> None:
-        """Call back with every word on the channel, from whichever process; an empty word: some may have been missed."""
+        """Call back with every payload on a channel, from any process.
+
+        An empty payload means that messages may have been missed.
+        """
         await self._db.pubsub.listen(channel, callback)
 
     async def notify(self, channel: str, payload: str = "") -> None:
+        """Send a payload to all listeners of a channel."""
         await self._db.pubsub.notify(channel, payload)
 
     async def next_due(self) -> float | None:
-        """When the next feed is due."""
+        """Return the earliest poll time of all feeds."""
         return await self._db.read(feeds.next_due)
 
     async def reschedule(self, schedules: Sequence[Schedule]) -> None:
-        """New times without a poll: decided anew, put off, or handed back."""
+        """Change poll times without a poll."""
         await self._db.write(feeds.reschedule, schedules)
 
     async def timings(self) -> npt.NDArray[np.void]:
-        """All feeds that may be asked, as one array of `feeds.TIMING`."""
+        """Return the poll data of all active feeds as one array of `feeds.TIMING`."""
         return await self._db.read(feeds.timings)
 
     async def forbidden_hours(self) -> dict[int, bytes]:
-        """The hours not to ask in, of the feeds that have any."""
+        """Return the hours without polls (skipHours, skipDays) of the feeds that have some."""
         return await self._db.read(feeds.forbidden_hours)
 
     async def posting_times(
         self, since: float, feed_ids: Sequence[int] | None = None
     ) -> npt.NDArray[np.void]:
-        """When entries were published, by feed and time, as one array of `entries.POSTING`."""
+        """Return publication times by feed and time as one array of `entries.POSTING`."""
         return await self._db.read(entries.posting_times, feed_ids, since)
 
     async def estimates(
         self, policy: str, feed_ids: Sequence[int] | None = None
     ) -> dict[int, bytes]:
-        """What a policy remembers of each feed, or of these."""
+        """Return a policy's saved states by feed, of all feeds or of these."""
         return await self._db.read(feeds.estimates, policy, feed_ids)
 
     async def count_estimates(self, policy: str) -> int:
-        """Of how many feeds a policy remembers something."""
+        """Count the feeds for which a policy has a saved state."""
         return await self._db.read(feeds.count_estimates, policy)
 
     async def save_estimates(
         self, estimates: dict[int, Estimate], *, unless_since: float = math.inf
     ) -> None:
-        """Keep these, except where others were saved after ``unless_since``."""
+        """Save policy states by feed; keep those saved after ``unless_since``."""
         now = self._clock()
         await self._db.write(
             feeds.save_estimates, [(i, estimates[i], now) for i in sorted(estimates)], unless_since
         )
 
     async def load_values(self) -> dict[str, bytes]:
-        """The small values that belong to no feed: a policy's shared state, say."""
+        """Return all key-value pairs, such as the shared state of a policy."""
         return await self._db.read(feeds.load_values)
 
     async def save_values(self, values: dict[str, bytes]) -> None:
+        """Save key-value pairs."""
         await self._db.write(feeds.save_values, values, self._clock())
 
     async def paused_hosts(self) -> tuple[Pause, ...]:
-        """Hosts that are left alone now."""
+        """List the hosts that are paused now."""
         return await self._db.read(feeds.paused_hosts, self._clock())
 
     async def last_request_times(self, since: float) -> dict[str, float]:
-        """When hosts were asked last, so that a service that starts anew keeps its distance."""
+        """Return the last request times by host, for the host limiter after a restart."""
         return await self._db.read(feeds.last_request_times, since)
 
-    # What came of it
+    # Results and entries
 
     async def known_entries(self, feed_id: int, identities: Sequence[str]) -> dict[str, KnownEntry]:
-        """Those of these identities that the feed has had before."""
+        """Return those of these identities that the feed has had before."""
         return await self._db.read(known_entries, feed_id, identities)
 
     async def record(self, outcomes: Sequence[PollOutcome]) -> list[RecordResult]:
-        """Store the effects of polls, all or none."""
+        """Store the results of polls in one transaction."""
         return await self._db.write(record, outcomes)
 
     async def entries(
@@ -250,7 +260,10 @@ class Store:
         before: int | None = None,
         limit: int = 100,
     ) -> list[Entry]:
-        """Newest first; the next page is ``before`` the last id of this one. Times are times of arrival."""
+        """List a page of entries, newest first; ``before`` is the last id of the page before.
+
+        ``since`` and ``until`` are times of arrival.
+        """
         return await self._db.read(
             entries.list_page,
             feed_id=feed_id,
@@ -265,71 +278,77 @@ class Store:
         return await self._db.read(entries.get, entry_id)
 
     async def versions(self, entry_id: int) -> list[Version]:
-        """What an entry said before it was changed, newest first."""
+        """List the former versions of an entry, newest first."""
         return await self._db.read(entries.versions, entry_id)
 
     async def polls(self, feed_id: int, limit: int = 20) -> list[Poll]:
-        """A feed's last polls, newest first."""
+        """List a feed's last polls, newest first."""
         return await self._db.read(entries.polls, feed_id, limit)
 
     async def polls_since(self, since: float) -> int:
-        """What was spent. Complete for the last eight days."""
+        """Count polls since a time, without pushes. Complete for the last eight days."""
         return await self._db.read(entries.polls_since, since)
 
     async def gaps(
         self, *, feed_id: int | None = None, state: str | None = None, limit: int = 100
     ) -> list[Gap]:
-        """Newest first."""
+        """List gaps, newest first; of one feed or all, in one state or any."""
         return await self._db.read(entries.gaps, feed_id, state, limit)
 
     async def status(self) -> Status:
         return await self._db.read(store_status.status, self._clock())
 
-    # Push
+    # WebSub
 
-    async def push(self, feed_id: int) -> PushSubscription | None:
+    async def find_push_subscription(self, feed_id: int) -> PushSubscription | None:
         return await self._db.read(feeds.find_push_subscription, feed_id)
 
     async def find_push_subscription_by_token(self, token: str) -> PushSubscription | None:
         return await self._db.read(feeds.find_push_subscription_by_token, token)
 
     async def expiring_push_subscriptions(self, before: float) -> list[PushSubscription]:
-        """Those whose lease ends before this time, the most urgent first."""
+        """List WebSub subscriptions whose lease ends before this time, earliest first."""
         return await self._db.read(feeds.expiring_push_subscriptions, before)
 
     async def save_push_subscription(self, push: PushSubscription) -> None:
         await self._db.write(feeds.save_push_subscription, push)
 
-    # Upkeep
+    # Maintenance
 
     async def apply_retention(self, *, days: float, min_entries: int) -> RetentionResult:
-        """Forget entries that came more than ``days`` ago, save each feed's ``least`` newest and what its document shows.
+        """Delete entries received more than ``days`` ago, and prune the poll log.
 
-        In many short transactions, so that polls are recorded in between.
+        Kept are each feed's ``min_entries`` newest entries, entries that its document still lists,
+        and starred or tagged ones. Uses many short transactions, so that polls are recorded in
+        between.
         """
         now = self._clock()
         before = now - days * store_status.DAY_S
         polls = 0
-        gone, first = await self._db.prune_old_partitions(before, min_entries, now)
+        deleted, first = await self._db.prune_old_partitions(before, min_entries, now)
         old = await self._db.read(retention.feeds_with_old_entries, before, first)
         for i in range(0, len(old), retention.FEEDS_PER_TRANSACTION):
-            gone += await self._db.write(
+            deleted += await self._db.write(
                 retention.delete_old_entries,
                 old[i : i + retention.FEEDS_PER_TRANSACTION],
                 before,
                 first,
                 min_entries,
             )
-        while (deleted := await self._db.write(retention.prune_polls, now, before)) is not None:
-            polls += deleted
+        while (pruned := await self._db.write(retention.prune_polls, now, before)) is not None:
+            polls += pruned
         await self._db.write(ingest.delete_expired_dedup_keys, now)
         await self._db.optimize()
-        return RetentionResult(gone, polls)
+        return RetentionResult(deleted, polls)
 
     async def backup(self, to: Path, progress: Progress | None = None) -> None:
-        """Copy one moment of the store to a file of its own; ``progress(pages, of_pages)`` is called from another thread."""
+        """Copy a snapshot of the store to a file.
+
+        ``progress(pages, total)`` is called from another thread. Raises `UsageError` for
+        PostgreSQL, which has its own tools.
+        """
         await self._db.backup(to, progress)
 
     async def check(self) -> list[str]:
-        """All that is wrong with the file, in words."""
+        """Check the integrity of the store; return the problems as messages."""
         return await self._db.check()

@@ -1,43 +1,47 @@
-"""Users and their secrets, of which only hashes are here."""
+"""User accounts, settings, sessions and app tokens. Only hashes of secrets are stored."""
 
 from typing import Any
 
 import msgspec
 
 from tidings.errors import UsageError
+from tidings.i18n import _
 from tidings.store.connection import Connection
 from tidings.store.feed_models import DEFAULT_USER_ID
 from tidings.store.ingest import update_feed_weights
 from tidings.store.user_models import Settings, Token, User
 
-#: That a token was used is noted at most so often: else every request of an app would write.
+#: Minimum time between two updates of a token's last use: otherwise every request would write.
 TOKEN_USE_INTERVAL_S = 3600.0
 
-_USER = "id, name, admin, created_at, seen_at"
-_settings = msgspec.json.Decoder(Settings)
+_USER_COLUMNS = "id, name, admin, created_at, seen_at"
+_settings_decoder = msgspec.json.Decoder(Settings)
 
 
-def _user_of(row: Any) -> User:
+def _decode_user(row: Any) -> User:
     user_id, name, admin, created_at, seen_at = row
     return User(user_id, name, bool(admin), created_at, seen_at)
 
 
 def users(db: Connection) -> list[User]:
-    """By name. The store's first user is nobody until an administrator has taken its place."""
-    rows = db.execute(f"SELECT {_USER} FROM users WHERE created_at IS NOT NULL ORDER BY name")
-    return [_user_of(row) for row in rows]
+    """List users by name, without the initial user of the store before an admin takes its place."""
+    rows = db.execute(
+        f"SELECT {_USER_COLUMNS} FROM users WHERE created_at IS NOT NULL ORDER BY name"
+    )
+    return [_decode_user(row) for row in rows]
 
 
 def find_user(db: Connection, user: int | str) -> User | None:
+    """Find a user by id or name."""
     column = "name" if isinstance(user, str) else "id"
     row = db.execute(
-        f"SELECT {_USER} FROM users WHERE {column} = ? AND created_at IS NOT NULL", (user,)
+        f"SELECT {_USER_COLUMNS} FROM users WHERE {column} = ? AND created_at IS NOT NULL", (user,)
     ).fetchone()
-    return _user_of(row) if row else None
+    return _decode_user(row) if row else None
 
 
 def find_user_with_password_hash(db: Connection, name: str) -> tuple[User | None, str]:
-    """A user and the hash of their password; nothing where there is none."""
+    """Return a user with the hash of the password; (None, "") if there is none."""
     user = find_user(db, name)
     if user is None:
         return None, ""
@@ -48,42 +52,52 @@ def has_administrator(db: Connection) -> bool:
     return db.execute("SELECT 1 FROM users WHERE admin = 1 LIMIT 1").fetchone() is not None
 
 
-def add_user(db: Connection, name: str, hashed: str, admin: bool, now: float) -> User:
-    """Somebody new; the first administrator takes the place, and the subscriptions, of the store's first user."""
+def add_user(db: Connection, name: str, password_hash: str, admin: bool, now: float) -> User:
+    """Add a user. The first admin takes over the store's initial user and its subscriptions.
+
+    Raises `UsageError` if the name is in use.
+    """
     if find_user(db, name) is not None:
         raise UsageError(
-            f"there is a user {name} already; `tidings user password {name}` changes the password"
+            _(
+                "there is already a user %(name)s; "
+                "`tidings user password %(name)s` changes the password",
+                name=name,
+            )
         )
-    first = (
+    has_initial_user = (
         db.execute(
             "SELECT 1 FROM users WHERE id = ? AND created_at IS NULL", (DEFAULT_USER_ID,)
         ).fetchone()
         is not None
     )
-    if admin and first:
+    if admin and has_initial_user:
         db.execute(
             "UPDATE users SET name = ?, password = ?, admin = 1, created_at = ? WHERE id = ?",
-            (name, hashed, now, DEFAULT_USER_ID),
+            (name, password_hash, now, DEFAULT_USER_ID),
         )
         return User(DEFAULT_USER_ID, name, True, now, None)
     row = db.execute(
         "INSERT INTO users (name, password, admin, created_at) VALUES (?, ?, ?, ?) RETURNING id",
-        (name, hashed, int(admin), now),
+        (name, password_hash, int(admin), now),
     ).fetchone()
     return User(row[0], name, admin, now, None)
 
 
-def set_password(db: Connection, user_id: int, hashed: str) -> None:
-    db.execute("UPDATE users SET password = ? WHERE id = ?", (hashed, user_id))
+def set_password(db: Connection, user_id: int, password_hash: str) -> None:
+    """Set a user's password hash and end all their sessions."""
+    db.execute("UPDATE users SET password = ? WHERE id = ?", (password_hash, user_id))
     db.execute("DELETE FROM tokens WHERE user_id = ? AND kind = 'session'", (user_id,))
 
 
 def set_admin(db: Connection, user_id: int, admin: bool) -> None:
+    """Grant or remove admin rights; raise `UsageError` for the last admin."""
     db.execute("UPDATE users SET admin = ? WHERE id = ?", (int(admin), user_id))
     _require_administrator(db)
 
 
 def remove_user(db: Connection, user_id: int, now: float) -> None:
+    """Delete a user and all their data; raise `UsageError` for the last admin."""
     feed_ids = [
         i for (i,) in db.execute("SELECT feed_id FROM subscriptions WHERE user_id = ?", (user_id,))
     ]
@@ -94,7 +108,7 @@ def remove_user(db: Connection, user_id: int, now: float) -> None:
 
 def _require_administrator(db: Connection) -> None:
     if not has_administrator(db):
-        raise UsageError("this is the last administrator; make somebody else one first")
+        raise UsageError(_("this is the last administrator; give another user admin rights first"))
 
 
 def record_login(db: Connection, user_id: int, now: float) -> None:
@@ -103,19 +117,19 @@ def record_login(db: Connection, user_id: int, now: float) -> None:
 
 def settings(db: Connection, user_id: int) -> Settings:
     row = db.execute("SELECT settings FROM users WHERE id = ?", (user_id,)).fetchone()
-    return _settings.decode(row[0]) if row else Settings()
+    return _settings_decoder.decode(row[0]) if row else Settings()
 
 
-def save_settings(db: Connection, user_id: int, chosen: Settings) -> None:
+def save_settings(db: Connection, user_id: int, settings: Settings) -> None:
     db.execute(
         "UPDATE users SET settings = ? WHERE id = ?",
-        (msgspec.json.encode(chosen).decode(), user_id),
+        (msgspec.json.encode(settings).decode(), user_id),
     )
 
 
-# --- tokens ------------------------------------------------------------------------------------------------------------
+# --- tokens ---------------------------------------------------------------------------------------
 
-_TOKEN = ", ".join(Token.__struct_fields__)
+_TOKEN_COLUMNS = ", ".join(Token.__struct_fields__)
 
 
 def add_token(
@@ -128,6 +142,10 @@ def add_token(
     now: float,
     until: float | None,
 ) -> Token:
+    """Add a session or app token by its hash; ``fever`` is the key for the Fever API.
+
+    Raises `UsageError` if the user has a token of this kind with this label.
+    """
     if (
         label
         and db.execute(
@@ -136,20 +154,26 @@ def add_token(
         ).fetchone()
     ):
         raise UsageError(
-            f"there is a token {label} already; remove it first, or give this one another name"
+            _(
+                "there is already a token %(label)s; revoke it first, or choose another name",
+                label=label,
+            )
         )
     db.execute("DELETE FROM tokens WHERE user_id = ? AND expires_at < ?", (user_id, now))
     row = db.execute(
-        "INSERT INTO tokens (user_id, kind, digest, fever, label, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?) "
-        f"RETURNING {_TOKEN}",
+        "INSERT INTO tokens (user_id, kind, digest, fever, label, created_at, expires_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?) "
+        f"RETURNING {_TOKEN_COLUMNS}",
         (user_id, kind, digest, fever, label, now, until),
     ).fetchone()
     return Token(*row)
 
 
 def tokens(db: Connection, user_id: int) -> list[Token]:
+    """List a user's app tokens by label."""
     rows = db.execute(
-        f"SELECT {_TOKEN} FROM tokens WHERE user_id = ? AND kind = 'app' ORDER BY label", (user_id,)
+        f"SELECT {_TOKEN_COLUMNS} FROM tokens WHERE user_id = ? AND kind = 'app' ORDER BY label",
+        (user_id,),
     )
     return [Token(*row) for row in rows]
 
@@ -157,10 +181,11 @@ def tokens(db: Connection, user_id: int) -> list[Token]:
 def find_token_owner(
     db: Connection, digest: bytes, kind: str, now: float
 ) -> tuple[User | None, bool]:
-    """Whose secret this is, and whether its use should be noted."""
+    """Return the owner of a token, and whether its last use should be updated."""
     column, kind = ("fever", "app") if kind == "fever" else ("digest", kind)
     row = db.execute(
-        f"SELECT user_id, used_at FROM tokens WHERE {column} = ? AND kind = ? AND (expires_at IS NULL OR expires_at > ?)",
+        f"SELECT user_id, used_at FROM tokens WHERE {column} = ? AND kind = ? "
+        "AND (expires_at IS NULL OR expires_at > ?)",
         (digest, kind, now),
     ).fetchone()
     return (
@@ -171,15 +196,17 @@ def find_token_owner(
 
 
 def record_token_use(db: Connection, digest: bytes, now: float, lasts_s: float) -> None:
-    """A session lasts from its last use on."""
+    """Update the last use of a token; a session expires ``lasts_s`` after its last use."""
     db.execute(
-        "UPDATE tokens SET used_at = ?, expires_at = CASE WHEN expires_at IS NULL THEN expires_at ELSE ? END "
+        "UPDATE tokens SET used_at = ?, "
+        "expires_at = CASE WHEN expires_at IS NULL THEN expires_at ELSE ? END "
         "WHERE digest = ? OR fever = ?",
         (now, now + lasts_s, digest, digest),
     )
 
 
 def remove_token(db: Connection, user_id: int, token_id: int) -> bool:
+    """Delete an app token; return whether it existed."""
     return (
         db.execute(
             "DELETE FROM tokens WHERE id = ? AND user_id = ? AND kind = 'app'", (token_id, user_id)
@@ -193,9 +220,10 @@ def end_session(db: Connection, digest: bytes) -> None:
 
 
 def get_or_create_secret(db: Connection, key: str, secret: bytes, now: float) -> bytes:
-    """The secret of this installation: this one, unless another process was faster."""
+    """Return the stored secret of this key; ``secret`` is saved if there is none."""
     db.execute(
-        "INSERT INTO shared (key, value, updated_at) VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING",
+        "INSERT INTO key_values (key, value, updated_at) VALUES (?, ?, ?) "
+        "ON CONFLICT (key) DO NOTHING",
         (key, secret, now),
     )
-    return bytes(db.execute("SELECT value FROM shared WHERE key = ?", (key,)).fetchone()[0])
+    return bytes(db.execute("SELECT value FROM key_values WHERE key = ?", (key,)).fetchone()[0])
