@@ -86,7 +86,9 @@ def test_a_policy_that_holds_its_budget_says_that_it_stays_below(trace):
 
 @pytest.mark.parametrize("policy", ["combined", "min-delay", "fixed-learned"])
 def test_budgets_in_reach_are_reached_as_served(trace, policy):
-    """The minimum interval cuts the polls of the fast feeds; a smaller factor gives them to the others."""
+    """The minimum interval cuts the polls of the fast feeds; a smaller factor gives them to the
+    others.
+    """
     compared = compare(trace, [policy], 12, 10, native=False, conditions=HOURLY_LIMIT)
     (result,) = compared.results
     assert result.reached_budget

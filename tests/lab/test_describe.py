@@ -16,7 +16,7 @@ def poisson():
     return poisson_trace(np.geomspace(0.5, 20, 60), 7 * WEEKS, seed=1, window=8)
 
 
-def test_rates_and_counts_by_hand():
+def test_rates_and_counts_of_small_trace():
     trace = trace_of([0, DAY_S, 2 * DAY_S], [DAY_S], [], window=[2, 5, UNLIMITED], start=MONDAY)
     found = describe(trace)
     assert (found["feeds"], found["posts"], found["days"]) == (3, 4, 2)
@@ -41,7 +41,7 @@ def test_hours_and_days_are_utc_and_begin_on_monday():
     assert found["hour_of_week_share"][5][23] == pytest.approx(1 / 3)
 
 
-def test_bursts_count_neighbours_of_one_feed_only():
+def test_bursts_are_counted_per_feed():
     found = describe(trace_of([0, 60, 121, 500], [61, 62]))["bursts"]
     assert found["within_60s_share"] == pytest.approx(2 / 6)
     assert found["median_gap_s"] == pytest.approx(60.5)
@@ -71,7 +71,7 @@ def test_lifetimes_end_when_a_window_of_newer_entries_is_there():
     assert describe(trace_of([0, 10], window=5))["entry_lifetime_s"]["entries"] == 0
 
 
-def test_zipf_is_found_again():
+def test_zipf_exponent_is_recovered():
     rates = 400 / np.arange(1, 121)
     assert describe(poisson_trace(rates, 30, seed=2))["zipf"]["exponent"] == pytest.approx(
         1, abs=0.05
@@ -93,7 +93,7 @@ def test_text_fits_80_columns(poisson):
         assert f"\n{label}" in text
 
 
-def test_one_post_is_enough_for_every_form():
+def test_trace_with_one_post_is_described():
     trace = trace_of([5], window=UNLIMITED)
     found = describe(trace)
     assert "too few feeds to fit" in as_text(found)

@@ -1,4 +1,6 @@
-"""The whole table: its ratios are those of its rows, also in several processes; and parts are switched off one by one."""
+"""The whole table: its ratios are those of its rows, also in several processes; and parts are
+switched off one by one.
+"""
 
 import json
 
@@ -106,7 +108,7 @@ def test_several_processes_give_the_same_table(two_traces):
     assert alone["overall"]["most_missed_points"] is None  # nobody to measure losses against
 
 
-def test_steps_told_in_one_process_add_up(two_traces):
+def test_progress_steps_add_up_in_one_process(two_traces):
     reports = []
     evaluate(
         two_traces[:1],
@@ -130,7 +132,7 @@ def test_nothing_to_compare_is_refused(two_traces):
         evaluate([], [1.0], 14)
 
 
-# --- parts --------------------------------------------------------------------------------------------------------------
+# --- parts ----------------------------------------------------------------------------------------
 
 
 class Toy(Combined):
@@ -170,7 +172,7 @@ def test_parts_are_switches_that_are_on(toy):
         ablation_parts("toys")
 
 
-def test_a_part_is_worth_what_is_lost_without_it(toy, two_traces):
+def test_part_ratio_is_delay_without_over_with(toy, two_traces):
     found = ablate(two_traces, [2.0], 14, "toy", resamples=100)
     assert list(found["overall"]) == ["timing", "charm"]
     for cell in found["cells"]:
@@ -195,10 +197,10 @@ def test_parts_that_are_not_there_are_refused(toy, two_traces):
         ablate(two_traces, [2.0], 14, "uniform")
 
 
-# --- the commands -------------------------------------------------------------------------------------------------------
+# --- the commands ---------------------------------------------------------------------------------
 
 
-def test_the_table_in_words_and_as_json(two_traces, tmp_path):
+def test_evaluate_prints_text_and_json(two_traces, tmp_path):
     tidings = Tidings()
     out = tmp_path / "table.json"
     options = (
@@ -214,17 +216,19 @@ def test_the_table_in_words_and_as_json(two_traces, tmp_path):
     arguments = ("lab", "evaluate", *two_traces, *options, "--out", out)
     text = tidings(*arguments)
     assert "roomy: 2 polls per feed and day, 24 feeds" in text
-    assert "combined against the best of the others" in text
+    assert "combined compared with the best other policy" in text
     assert "Geometric mean of the ratios" in text
     saved = json.loads(out.read_text())
     assert saved["ours"] == "combined"
     assert tidings.json(*arguments) == saved
-    assert "make it first" in tidings.refuses(*arguments[:-1], tmp_path / "nowhere" / "t.json")
+    assert "create it first" in tidings.expect_error(
+        *arguments[:-1], tmp_path / "nowhere" / "t.json"
+    )
 
 
-def test_ablation_in_words(toy, two_traces):
+def test_ablate_prints_text(toy, two_traces):
     text = Tidings()(
         "lab", "ablate", two_traces[0], "--budgets", "2", "--train-days", "14", "--policy", "toy"
     )
-    assert "above 1 the part helps" in text
+    assert "above 1, the part helps" in text
     assert "charm" in text

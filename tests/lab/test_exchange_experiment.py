@@ -1,4 +1,6 @@
-"""FeedEx's experiment, small: sharing beats polling alone, and neither liars nor free riders spoil it."""
+"""FeedEx's experiment, small: sharing beats polling alone, and neither liars nor free riders spoil
+it.
+"""
 
 import numpy as np
 import pytest
@@ -27,7 +29,7 @@ def rules_with_deficit(deficit):
     return NodeSettings(notices=False, calls_per_min=1e9, deficit=deficit)
 
 
-def test_together_nodes_get_more_and_sooner_with_the_same_requests():
+def test_exchange_improves_coverage_and_lag():
     standalone, with_exchange = run(small_setup()).rows()
     assert with_exchange["coverage"] > 0.9 > standalone["coverage"]
     assert with_exchange["mean_lag_s"] < standalone["mean_lag_s"] / 3
@@ -46,11 +48,11 @@ def test_nodes_that_reach_no_server_still_get_their_entries():
     assert outcome.with_exchange[:, 0].min() > 0.75
 
 
-def test_the_others_go_on_when_nodes_leave():
+def test_network_survives_leaving_nodes():
     assert float(np.mean(run(small_setup(leave=6)).with_exchange[:, 0])) > 0.9
 
 
-def test_free_riders_fall_back_to_what_they_poll_themselves():
+def test_free_riders_get_only_their_own_polls():
     free, bound = (
         run(small_setup(free_riders=5, rules=rules_with_deficit(deficit)))
         for deficit in (float("inf"), 40.0)
@@ -61,7 +63,7 @@ def test_free_riders_fall_back_to_what_they_poll_themselves():
     assert float(np.mean(bound.with_exchange[:, 0])) > 0.9
 
 
-def test_forgers_are_shunned_and_their_lies_withdrawn():
+def test_forgers_are_dropped_and_forged_entries_withdrawn():
     outcome = run(small_setup(forgers=2, interval_s=2 * HOUR_S))
     assert outcome.forged_seen > 0
     assert outcome.forged_left <= outcome.forged_seen / 10
@@ -70,7 +72,7 @@ def test_forgers_are_shunned_and_their_lies_withdrawn():
 
 
 @pytest.mark.slow
-def test_friends_with_the_same_feeds_ask_like_one():
+def test_peers_with_same_feeds_poll_as_much_as_one_node():
     with_exchange = run_notices(NoticesSetup(nodes=6, feeds=12, days=2.0))
     assert with_exchange.ratio <= 1.2
     assert with_exchange.lag_s.max() < with_exchange.standalone_lag_s

@@ -61,7 +61,7 @@ def test_the_day_and_the_week_begin_at_the_epoch() -> None:
     ("like", "feeds", "days"),
     [("atlantis", 10, 10.0), ("han", 0, 10.0), ("han", 10, 0.0), ("han", 10, float("nan"))],
 )
-def test_what_cannot_be_generated_is_refused(like: str, feeds: int, days: float) -> None:
+def test_invalid_generator_arguments_are_rejected(like: str, feeds: int, days: float) -> None:
     with pytest.raises(UsageError):
         generate(like, feeds, days, 0)
 
@@ -73,29 +73,35 @@ def test_shapes_are_shares_of_a_day() -> None:
 
 
 def test_bursts_keep_the_rate_and_bring_posts_together(han: Trace) -> None:
-    """Four posts an hour apart at each arrival: many gaps of about an hour, the mean rate as before."""
+    """Four posts an hour apart at each arrival: many gaps of about an hour, the mean rate as
+    before.
+    """
     gaps = np.diff(han.times)[np.diff(han.feed_of_post) == 0]
     assert han.n_posts / 42 == pytest.approx(1083, rel=0.12)
     assert (gaps < 3 * 3600).mean() > 0.6
 
 
-# --- like the papers ---------------------------------------------------------------------------------------------------
+# --- like the papers ------------------------------------------------------------------------------
 
 
 def test_sia_cho_rates_follow_the_two_figures_that_set_them(sia_cho: Trace) -> None:
-    """Sect. 4.6: 4.3 posts a day. Table 1's longest delay: E sqrt(rate) = 1.69. Together 1 - 1.69^2 / 4.3 = 34 %."""
+    """Sect. 4.6: 4.3 posts a day. Table 1's longest delay: E sqrt(rate) = 1.69. Together 1 - 1.69^2
+    / 4.3 = 34 %.
+    """
     rates = np.diff(sia_cho.offsets) / 90
     assert rates.mean() == pytest.approx(4.3, rel=0.08)
     assert np.sqrt(rates).mean() == pytest.approx(1.69, rel=0.05)
 
 
-def test_sia_cho_feeds_post_in_the_learning_fortnight(sia_cho: Trace) -> None:
+def test_sia_cho_feeds_post_in_learning_weeks(sia_cho: Trace) -> None:
     early = sia_cho.times < EPOCH + 14 * DAY_S
     assert np.bincount(sia_cho.feed_of_post[early], minlength=2000).min() >= 1
 
 
 def test_sia_cho_windows_and_the_time_of_day(sia_cho: Trace) -> None:
-    """Windows of 10 to 15, mean 12; a common poll at midnight waits about 645 minutes (Table 1's uniform policy)."""
+    """Windows of 10 to 15, mean 12; a common poll at midnight waits about 645 minutes (Table 1's
+    uniform policy).
+    """
     assert sia_cho.window.min() == 10
     assert sia_cho.window.max() == 15
     assert sia_cho.window.mean() == pytest.approx(12, abs=0.4)
@@ -103,7 +109,9 @@ def test_sia_cho_windows_and_the_time_of_day(sia_cho: Trace) -> None:
 
 
 def test_han_data(han: Trace) -> None:
-    """Figs. 10 to 12: 1,160 posts on weekdays and 892 at weekends, 94 % of feeds below 10 a day, 83 % of windows 10 to 15."""
+    """Figs. 10 to 12: 1,160 posts on weekdays and 892 at weekends, 94 % of feeds below 10 a day, 83
+    % of windows 10 to 15.
+    """
     day = ((han.times - EPOCH) // DAY_S).astype(int)
     counts = np.bincount(day, minlength=42)
     weekend = np.arange(42) % 7 >= 5
@@ -116,7 +124,9 @@ def test_han_data(han: Trace) -> None:
 
 
 def test_urbansky_data() -> None:
-    """Most feeds all but silent (mean of 1/n near 0.44), a few per cent with a window that is one batch."""
+    """Most feeds all but silent (mean of 1/n near 0.44), a few per cent with a window that is one
+    batch.
+    """
     trace = generate("urbansky", 3000, 120, 0)
     items = np.bincount(trace.feed_of_post[trace.times >= trace.end - 21 * DAY_S], minlength=3000)
     assert (1 / items[items > 0]).mean() == pytest.approx(0.44, abs=0.08)
@@ -130,7 +140,9 @@ def test_urbansky_data() -> None:
 
 
 def test_feedex_data() -> None:
-    """Zipf in the middle ranks, 79 documents of 15 entries, 30 of 10, one of 126; rate and count all but unrelated."""
+    """Zipf in the middle ranks, 79 documents of 15 entries, 30 of 10, one of 126; rate and count
+    all but unrelated.
+    """
     trace = generate("feedex", 245, 10, 0)
     rates = np.diff(trace.offsets) / 10
     assert fit_zipf(rates, (30, 200)).r_squared > 0.98
@@ -145,7 +157,9 @@ def test_feedex_data() -> None:
 
 
 def test_homogeneous_is_flat() -> None:
-    """The control has neither rhythm nor windows: hours and weekdays differ by chance only, counts are Poisson."""
+    """The control has neither rhythm nor windows: hours and weekdays differ by chance only, counts
+    are Poisson.
+    """
     trace = generate("homogeneous", 2000, 70, 0)
     hours = np.bincount(((trace.times % DAY_S) // 3600).astype(int), minlength=24)
     expected = trace.n_posts / 24

@@ -1,4 +1,6 @@
-"""The table of the service against hourly polling: its rows, their settings, and the constraints on them."""
+"""The table of the service against hourly polling: its rows, their settings, and the constraints on
+them.
+"""
 
 import numpy as np
 import pytest
@@ -37,7 +39,9 @@ DEFAULT = Settings("price", 12.0, 15 * MINUTE_S)
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory):
-    """Two small traces: one of slow feeds, one of feeds of all rates; 14 days, 8 of them for training."""
+    """Two small traces: one of slow feeds, one of feeds of all rates; 14 days, 8 of them for
+    training.
+    """
     folder = tmp_path_factory.mktemp("traces")
     write_trace(poisson_trace(np.geomspace(0.3, 3, 8), 14, seed=1, window=500), folder / "slow")
     write_trace(poisson_trace(np.geomspace(0.3, 60, 8), 14, seed=2, window=500), folder / "mixed")

@@ -1,4 +1,6 @@
-"""Negative controls: where there is nothing to know, knowing must gain nothing. A gain here would be a leak or a mistake."""
+"""Negative controls: where there is nothing to know, knowing must gain nothing. A gain here would
+be a leak or a mistake.
+"""
 
 import numpy as np
 import pytest
@@ -17,7 +19,9 @@ def charged_delays(trace, policies, budget, train_days=28):
 
 
 def test_homogeneous_poisson_leaves_nothing_but_the_root_rule():
-    """Evenly spaced root allocation is optimal among all policies that cannot see the future; ours may lose 3 % to noise."""
+    """Evenly spaced root allocation is optimal among all policies that cannot see the future; ours
+    may lose 3 % to noise.
+    """
     rates = np.random.default_rng(2).lognormal(0.5, 1.0, 400)
     trace = poisson_trace(rates, 84, seed=11, window=10_000)
     delay = charged_delays(trace, ["min-delay", "price"], 2.0)
@@ -25,7 +29,9 @@ def test_homogeneous_poisson_leaves_nothing_but_the_root_rule():
 
 
 def weekly_trace(feeds=100, days=70, seed=0):
-    """Feeds that post on two days of the week of their own, at office hours, all about equally often."""
+    """Feeds that post on two days of the week of their own, at office hours, all about equally
+    often.
+    """
     rng = np.random.default_rng(seed)
     posts = []
     for _ in range(feeds):
@@ -38,7 +44,9 @@ def weekly_trace(feeds=100, days=70, seed=0):
 
 
 def shuffled_days(trace: Trace, seed=0):
-    """Every feed's days in an order of their own: hours of the day and days' counts stay, days of the week go."""
+    """Every feed's days in an order of their own: hours of the day and days' counts stay, days of
+    the week go.
+    """
     rng = np.random.default_rng(seed)
     days = int(np.ceil((trace.end - MONDAY) / DAY_S))
     order = np.argsort(rng.random((trace.n_feeds, days)), axis=1)
@@ -48,7 +56,9 @@ def shuffled_days(trace: Trace, seed=0):
 
 
 def test_shuffled_days_take_the_weekly_gain_away():
-    """`scheduling` knows the hours of the day and gives all feeds the same: the week is all that is left to gain."""
+    """`scheduling` knows the hours of the day and gives all feeds the same: the week is all that is
+    left to gain.
+    """
     trace = weekly_trace()
     real, shuffled = (
         charged_delays(t, ["scheduling", "price"], 1.0) for t in (trace, shuffled_days(trace))
@@ -58,7 +68,7 @@ def test_shuffled_days_take_the_weekly_gain_away():
 
 
 @pytest.mark.parametrize("policy", [*PAPER_POLICIES, "cgm-freshness", OURS])
-def test_windows_without_end_lose_nothing(policy):
+def test_unlimited_windows_miss_nothing(policy):
     trace = poisson_trace(np.geomspace(0.5, 40, 30), 42, seed=3, window=UNLIMITED)
     compared = compare(trace, [policy], 0.5, 28, native=True)
     for result in compared.results:

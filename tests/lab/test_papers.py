@@ -1,4 +1,5 @@
-"""The papers' results on calibrated traces of moderate size. A formula that is touched moves one of these out of its band.
+"""The papers' results on calibrated traces of moderate size. A formula that is touched moves one of
+these out of its band.
 
 Which of these figures the calibration has used, and which follow from it, is in docs/papers.md.
 """
@@ -44,21 +45,25 @@ def strategies() -> dict[str, urbansky.Run]:
     return {name: urbansky.run(old, spec) for name, spec in urbansky.STRATEGIES.items()}
 
 
-# --- Sia & Cho ---------------------------------------------------------------------------------------------------------
+# --- Sia & Cho ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("policy", "gain"), [("scheduling", 0.12), ("min-delay", 0.33), ("combined", 0.40)]
 )
 def test_figure_13(sweep: sia_cho.Sweep, policy: str, gain: float) -> None:
-    """Scheduling, allocation and both save 12, 33 and 40 % of the uniform policy's delay, averaged over budgets."""
+    """Scheduling, allocation and both save 12, 33 and 40 % of the uniform policy's delay, averaged
+    over budgets.
+    """
     assert sweep.mean_gain(policy) == pytest.approx(gain, abs=0.08)
 
 
 def test_allocation_gains_what_the_spread_of_rates_allows(
     trace: Trace, sweep: sia_cho.Sweep
 ) -> None:
-    """Theorem 1's optimum is 1 - (E sqrt(rate))^2 / E rate, whatever the budget; learned rates come within 4 points."""
+    """Theorem 1's optimum is 1 - (E sqrt(rate))^2 / E rate, whatever the budget; learned rates come
+    within 4 points.
+    """
     start = trace.training_end(14)
     rates = np.bincount(trace.feed_of_post[trace.times >= start], minlength=trace.n_feeds) / 76
     best = 1 - np.sqrt(rates).mean() ** 2 / rates.mean()
@@ -72,7 +77,9 @@ def test_scheduling_gains_most_where_a_phase_can_be_chosen(sweep: sia_cho.Sweep)
 
 
 def test_table_1(sweep: sia_cho.Sweep) -> None:
-    """At one poll a day: random phases wait half a day, at most a day; allocation lengthens the longest delay."""
+    """At one poll a day: random phases wait half a day, at most a day; allocation lengthens the
+    longest delay.
+    """
     day = DAY_S
     assert sweep.at_one["uniform"][0] == pytest.approx(day / 2, rel=0.03)
     assert sweep.at_one["uniform"][2] == pytest.approx(day / np.sqrt(12), rel=0.03)
@@ -83,7 +90,9 @@ def test_table_1(sweep: sia_cho.Sweep) -> None:
 
 
 def test_table_2(trace: Trace, sweep: sia_cho.Sweep) -> None:
-    """A crawler's least age costs 1.3 to 1.6 times the combined policy's delay, its most freshness far more."""
+    """A crawler's least age costs 1.3 to 1.6 times the combined policy's delay, its most freshness
+    far more.
+    """
     figures = sia_cho.table_2(trace, sweep).figures
     assert 1.3 <= figures["age_s"] / figures["combined_s"] <= 1.6
     assert figures["freshness_s"] / figures["combined_s"] > 20
@@ -110,7 +119,7 @@ def test_rates_and_patterns(trace: Trace) -> None:
     assert sum(clusters["sizes"]) == trace.n_feeds
 
 
-# --- Han et al. --------------------------------------------------------------------------------------------------------
+# --- Han et al. -----------------------------------------------------------------------------------
 
 
 def test_tables_1_to_3_are_exact() -> None:
@@ -137,7 +146,7 @@ def test_table_4(han_sweep: han.Sweep, figure: str, other: str, printed: float) 
 
 
 def test_figure_14(han_sweep: han.Sweep) -> None:
-    """37, 11 and 8 % missed on average; more polls lose less; minimum missing always loses least."""
+    """37, 11 and 8 % missed on average; more polls miss less; minimum missing misses least."""
     mean = {name: np.mean(values) for name, values in han_sweep.missed_share.items()}
     assert mean["uniform"] == pytest.approx(0.37, abs=0.06)
     assert mean["min-delay"] == pytest.approx(0.11, abs=0.06)
@@ -152,11 +161,13 @@ def test_figure_15(han_sweep: han.Sweep) -> None:
     assert han.figure_15(han_sweep).figures["min_delay_best_from"] <= 4000
 
 
-# --- Urbansky et al. ---------------------------------------------------------------------------------------------------
+# --- Urbansky et al. ------------------------------------------------------------------------------
 
 
 def test_figure_2(strategies: dict[str, urbansky.Run]) -> None:
-    """Fix 1h transfers most, Fix Learned a bit less, MAV and Post Rate about 90 % less, Fix 1d least."""
+    """Fix 1h transfers most, Fix Learned a bit less, MAV and Post Rate about 90 % less, Fix 1d
+    least.
+    """
     order = sorted(strategies, key=lambda name: -strategies[name].scores.bytes_full)
     assert order[:2] == ["Fix 1h", "Fix Learned"]
     assert set(order[2:4]) == {"MAV", "Post Rate"}
@@ -166,7 +177,7 @@ def test_figure_2(strategies: dict[str, urbansky.Run]) -> None:
         assert 1 - figures[name] / figures["Fix 1h"] == pytest.approx(0.9, abs=0.06)
 
 
-def test_fixed_intervals_wait_half_of_them(strategies: dict[str, urbansky.Run]) -> None:
+def test_fixed_interval_delay_is_half_interval(strategies: dict[str, urbansky.Run]) -> None:
     """With a random phase: 30 minutes and 12 hours, by post and by feed."""
     hourly, daily = strategies["Fix 1h"].figures, strategies["Fix 1d"].figures
     assert hourly["mean_delay_s"] == pytest.approx(30 * MINUTE_S, rel=0.03)
@@ -177,7 +188,9 @@ def test_fixed_intervals_wait_half_of_them(strategies: dict[str, urbansky.Run]) 
 
 
 def test_figure_4(strategies: dict[str, urbansky.Run]) -> None:
-    """Fix Learned sticks at two minutes for feeds that fell silent and scatters most; the others do not."""
+    """Fix Learned sticks at two minutes for feeds that fell silent and scatters most; the others do
+    not.
+    """
     figures = urbansky.figure_4(generate("urbansky", 1000, 386, 0), strategies).figures
     assert figures["share_at_two_minutes"]["Fix Learned"] > 0.01
     assert figures["share_at_two_minutes"]["MAV"] < 0.003
@@ -185,7 +198,7 @@ def test_figure_4(strategies: dict[str, urbansky.Run]) -> None:
     assert figures["log10_spread"]["Fix Learned"] > 1.5 * figures["log10_spread"]["MAV"]
 
 
-# --- FeedEx and the page -----------------------------------------------------------------------------------------------
+# --- FeedEx and the page --------------------------------------------------------------------------
 
 
 def test_feedex_figures() -> None:
@@ -197,8 +210,10 @@ def test_feedex_figures() -> None:
     assert by_key["feedex-fig-2c"]["night_share"] < 0.6
 
 
-def test_the_page_stands_alone(tmp_path: Path) -> None:
-    """Pictures inside and beside, words escaped, an alternative text for each, no address to fetch from."""
+def test_report_is_self_contained(tmp_path: Path) -> None:
+    """Pictures inside and beside, words escaped, an alternative text for each, no address to fetch
+    from.
+    """
     paper = feedex.experiments(True, 0, lambda _: None)
     odd = Experiment(
         "odd",
@@ -220,7 +235,7 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
     assert (tmp_path / "odd.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_run_papers_tells_progress_and_returns_json(
+def test_run_papers_reports_progress_and_returns_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (sia_cho, han, urbansky):
@@ -232,7 +247,7 @@ def test_run_papers_tells_progress_and_returns_json(
     assert any("FeedEx" in line for line in said)
 
 
-def test_words() -> None:
+def test_number_formats() -> None:
     assert percent(-0.123, 1) == "−12.3 %"
     assert format_change(-0.3) == "30 % less"
     assert format_change(0.006) == "0.6 % more"

@@ -41,8 +41,9 @@ def test_equals_a_computation_post_by_post(seed):
     assert scores.charged_s.tolist() == [c for _, _, c in expected]
 
 
-def test_a_case_by_hand():
-    # Window 2: of the posts at 0, 10, 20 the first is pushed out at 20, before the look at 25. That at 30 waits for the end.
+def test_worked_example():
+    # Window 2: of the posts at 0, 10, 20 the first is pushed out at 20, before the look at 25. That
+    # at 30 waits for the end.
     trace = trace_of([0, 10, 20, 30], [40], window=2)
     figures = metrics(score_polls(trace, polls_of({0: [25]}, 2)), "mine")
     assert figures["policy"] == "mine"
@@ -123,7 +124,7 @@ def test_weights_count_in_the_weighted_delay_only():
     assert figures["mean_delay_s"] == pytest.approx(20)
 
 
-def test_no_poll_at_all_leaves_the_closing_look():
+def test_without_polls_only_closing_poll_counts():
     trace = trace_of([0, 50, 100])
     figures = metrics(score_polls(trace, polls_of({}, 1)))
     assert (figures["polls"], figures["mean_delay_s"]) == (0, 50)

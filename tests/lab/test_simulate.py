@@ -1,4 +1,6 @@
-"""The simulator: what a policy may see, counts of requests, and a replay event by event that must agree."""
+"""The simulator: what a policy may see, counts of requests, and a replay event by event that must
+agree.
+"""
 
 import heapq
 
@@ -98,7 +100,9 @@ def test_compare_brings_every_policy_to_the_budget():
 
 
 def test_homogeneous_control_nothing_beats_the_root_rule():
-    """On homogeneous Poisson feeds root allocation is optimal: more than noise would mean that something leaks."""
+    """On homogeneous Poisson feeds root allocation is optimal: more than noise would mean that
+    something leaks.
+    """
     rates = np.random.default_rng(1).lognormal(0.5, 1.2, 400)
     trace = poisson_trace(rates, 90, seed=6, window=10_000)
     names = [

@@ -1,4 +1,6 @@
-"""What a budget buys: more polls, less delay, fewer losses; a sample of feeds says nearly the same as all of them."""
+"""What a budget buys: more polls, less delay, fewer losses; a sample of feeds says nearly the same
+as all of them.
+"""
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ def trace():
     return poisson_trace(np.geomspace(0.5, 20, 60), 24, seed=5, window=6)
 
 
-def test_more_polls_buy_less_delay_and_fewer_losses(trace):
+def test_more_polls_reduce_delay_and_missed_posts(trace):
     points = whatif(trace, [0.5, 2.0, 8.0], train_days=14)
     assert [point.budget for point in points] == [0.5, 2.0, 8.0]
     for figure in ("mean_delay_s", "median_delay_s", "missed_share", "charged_delay_s"):
@@ -39,7 +41,7 @@ def test_a_point_is_one_replay(trace):
     assert point.posts == found["posts"]
 
 
-def test_a_sample_is_counted_up_to_the_whole(trace):
+def test_sample_is_scaled_to_all_feeds(trace):
     (whole,) = whatif(trace, [2.0], "min-delay", 14)
     (sampled,) = whatif(trace, [2.0], "min-delay", 14, sample_feeds=40)
     assert sampled.posts < whole.posts
@@ -65,8 +67,8 @@ def test_training_is_four_weeks_or_half(trace):
     assert training_days(trace, 3.0) == 3
 
 
-def test_what_cannot_be_asked(trace):
-    with pytest.raises(UsageError, match="moving-average polls as its rule says"):
+def test_invalid_arguments_are_rejected(trace):
+    with pytest.raises(UsageError, match="moving-average has no budget"):
         whatif(trace, [1.0], "moving-average")
     with pytest.raises(UsageError, match="budgets"):
         whatif(trace, [])
@@ -109,5 +111,5 @@ def test_the_command_prints_and_draws(trace, tmp_path):
     found = tidings.json(*options, "--sample", "20")
     assert [point["budget"] for point in found["points"]] == [1.0, 4.0]
     assert found["sample"] == 20
-    assert "replayed on 20 of them" in tidings(*options, "--sample", "20")
-    assert "must be one of" in tidings.refuses(*options, "--plot", "budget.gif")
+    assert "simulated on a sample of 20" in tidings(*options, "--sample", "20")
+    assert "must be one of" in tidings.expect_error(*options, "--plot", "budget.gif")

@@ -1,4 +1,4 @@
-"""The papers' worked examples of allocation, and independent ways to the same numbers."""
+"""Budget allocation: worked examples of the papers, and independent computations."""
 
 import itertools
 
@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from tidings.errors import UsageError
-from tidings.policy.allocation import ALLOCATIONS, allocate, integer_polls, min_missing, missed
+from tidings.policy.allocation import (
+    ALLOCATIONS,
+    allocate,
+    integer_polls,
+    min_missing,
+    posts_missed,
+)
 
 RATES = np.array([30.0, 30.0, 10.0, 10.0])
 WINDOWS = np.array([15, 10, 10, 5])
@@ -23,17 +29,17 @@ def test_han_example_2_table_1():
 
 
 @pytest.mark.parametrize(
-    ("policy", "polls", "lost"),
+    ("policy", "polls", "missed"),
     [
         ("uniform", [2, 2, 2, 2], [0, 10, 0, 0]),
         ("min-delay", [3, 3, 1, 1], [0, 0, 0, 5]),
         ("min-missing", [2, 3, 1, 2], [0, 0, 0, 0]),
     ],
 )
-def test_han_example_3_table_2(policy, polls, lost):
-    given = allocate(policy, RATES, 8, windows=WINDOWS, integer=True)
-    assert given.tolist() == polls
-    assert missed(RATES, WINDOWS, given).tolist() == lost
+def test_han_example_3_table_2(policy, polls, missed):
+    allocated = allocate(policy, RATES, 8, windows=WINDOWS, integer=True)
+    assert allocated.tolist() == polls
+    assert posts_missed(RATES, WINDOWS, allocated).tolist() == missed
 
 
 def test_han_table_3_row_by_row():
@@ -51,11 +57,11 @@ def test_han_table_3_row_by_row():
         assert allocate("min-missing", RATES, budget, windows=WINDOWS).tolist() == row
 
 
-def test_han_refill_starts_again_when_nothing_is_left_to_collect():
+def test_han_refill_restarts_when_no_posts_are_left():
     assert allocate("min-missing", RATES, 16, windows=WINDOWS).tolist() == [4, 6, 2, 4]
 
 
-def test_rounding_destroys_the_gain_in_example_3():
+def test_rounding_removes_the_gain_in_han_example_3():
     for policy in ("uniform", "min-delay", "min-missing"):
         polls = allocate(policy, RATES, 8, windows=WINDOWS, integer=True)
         assert (RATES / (2 * polls)).sum() == pytest.approx(20)
@@ -63,7 +69,7 @@ def test_rounding_destroys_the_gain_in_example_3():
 
 
 def greedy_min_missing(rates, weights, windows, budget):
-    """Han et al. Fig. 8, step by step, with the refill of the prose."""
+    """Han et al. Fig. 8 step by step, with the refill that the text describes."""
     left, polls = rates.copy(), np.zeros(len(rates))
     for _ in range(budget):
         if left.sum() <= 0:
@@ -76,7 +82,7 @@ def greedy_min_missing(rates, weights, windows, budget):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_min_missing_equals_the_listing(seed):
+def test_min_missing_equals_listing_of_han_fig_8(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 7))
     rates, windows = rng.integers(0, 40, n).astype(float), rng.integers(1, 16, n)
@@ -103,8 +109,8 @@ def test_cgm03_five_elements(policy, polls):
 
 
 @pytest.mark.parametrize("policy", ["cgm-freshness", "cgm-age"])
-def test_cgm03_is_a_maximum(policy):
-    """Moving a little from any feed to any other makes the objective no better: computed from the metric itself."""
+def test_cgm03_is_optimal(policy):
+    """Moving a small amount between any two feeds does not improve the objective."""
 
     def objective(f):
         r = CGM03_RATES / np.maximum(f, 1e-12)
@@ -146,7 +152,7 @@ def test_integer_min_delay_equals_brute_force(seed):
 
 
 @pytest.mark.parametrize("policy", list(ALLOCATIONS))
-def test_every_allocation_spends_the_budget(policy):
+def test_all_allocations_spend_the_budget(policy):
     rng = np.random.default_rng(1)
     rates, windows = rng.lognormal(0, 2, 30_000), rng.integers(1, 60, 30_000)
     polls = allocate(policy, rates, 45_000.0, windows=windows)
@@ -154,8 +160,8 @@ def test_every_allocation_spends_the_budget(policy):
     assert allocate(policy, rates, 45_000.0, windows=windows, integer=True).sum() == 45_000
 
 
-def test_many_feeds_are_priced_like_few():
-    """Above 20,000 feeds the price is found on groups first; the result must not differ from the plain way."""
+def test_grouped_price_search_equals_direct_search():
+    """Above 20,000 feeds the price is found on groups first; the result must not differ."""
     rng = np.random.default_rng(2)
     few = rng.lognormal(0, 2, 1_000)
     many = np.tile(few, 30)
@@ -166,7 +172,7 @@ def test_many_feeds_are_priced_like_few():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         ({"policy": "best"}, "choose from"),
         ({"policy": "min-missing"}, "--windows"),
@@ -177,7 +183,7 @@ def test_many_feeds_are_priced_like_few():
         ({"budget": -1.0}, "budget"),
     ],
 )
-def test_wrong_input_says_what_is_wrong(arguments, says):
-    given = {"policy": "uniform", "rates": np.ones(2), "budget": 4.0, **arguments}
-    with pytest.raises(UsageError, match=says):
-        allocate(**given)
+def test_invalid_input_is_rejected(arguments, message):
+    defaults = {"policy": "uniform", "rates": np.ones(2), "budget": 4.0}
+    with pytest.raises(UsageError, match=message):
+        allocate(**{**defaults, **arguments})

@@ -1,4 +1,4 @@
-"""The constraint rule: when a feed may be polled, by what is known of it, and what a poll costs."""
+"""Poll constraints: when a feed may be polled, and the cost of a poll."""
 
 import numpy as np
 import pytest
@@ -37,32 +37,32 @@ NO_PHASE = np.zeros(1)
 
 
 def facts(**known):
-    """One feed that was just polled, states nothing and answers with 304."""
+    """Facts about a feed that was just polled, states no interval and answers with 304."""
     found = no_facts(1)
     for name, value in {"polled_at": MONDAY, "not_modified": 1.0, **known}.items():
         found[name] = value
     return found
 
 
-def interval_of(found, limits=Limits(), phase=NO_PHASE):  # noqa: B008  # it is frozen
+def interval_of(found, limits=Limits(), phase=NO_PHASE):  # noqa: B008  # frozen dataclass
     constraints = constrain(found, phase, limits)
     return float(constraints.earliest[0] - MONDAY), int(constraints.code[0])
 
 
-def stated_facts(**said):
+def stated_facts(**statements):
     zero = np.zeros(1)
-    said_by = {name: np.array([value]) for name, value in said.items()}
+    arrays = {name: np.array([value]) for name, value in statements.items()}
     stated, by = stated_interval(
-        *(said_by.get(name, zero) for name in ("ttl_s", "period_s", "fresh_s"))
+        *(arrays.get(name, zero) for name in ("ttl_s", "period_s", "fresh_s"))
     )
     return {"stated_s": stated, "stated_by": by}
 
 
-def test_a_publisher_that_says_nothing_and_answers_304_is_polled_every_quarter_of_an_hour_at_most():
+def test_min_interval_of_conditional_feed_is_operators_minimum():
     assert interval_of(facts()) == (MIN_S, MIN_INTERVAL)
 
 
-def test_a_full_document_every_time_means_an_hour_and_longer_for_large_ones():
+def test_full_documents_lengthen_min_interval_by_size():
     assert interval_of(facts(not_modified=0.0)) == (HOUR_S, FULL_DOCUMENT)
     assert interval_of(facts(not_modified=0.0, document_bytes=2 * 262_144)) == (
         2 * HOUR_S,
@@ -73,7 +73,7 @@ def test_a_full_document_every_time_means_an_hour_and_longer_for_large_ones():
 
 
 @pytest.mark.parametrize(
-    ("said", "holds"),
+    ("stated", "expected"),
     [
         (5 * MINUTE_S, 5 * MINUTE_S),
         (60.0, 5 * MINUTE_S),
@@ -81,25 +81,25 @@ def test_a_full_document_every_time_means_an_hour_and_longer_for_large_ones():
         (9 * DAY_S, DAY_S),
     ],
 )
-def test_a_statement_is_obeyed_in_both_directions_within_bounds(said, holds):
-    assert interval_of(facts(**stated_facts(ttl_s=said))) == (holds, TTL)
-    assert interval_of(facts(**stated_facts(ttl_s=said), not_modified=0.0)) == (holds, TTL)
+def test_stated_interval_applies_within_bounds(stated, expected):
+    assert interval_of(facts(**stated_facts(ttl_s=stated))) == (expected, TTL)
+    assert interval_of(facts(**stated_facts(ttl_s=stated), not_modified=0.0)) == (expected, TTL)
 
 
-def test_the_longest_statement_holds_and_absurd_ones_are_ignored():
+def test_longest_statement_applies_and_implausible_ones_are_ignored():
     ((stated,), (by,)) = stated_interval(*(np.array([s]) for s in (HOUR_S, 3 * HOUR_S, 2 * HOUR_S)))
     assert (stated, by) == (3 * HOUR_S, TTL + 1)
     assert stated_interval(np.array([6e10]), np.array([-60.0]), np.zeros(1))[0] == [0.0]
 
 
-def test_the_operators_minimum_moves_all_others():
+def test_operators_minimum_scales_other_intervals():
     limits = Limits(min_interval_s=HOUR_S)
     assert interval_of(facts(), limits) == (HOUR_S, MIN_INTERVAL)
     assert interval_of(facts(not_modified=0.0), limits) == (4 * HOUR_S, FULL_DOCUMENT)
     assert interval_of(facts(**stated_facts(fresh_s=60.0)), limits)[0] == 20 * MINUTE_S
 
 
-def test_subscribers_may_set_an_interval_but_never_below_a_statement():
+def test_override_applies_but_not_below_stated_interval():
     assert interval_of(facts(not_modified=0.0, override_s=MIN_S)) == (MIN_S, OVERRIDE)
     assert interval_of(facts(override_s=6 * HOUR_S)) == (6 * HOUR_S, OVERRIDE)
     assert interval_of(facts(override_s=MIN_S), Limits(min_interval_s=HOUR_S)) == (HOUR_S, OVERRIDE)
@@ -108,20 +108,18 @@ def test_subscribers_may_set_an_interval_but_never_below_a_statement():
     assert interval_of(facts(override_s=3 * HOUR_S, **stated)) == (3 * HOUR_S, OVERRIDE)
 
 
-def test_a_document_that_would_be_replaced_is_polled_sooner_unless_the_publisher_states_an_interval():
+def test_overflow_shortens_interval_unless_one_is_stated():
     full = {"entries": 10, "window": 10, "mean_gap_s": 60.0}
     assert interval_of(facts(**full)) == (5 * MINUTE_S, OVERFLOW)
     assert interval_of(facts(**full, not_modified=0.0)) == (5 * MINUTE_S, OVERFLOW)
     assert interval_of(facts(**{**full, "mean_gap_s": 0.1})) == (MINUTE_S, OVERFLOW)
     assert interval_of(facts(**{**full, "entries": 9})) == (MIN_S, MIN_INTERVAL)
-    assert interval_of(facts(**{**full, "window": 0})) == (
-        MIN_S,
-        MIN_INTERVAL,
-    )  # it drops entries by age
+    # A window of 0 means that the feed drops entries by age.
+    assert interval_of(facts(**{**full, "window": 0})) == (MIN_S, MIN_INTERVAL)
     assert interval_of(facts(**full, **stated_facts(ttl_s=HOUR_S))) == (HOUR_S, TTL)
 
 
-def test_intervals_of_our_own_are_stretched_by_phase_and_statements_are_not():
+def test_phase_lengthens_default_intervals_but_not_stated_ones():
     phase = np.array([0.5])
     assert interval_of(facts(), phase=phase)[0] == pytest.approx(
         MIN_S * (1 + PHASE_JITTER_SHARE / 2)
@@ -129,7 +127,7 @@ def test_intervals_of_our_own_are_stretched_by_phase_and_statements_are_not():
     assert interval_of(facts(**stated_facts(ttl_s=HOUR_S)), phase=phase)[0] == HOUR_S
 
 
-def test_retry_after_and_backoff_always_hold():
+def test_retry_after_and_backoff_always_apply():
     found = facts(retry_at=MONDAY + DAY_S)
     constraints = constrain(found, NO_PHASE, Limits())
     assert constraints.earliest[0] == MONDAY + DAY_S
@@ -140,17 +138,17 @@ def test_retry_after_and_backoff_always_hold():
     )
 
 
-def test_a_feed_that_was_never_polled_may_be_polled_at_any_time():
+def test_feed_never_polled_is_unconstrained():
     constraints = constrain(no_facts(1), NO_PHASE, Limits())
     assert (constraints.earliest[0], constraints.code[0]) == (-np.inf, UNCONSTRAINED)
     assert not reason_of(constraints, no_facts(1), 0)
 
 
-def test_without_limits_nothing_is_held_back():
+def test_zero_limits_do_not_constrain():
     assert interval_of(facts(), Limits(0.0, np.inf))[0] == 0.0
 
 
-# --- what is learned ------------------------------------------------------------------------------
+# --- learning the facts ---------------------------------------------------------------------------
 
 
 def after_poll(found, bytes_, *, unchanged=True, not_modified=False):
@@ -159,11 +157,10 @@ def after_poll(found, bytes_, *, unchanged=True, not_modified=False):
     )
 
 
-def test_polls_teach_whether_conditional_requests_work():
+def test_conditional_support_is_learned_from_unchanged_polls():
     found = after_poll(facts(not_modified=ASSUMED_CONDITIONAL_SHARE), 20_000, unchanged=False)
-    assert found["not_modified"][0] == pytest.approx(
-        ASSUMED_CONDITIONAL_SHARE
-    )  # a changed document says nothing
+    # A changed document is no evidence.
+    assert found["not_modified"][0] == pytest.approx(ASSUMED_CONDITIONAL_SHARE)
     for _ in range(2):
         found = after_poll(found, 20_000)
     assert found["not_modified"][0] < CONDITIONAL_SHARE
@@ -172,7 +169,7 @@ def test_polls_teach_whether_conditional_requests_work():
     assert found["not_modified"][0] >= CONDITIONAL_SHARE
 
 
-def test_the_cost_of_a_poll_is_what_it_adds_to_the_transfer_over_that_of_a_304():
+def test_poll_cost_is_marginal_transfer_relative_to_304():
     found = after_poll(facts(not_modified=0.0), NOT_MODIFIED_BYTES, unchanged=False)
     assert constrain(found, NO_PHASE, Limits()).cost[0] == pytest.approx(2.0)
     for _ in range(60):
@@ -181,7 +178,7 @@ def test_the_cost_of_a_poll_is_what_it_adds_to_the_transfer_over_that_of_a_304()
     assert found["document_bytes"][0] == NOT_MODIFIED_BYTES
 
 
-def test_a_poll_adds_the_derivative_of_the_daily_transfer():
+def test_marginal_bytes_is_derivative_of_daily_transfer():
     rate, gap_days, size = 3.0, 0.2, 50_000.0  # changes a day
     found = facts(document_bytes=size, poll_bytes=size * (1 - np.exp(-rate * gap_days)))
 
@@ -196,14 +193,14 @@ def test_a_poll_adds_the_derivative_of_the_daily_transfer():
 # --- hours ----------------------------------------------------------------------------------------
 
 
-def test_skip_hours_and_days_are_hours_of_the_week_in_gmt():
+def test_skip_hours_and_days_are_packed_as_hours_of_week_in_gmt():
     packed = skip_hours(Hints(skip_hours=frozenset({0, 23}), skip_days=frozenset({6})))
     skipped = [hour for hour in range(168) if is_skipped(packed, MONDAY + hour * HOUR_S + 60)]
     assert skipped[:4] == [0, 23, 24, 47]
     assert skipped[-24:] == list(range(144, 168))
 
 
-def test_skipping_nothing_or_the_whole_week_skips_nothing():
+def test_skipping_no_hours_or_all_hours_is_ignored():
     assert skip_hours(NO_HINTS) == b""
     assert skip_hours(Hints(skip_days=frozenset(range(7)))) == b""
     assert not is_skipped(b"", MONDAY)
@@ -219,7 +216,7 @@ def table(found, phase=None):
     return feeds
 
 
-def test_constraints_are_written_into_the_policys_table():
+def test_apply_constraints_writes_policy_table():
     found = np.concatenate(
         [
             facts(),
@@ -239,7 +236,7 @@ def test_constraints_are_written_into_the_policys_table():
     assert not feeds.skip.any()
 
 
-def test_the_usable_part_of_a_budget_and_how_many_feeds_hold_it_back():
+def test_usable_budget_and_number_of_limited_feeds():
     found = np.concatenate([facts(), facts(not_modified=0.0), facts(**stated_facts(ttl_s=DAY_S))])
     feeds = table(found)
     assert usable_budget(feeds, 3 * 200.0) == (96 + 24 + 1, 3)

@@ -1,4 +1,4 @@
-"""Rate, pattern, clusters, window, missed posts, Zipf."""
+"""Estimators: rate, daily pattern, clusters, window, missed posts, Zipf's law."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def counts(n=1, days=14):
     return RecentCounts(np.zeros((n, days, 24), dtype=np.uint16))
 
 
-def test_rate_is_posts_of_the_window_over_its_days():
+def test_rate_is_posts_in_ring_buffer_over_days():
     recent = counts()
     now = MONDAY + 20 * DAY_S - 1
     posts = np.array([now - d * DAY_S for d in (0.5, 1, 2, 13, 15, 19)])
@@ -27,22 +27,22 @@ def test_rate_is_posts_of_the_window_over_its_days():
     assert recent.rate_per_day() == pytest.approx([4 / 14])
 
 
-def test_days_may_begin_at_any_time_of_day():
-    begins = 7.5 * HOUR_S
-    recent = RecentCounts(np.zeros((1, 2, 24), dtype=np.uint16), begins)
-    now = MONDAY + 10 * DAY_S + begins
+def test_days_can_start_at_any_time_of_day():
+    day_start_s = 7.5 * HOUR_S
+    recent = RecentCounts(np.zeros((1, 2, 24), dtype=np.uint16), day_start_s)
+    now = MONDAY + 10 * DAY_S + day_start_s
     recent.add(
         np.zeros(3, dtype=np.intp), now - np.array([1.0, 2 * DAY_S - 1, 2 * DAY_S + 1]), now - 1e-6
     )
-    assert recent.rate_per_day() == pytest.approx([1.0])  # the two of the last 48 hours
+    assert recent.rate_per_day() == pytest.approx([1.0])  # two posts in the last 48 hours
     assert recent.hourly()[0, 7] == 2
 
 
-def test_a_silent_feed_counts_as_half_a_post():
+def test_feed_without_posts_counts_as_half_a_post():
     assert counts().rate_per_day() == pytest.approx([0.5 / 14])
 
 
-def test_pattern_overlays_the_days():
+def test_hourly_pattern_sums_over_days():
     recent = counts()
     now = MONDAY + 14 * DAY_S - 1
     recent.add(
@@ -54,7 +54,7 @@ def test_pattern_overlays_the_days():
     assert (hourly[8], hourly[17], hourly.sum()) == (2, 1, 3)
 
 
-def test_a_new_day_takes_the_place_of_the_oldest():
+def test_new_day_replaces_oldest():
     recent = counts(days=2)
     recent.add(np.array([0]), np.array([MONDAY + 60]), MONDAY + 60)
     recent.clear_day(MONDAY + DAY_S)
@@ -63,7 +63,7 @@ def test_a_new_day_takes_the_place_of_the_oldest():
     assert recent.hourly().sum() == 0
 
 
-def test_clusters_find_the_shapes_that_made_the_data():
+def test_clusters_recover_generating_patterns():
     rng = np.random.default_rng(0)
     morning, night = np.zeros(24), np.zeros(24)
     morning[7:11], night[20:24] = 0.25, 0.25
@@ -74,36 +74,36 @@ def test_clusters_find_the_shapes_that_made_the_data():
     agree = np.mean(clusters.cluster_index[1:] == truth[1:])
     assert agree in (0.0, 1.0)
     assert clusters.centroids.sum(axis=1) == pytest.approx(np.ones(3))
+    # A feed without posts has the mean pattern.
     assert clusters.centroids[clusters.cluster_index[0]] == pytest.approx(
         hourly.sum(axis=0) / hourly.sum()
-    )  # the common one
+    )
 
 
-def test_fewer_feeds_than_clusters_keep_their_own_patterns():
+def test_fewer_feeds_than_clusters_keep_own_patterns():
     hourly = np.eye(24)[:3] * 5
     clusters = cluster_patterns(hourly, k=12)
     assert clusters.centroids[clusters.cluster_index] == pytest.approx(np.eye(24)[:3])
 
 
-def test_no_post_at_all_gives_a_flat_pattern():
+def test_no_posts_give_uniform_pattern():
     assert cluster_patterns(np.zeros((3, 24))).centroids == pytest.approx(np.full((1, 24), 1 / 24))
 
 
-def test_window_is_the_most_entries_seen_at_once():
+def test_window_is_maximum_of_entries_per_document():
     assert window_size(document(1, 2, 3), np.array([2])).tolist() == [3]
     assert window_size(document(1), np.array([2])).tolist() == [2]
 
 
-def test_an_overlap_means_that_nothing_was_missed():
+def test_overlapping_documents_miss_no_posts():
     assert missed_posts(
         document(10, 20, 30, new=2), np.array([0.0]), np.array([40.0])
     ).tolist() == [0]
 
 
-def test_without_an_overlap_the_visible_part_tells_how_many_were_lost():
-    seen = document(
-        *np.arange(100, 200, 10), gap=True
-    )  # ten entries, one every 10 s; the look before was at 0
+def test_missed_posts_are_estimated_from_visible_entries():
+    # Ten entries, one every 10 s; the previous poll was at 0.
+    seen = document(*np.arange(100, 200, 10), gap=True)
     assert missed_posts(seen, np.array([0.0]), np.array([190.0])) == pytest.approx([100 * 9 / 90])
 
 
@@ -120,7 +120,7 @@ def test_missed_posts_is_unbiased_for_poisson():
     assert estimated == pytest.approx(lost, rel=0.05)
 
 
-def test_zipf_fit_recovers_its_law():
+def test_zipf_fit_recovers_parameters():
     fit = fit_zipf(100 * np.arange(1.0, 246.0) ** -0.8)
     assert fit.exponent == pytest.approx(0.8)
     assert fit.scale == pytest.approx(100)
@@ -128,6 +128,6 @@ def test_zipf_fit_recovers_its_law():
     assert fit.ranks == (30, 200)
 
 
-def test_lifetime_is_until_the_window_is_full_of_newer_entries():
+def test_entry_lifetime_ends_when_window_has_newer_entries():
     assert entry_lifetimes_s(np.array([0.0, 5, 7, 20]), 2).tolist() == [7, 15]
     assert len(entry_lifetimes_s(np.array([0.0, 5]), 2)) == 0

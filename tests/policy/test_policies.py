@@ -1,9 +1,9 @@
-"""What holds for every policy of the registry, and what outside constraints do to it."""
+"""Properties of all registered policies, and the effect of poll constraints on them."""
 
 import numpy as np
 import pytest
 
-from tests.trace_helpers import MONDAY, poisson_trace
+from tests.trace_helpers import MONDAY, poisson_trace, trace_of
 from tidings.errors import UsageError
 from tidings.lab.simulate import budget_polls, simulate
 from tidings.model import DAY_S, HOUR_S
@@ -29,7 +29,7 @@ def started_policy(spec, trace):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_decisions_lie_ahead_and_explain_themselves(name, trace):
+def test_decisions_are_in_the_future_and_have_reasons(name, trace):
     policy, start = started_policy(name, trace)
     rows = np.arange(trace.n_feeds)
     now = np.full(trace.n_feeds, start)
@@ -43,7 +43,7 @@ def test_decisions_lie_ahead_and_explain_themselves(name, trace):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_same_seed_same_polls(name, trace):
+def test_same_seed_gives_same_polls(name, trace):
     start = trace.training_end(35)
     one, two = (simulate(trace, make_policy(name, seed=3), 2.0, start, seed=3) for _ in range(2))
     assert np.array_equal(one.times, two.times)
@@ -51,7 +51,7 @@ def test_same_seed_same_polls(name, trace):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_row_saved_and_loaded_decides_the_same(name, trace):
+def test_saved_and_loaded_row_gives_same_decision(name, trace):
     policy, start = started_policy(name, trace)
     other, _ = started_policy(name, trace)
     other.state[:] = np.zeros(1, dtype=other.row_dtype)
@@ -63,25 +63,23 @@ def test_a_row_saved_and_loaded_decides_the_same(name, trace):
 
 @pytest.mark.parametrize("name", [name for name, policy in POLICIES.items() if policy.budgeted])
 @pytest.mark.parametrize("budget", [0.3, 1.0, 5.5])
-def test_a_budgeted_policy_spends_its_budget(name, budget, trace):
+def test_budgeted_policy_spends_its_budget(name, budget, trace):
     start = trace.training_end(14)
     polls = simulate(trace, make_policy(name), budget, start)
-    # One that steers by what was spent may be off by a fraction of a poll per feed, in so short a time.
+    # A policy that controls its spending may deviate by a fraction of a poll per feed in this time.
     slack = 0.3 * trace.n_feeds if POLICIES[name].holds_budget else 0.0
     assert len(polls) == pytest.approx(budget_polls(trace, budget, start), rel=0.02, abs=slack)
 
 
 @pytest.mark.parametrize("name", ["min-delay", "combined", "min-missing"])
-def test_refitting_follows_a_feed_that_changes(name):
-    """Ten feeds, one of which turns from silent to busy at the cut: a refitted plan gives it more than a static one."""
+def test_refitting_follows_rate_change(name):
+    """One of ten feeds starts posting after the training period; refitting gives it more polls."""
     rates = np.full(10, 3.0)
     rates[0] = 0.0
     before, after = (
         poisson_trace(rates, 14, seed=1),
         poisson_trace(np.where(rates == 0, 40.0, 3.0), 28, seed=2),
     )
-    from tests.trace_helpers import trace_of
-
     feeds = [
         np.concatenate(
             [
@@ -100,22 +98,20 @@ def test_refitting_follows_a_feed_that_changes(name):
 
 
 def test_optimal_times_are_used(trace):
-    """A feed that posts at nine o'clock only is polled right after, every day."""
-    from tests.trace_helpers import trace_of
-
+    """A feed that posts only from 9:00 to 10:00 is polled at 10:00 every day."""
     posts = [d * DAY_S + 9 * HOUR_S + m * 60 for d in range(28) for m in range(0, 60, 5)]
     clock = trace_of(posts, window=20, start=MONDAY)
     polls = simulate(clock, make_policy("scheduling"), 1.0, clock.training_end(14))
     assert set(((polls.times % DAY_S) / HOUR_S).tolist()) == {10.0}
 
 
-def test_phases_fill_the_circle_evenly():
+def test_golden_ratio_phases_are_evenly_distributed():
     phases = np.sort(golden_ratio_phases(1000, seed=4))
     assert np.diff(phases).max() < 0.004
     assert len(np.unique(np.round(phases, 6))) == 1000
 
 
-def test_constraints_move_polls_into_what_is_allowed():
+def test_clamp_moves_polls_to_allowed_times():
     feeds = Feeds.of(np.full(4, 10))
     now = np.full(4, MONDAY)
     feeds.earliest[1] = MONDAY + 5 * HOUR_S
@@ -129,13 +125,13 @@ def test_constraints_move_polls_into_what_is_allowed():
 @pytest.mark.parametrize(
     "name", ["uniform", "scheduling", "min-delay", "combined", "min-missing", "cgm-age"]
 )
-def test_planned_policies_learn_again_every_day_in_the_service(name):
+def test_planned_policies_refit_daily_in_the_service(name):
     assert make_policy(name).refit_days == 0
     assert make_policy(name, live=True).refit_days == 1
     assert make_policy(f"{name}:refit_days=7", live=True).refit_days == 7
 
 
-def test_weeks_begin_on_monday():
+def test_hour_of_week_starts_on_monday():
     assert hour_of_week(np.array([MONDAY, MONDAY + 25 * HOUR_S, MONDAY - 1])).tolist() == [
         0,
         25,
@@ -144,15 +140,15 @@ def test_weeks_begin_on_monday():
 
 
 @pytest.mark.parametrize(
-    ("spec", "says"),
+    ("spec", "message"),
     [
         ("best", "choose from"),
-        ("uniform:colour=red", "no parameter"),
+        ("uniform:color=red", "no parameter"),
         ("fixed:interval_h=soon", "not a float"),
         ("freshness-rate:literal=perhaps", "not a bool"),
         ("uniform:scale", "no parameter"),
     ],
 )
-def test_a_wrong_specification_says_what_is_possible(spec, says):
-    with pytest.raises(UsageError, match=says):
+def test_invalid_specification_is_rejected_with_choices(spec, message):
+    with pytest.raises(UsageError, match=message):
         make_policy(spec)

@@ -1,4 +1,4 @@
-"""Retrieval times: the paper's examples, brute force, and agreement of the three methods."""
+"""Poll schedule: examples of Sia & Cho, brute force, and agreement of the three methods."""
 
 import itertools
 
@@ -22,7 +22,7 @@ from tidings.policy.schedule import (
 
 
 def half_day_pattern():
-    """Example 1 stretched to a day: posts in the first twelve hours, none in the rest (1 unit = 12 h)."""
+    """Example 1 scaled to a day: posts in the first twelve hours only (1 unit = 12 h)."""
     return DailyPattern(np.repeat([1 / 12, 0.0], 12))
 
 
@@ -75,17 +75,17 @@ def test_sia_cho_example_2(polls):
 
 
 @pytest.mark.parametrize("polls", [2, 3, 4, 6])
-def test_even_schedules_of_example_2_cost_one_over_m_whatever_their_phase(polls):
+def test_evenly_spaced_times_of_example_2_cost_one_over_m_at_any_phase(polls):
     for phase in (0.0, 0.3, 0.77):
         assert delay((np.arange(polls) + phase) / polls) == pytest.approx(1 / polls)
 
 
-def test_theorem_3_is_only_met_at_the_optimum():
+def test_theorem_3_residual_is_large_away_from_optimum():
     assert np.abs(theorem3_residual(rate, mass, np.array([0.1, 0.6]), 1.0)).max() > 0.1
 
 
 def random_pattern(rng):
-    """Spiky or smooth, with or without silent hours."""
+    """Return a random pattern with or without peaks and hours without posts."""
     return DailyPattern(
         rng.exponential(size=24) ** rng.choice([1, 2]) * (rng.random(24) < rng.choice([1.0, 0.6]))
     )
@@ -93,7 +93,7 @@ def random_pattern(rng):
 
 @pytest.mark.parametrize("polls", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(5))
-def test_dynamic_program_equals_brute_force(polls, seed):
+def test_dynamic_programming_equals_brute_force(polls, seed):
     pattern = random_pattern(np.random.default_rng(seed))
     brute = min(
         expected_delay_h(pattern, np.array(c) / 2) for c in itertools.combinations(range(48), polls)
@@ -101,8 +101,8 @@ def test_dynamic_program_equals_brute_force(polls, seed):
     assert expected_delay_h(pattern, dp_times(pattern, polls)) == pytest.approx(brute, rel=1e-9)
 
 
-def test_dynamic_program_equals_brute_force_for_four_polls():
-    """48 choose 4 plans, priced from one table of gap costs."""
+def test_dynamic_programming_equals_brute_force_for_four_polls():
+    """Compare with all 48 choose 4 plans."""
     pattern = random_pattern(np.random.default_rng(11))
     slots = np.arange(97) / 2
     i, j = np.meshgrid(np.arange(97), np.arange(97), indexing="ij")
@@ -128,7 +128,7 @@ def test_the_three_methods_agree(seed):
         )
 
 
-def test_delay_agrees_with_a_numerical_integral():
+def test_delay_equals_numerical_integral():
     pattern = random_pattern(np.random.default_rng(5))
     times = np.array([2.25, 9.5, 17.75])
     t = (np.arange(240_000) + 0.5) / 10_000
@@ -137,14 +137,14 @@ def test_delay_agrees_with_a_numerical_integral():
     assert expected_delay_h(pattern, times) == pytest.approx(numeric, rel=1e-6)
 
 
-def test_more_polls_never_hurt_and_gain_less_and_less():
+def test_delay_is_decreasing_and_convex_in_polls():
     pattern = random_pattern(np.random.default_rng(7))
     cost = [expected_delay_h(pattern, times) for times in optimal_times_up_to(pattern, 48)]
     assert np.all(np.diff(cost) <= 1e-9)
     assert np.all(np.diff(cost, 2) >= -1e-9)
 
 
-def test_dense_times_approach_the_optimum_and_beat_even_spacing():
+def test_dense_times_approach_optimum_and_beat_even_spacing():
     pattern = DailyPattern(1 + np.sin(2 * np.pi * (np.arange(24) + 0.5) / 24))
     dense = expected_delay_h(pattern, dense_times(pattern, 200))
     assert dense < expected_delay_h(pattern, even_times(200))
@@ -152,7 +152,7 @@ def test_dense_times_approach_the_optimum_and_beat_even_spacing():
     assert dense == pytest.approx(np.sqrt(pattern.hourly).sum() ** 2 / 400, rel=0.02)
 
 
-def test_a_day_without_posts_costs_nothing():
+def test_day_without_posts_has_no_delay():
     assert expected_delay_h(DailyPattern(np.zeros(24)), np.array([3.0])) == 0
 
 
@@ -162,12 +162,12 @@ def test_polls_must_fit_the_grid(method):
         method(DailyPattern(np.ones(24)), 49)
 
 
-def test_an_exhaustive_search_that_would_take_for_ever_is_refused():
+def test_exhaustive_search_with_too_many_polls_is_rejected():
     with pytest.raises(UsageError, match="use the method dp"):
         exhaustive_times(DailyPattern(np.ones(24)), 13)
 
 
 @pytest.mark.parametrize("hourly", [np.ones(23), np.full(24, np.nan), -np.ones(24)])
-def test_a_pattern_is_24_rates(hourly):
+def test_daily_pattern_requires_24_rates(hourly):
     with pytest.raises(UsageError, match="24 hourly rates"):
         DailyPattern(hourly)

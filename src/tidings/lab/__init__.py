@@ -1,5 +1,6 @@
-"""The laboratory: traces, a simulator that replays them under any policy, the limit, metrics, and the papers' experiments.
+"""Laboratory: traces, policy simulator, scores, lower bound, and the papers' experiments.
 
-`traces` reads posting times; `simulate` runs the very policy objects that the live service runs; `score` judges any poll
-list by one rule; `limit` is what nobody can beat; `compare` puts policies side by side at equal budget.
+`traces` reads posting times; `simulate` runs the same policy objects as the service; `score`
+evaluates any list of polls by one rule; `lower_bound` is the clairvoyant bound that no policy can
+beat; `compare` compares policies at equal budget.
 """

@@ -1,7 +1,8 @@
-"""Policies side by side at one budget, on one trace, with what their difference is worth.
+"""Comparison of policies at equal budget on one trace, with confidence intervals (paired
+bootstrap).
 
-A policy without a budget knob enters twice: as it is (``NAME@native``), and with all its intervals multiplied by the one
-factor that brings it to the common number of polls.
+A policy without a budget parameter is run twice: unchanged (``NAME@native``), and with all its
+intervals multiplied by the factor that gives it the common number of polls.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,9 +19,9 @@ from tidings.lab.whatif import exclude_pushed_feeds
 from tidings.model import Floats
 from tidings.policy import make_policy
 
-#: Realised polls may differ from the budget by this share.
+#: Tolerated relative difference between polls made and the budget.
 TOLERANCE = 0.005
-#: Runs spent on finding the common factor of a policy without a budget knob.
+#: Maximum number of runs to find the interval factor of a policy without a budget parameter.
 SCALING_RUNS = 14
 #: Under poll constraints the search stops where a smaller factor brings less than this share of the
 #: polls that it would bring without them.
@@ -36,7 +37,7 @@ REACHED_SHARE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class PolicyRun:
-    """One policy's run."""
+    """Result of one policy run."""
 
     policy: str
     polls: Polls
@@ -51,7 +52,7 @@ class PolicyRun:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All runs at one budget, and the limits for the same polls."""
+    """All runs at one budget, and the clairvoyant bounds for the same number of polls."""
 
     trace: str
     budget: float  #: polls per feed and day
@@ -62,7 +63,7 @@ class Comparison:
     min_interval_s: float | None = None  #: of the poll constraints; None without them
 
     def figures(self, against: str | None = None, seed: int = 0) -> dict[str, Any]:
-        """As JSON has them; with the ratios of all policies to one of them, if that is named."""
+        """Return the figures as JSON values, with ratios to ``against`` if it is given."""
         metadata = {
             field.name: getattr(self, field.name)
             for field in fields(self)
@@ -94,10 +95,11 @@ def compare(
     progress: Progress | None = None,
     conditions: Conditions | None = None,
 ) -> Comparison:
-    """Run every policy on the part of the trace after ``train_days``, with the same number of polls.
+    """Run every policy on the part of the trace after ``train_days``, with the same number of
+    polls.
 
-    With ``conditions``, as served: under the poll constraints of the service. What hubs push is then
-    not judged, and results say which policies stay below the budget.
+    With ``conditions``, as served: under the poll constraints of the service. Pushed posts are then
+    not scored, and results name the policies that stay below the budget.
     """
     start = trace.training_end(train_days)
     results = []
@@ -132,9 +134,9 @@ def compare(
 def clairvoyant_bounds(
     trace: Trace, polls: float, start: float | None = None
 ) -> tuple[LowerBound, LowerBound]:
-    """The limits of the mean delay (no windows) and of the charged delay (windows), every post counting the same.
+    """Return the bounds of the mean delay (no windows) and of the charged delay (windows).
 
-    `metrics` gives plain means, so the limits beside them are of plain means too: that of the weighted mean may lie above.
+    Every post has weight 1, as in `metrics`. The bound of a weighted mean may be higher.
     """
     plain = replace(trace, weight=np.ones(trace.n_feeds))
     return clairvoyant_bound(plain, polls, windows=False, start=start), clairvoyant_bound(
@@ -153,9 +155,9 @@ def run_policy(
     conditions: Conditions | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> list[PolicyRun]:
-    """Run one policy from ``start`` on, with as many polls as the budget allows; the last result is that.
+    """Run one policy from ``start`` with the polls of the budget, which is the last result.
 
-    With ``native``, a policy without a budget knob is also run as it is, and comes first.
+    With ``native``, a policy without a budget parameter is also run unchanged, as the first result.
     ``progress`` gets the finished share of the first run.
     """
     wanted = budget_polls(trace, budget_per_feed_day, start)
@@ -197,10 +199,11 @@ def run_policy(
 def _scaled(
     at: Callable[[float], Polls], polls: Polls, wanted: float, least: float | None = None
 ) -> tuple[float, Polls]:
-    """The factor at which a policy makes ``wanted`` polls: secant in log-log within a bracket, best run kept.
+    """Find the factor at which a policy makes ``wanted`` polls (secant method in log-log,
+    bracketed).
 
-    ``least`` is the smallest factor to try, where poll constraints may keep the polls below ``wanted``
-    at any factor; None without constraints.
+    ``least`` is the smallest factor to try, where poll constraints may keep the polls below
+    ``wanted`` at any factor; None without constraints.
     """
     tried: list[tuple[float, float]] = []
     best = (1.0, polls)
@@ -221,7 +224,7 @@ def _scaled(
 
 
 def _is_out_of_reach(tried: list[tuple[float, float]], least: float) -> bool:
-    """Whether the polls stay below those wanted at any factor: at the smallest, or with no more to gain."""
+    """Whether the polls stay below ``wanted`` at every factor under the poll constraints."""
     if tried[-1][1] >= -TOLERANCE or any(error > 0 for _, error in tried):
         return False
     if tried[-1][0] <= least:
@@ -233,7 +236,7 @@ def _is_out_of_reach(tried: list[tuple[float, float]], least: float) -> bool:
 
 
 def _next_trial(tried: list[tuple[float, float]]) -> float:
-    """Polls fall as the scale grows: aim between the nearest too many and too few, or a growing step beyond."""
+    """Return the next factor to try: between the nearest two brackets, or a growing step beyond."""
     over = max((t for t in tried if t[1] > 0), default=None)
     under = min((t for t in tried if t[1] <= 0), default=None)
     if over is None or under is None:
@@ -245,12 +248,12 @@ def _next_trial(tried: list[tuple[float, float]]) -> float:
     return over[0] + float(np.clip(share, 0.02, 0.98)) * (under[0] - over[0])
 
 
-# --- how sure is a ratio -----------------------------------------------------------------------------------------------
+# --- confidence intervals -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One policy's figure over another's, with a 95 % interval from resampling feeds."""
+    """Ratio of two policies' figures with a 95 % confidence interval from resampled feeds."""
 
     ratio: float
     low: float
@@ -264,7 +267,7 @@ def paired_bootstrap(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Ratio:
-    """Ratio of pooled means, both policies on the same resampled feeds (the feed is the unit that repeats)."""
+    """Return the ratio of pooled means with a paired bootstrap over feeds."""
     top, top_count = _feed_sums(ours, figure)
     bottom, bottom_count = _feed_sums(theirs, figure)
     n = ours.n_feeds
@@ -287,7 +290,7 @@ def paired_bootstrap(
 
 
 def _feed_sums(scores: PollScores, figure: str) -> tuple[Floats, Floats]:
-    """Sum and count per feed of the charged delay, the delay of collected posts, or misses."""
+    """Return sum and count per feed of charged delay, delay of collected posts, or missed posts."""
     keep = ~scores.missed if figure == "delay" else np.ones(len(scores.feed), dtype=np.bool_)
     values = {
         "charged": scores.charged_s,

@@ -1,6 +1,7 @@
-"""What a trace looks like: rates, windows, daily and weekly pattern, Zipf fit, bursts, how long entries live.
+"""Trace statistics: rates, windows, daily and weekly pattern, Zipf fit, bursts, entry lifetimes.
 
-As a dictionary (`describe`), as text of 80 columns (`as_text`) and as a picture (`picture`). Hours and days are UTC.
+As a dictionary (`describe`), as text of 80 columns (`as_text`) and as a plot (`picture`). Hours and
+days are UTC.
 """
 
 from collections.abc import Sequence
@@ -17,20 +18,20 @@ from tidings.model import DAY_S, MINUTE_S, Floats
 from tidings.policy.base import hour_of_week
 from tidings.policy.estimate import entry_lifetimes_s, fit_zipf
 
-#: Posts this close to the one before are one burst: a batch of articles released together, an import, a bot.
+#: Maximum gap within a burst: articles released together, an import, a bot.
 BURST_S = MINUTE_S
-#: A variance over a mean of daily counts says little for feeds with fewer posts than this.
+#: Minimum posts of a feed for its Fano factor (variance over mean of daily counts).
 FANO_POSTS = 10
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 QUANTILES = (10, 50, 90, 99)
-#: Bars of a histogram for each factor of ten.
+#: Histogram bars per decade.
 PER_DECADE = 6
 
 
 def describe(trace: Trace) -> dict[str, Any]:
-    """Everything that `tidings lab describe` says, in plain numbers; what cannot be said is nan."""
+    """Return all statistics of `tidings lab describe` as numbers; nan where undefined."""
     posts = np.diff(trace.offsets)
-    rates = posts / max(trace.days, 1 / 24)  # a trace shorter than an hour says nothing about a day
+    rates = posts / max(trace.days, 1 / 24)  # a trace shorter than an hour has no daily pattern
     week = _week(trace)
     busiest = np.sort(posts)[::-1][: max(1, round(trace.n_feeds / 10))]
     return {
@@ -90,7 +91,7 @@ def _week(trace: Trace) -> Floats:
 
 
 def _bursts(trace: Trace) -> dict[str, Any]:
-    """Posts on the heels of another, and how much rougher than Poisson the daily counts are (Fano factor, 1 if not)."""
+    """Return the share of posts in bursts and the Fano factor of daily counts (1 for Poisson)."""
     feed = trace.feed_of_post
     same = feed[1:] == feed[:-1]
     gaps = np.diff(trace.times)[same]
@@ -105,7 +106,7 @@ def _bursts(trace: Trace) -> dict[str, Any]:
 
 
 def fano_factors(trace: Trace) -> Floats:
-    """Variance over mean of each feed's posts per day (whole days from the first post on), for feeds with enough posts."""
+    """Return the Fano factor of posts per whole day, for feeds with enough posts."""
     days = int(trace.days)
     if days < 2:
         return np.empty(0)
@@ -125,7 +126,7 @@ def fano_factors(trace: Trace) -> Floats:
 
 
 def lifetimes_s(trace: Trace) -> Floats:
-    """How long every entry stayed in its feed's document, feeds one after another; those still there are left out."""
+    """Return the lifetime of every entry in its feed's document, without entries still listed."""
     stated = np.flatnonzero(np.diff(trace.offsets) > trace.window)
     spans = [
         entry_lifetimes_s(
@@ -141,19 +142,19 @@ def _lifetimes_summary(trace: Trace) -> dict[str, Any]:
     return {**_summary_statistics(spans), "entries": len(spans)}
 
 
-# --- text ---------------------------------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 _BARS = "▁▂▃▄▅▆▇█"
 
 
 def sparkline(shares: Sequence[float]) -> str:
-    """One small bar per value, from zero to the largest."""
+    """Return one bar character per value, scaled from zero to the maximum."""
     top = max([*shares, 1e-300])
     return "".join(_BARS[min(int(share / top * len(_BARS)), len(_BARS) - 1)] for share in shares)
 
 
 def as_text(found: dict[str, Any]) -> str:
-    """The description as lines of at most 80 columns."""
+    """Format the description in lines of at most 80 columns."""
     rate, window, zipf = found["rate_per_day"], found["window"], found["zipf"]
     bursts, life = found["bursts"], found["entry_lifetime_s"]
     hours, days = found["hour_of_day_share"], found["day_of_week_share"]
@@ -175,11 +176,13 @@ def as_text(found: dict[str, Any]) -> str:
         *_item(
             "Hour of the day",
             f"{sparkline(hours)}  0 to 23 h UTC",
-            f"most at {peak:02d} h ({hours[peak]:.1%}), least at {low:02d} h ({hours[low]:.1%}); even would be 4.2%",
+            f"most at {peak:02d} h ({hours[peak]:.1%}), least at {low:02d} h ({hours[low]:.1%}); "
+            "even would be 4.2%",
         ),
         *_item(
             "Day of the week",
-            f"{sparkline(days)}  Mon to Sun; {days[5] + days[6]:.1%} at the weekend, even would be 28.6%",
+            f"{sparkline(days)}  Mon to Sun; {days[5] + days[6]:.1%} at the weekend, even would "
+            "be 28.6%",
         ),
         *_item("Zipf", _zipf_text(zipf)),
         *_item("Bursts", *_burst_text(bursts)),
@@ -208,7 +211,8 @@ def _zipf_text(zipf: dict[str, Any]) -> str:
     if np.isnan(zipf["exponent"]):
         return "too few feeds to fit"
     low, high = zipf["ranks"]
-    return f"rate ~ rank^-{zipf['exponent']:.2f} over ranks {low:,} to {high:,} (R² {zipf['r_squared']:.2f})"
+    fit = f"(R² {zipf['r_squared']:.2f})"
+    return f"rate ~ rank^-{zipf['exponent']:.2f} over ranks {low:,} to {high:,} {fit}"
 
 
 def _burst_text(bursts: dict[str, Any]) -> list[str]:
@@ -220,7 +224,8 @@ def _burst_text(bursts: dict[str, Any]) -> list[str]:
         ]
     return [
         close,
-        f"Fano factor of daily counts: median {figures(bursts['fano_median'])}, 90 % below {figures(bursts['fano_p90'])}",
+        f"Fano factor of daily counts: median {figures(bursts['fano_median'])}, 90 % below "
+        f"{figures(bursts['fano_p90'])}",
         f"(Poisson: 1; {bursts['fano_feeds']:,} feeds with {FANO_POSTS} posts or more)",
     ]
 
@@ -239,13 +244,14 @@ def _date(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-# --- picture ------------------------------------------------------------------------------------------------------------
+# --- plot -----------------------------------------------------------------------------------------
 
 
 def picture(trace: Trace, found: dict[str, Any]) -> plots.Figure:
-    """Six small panels: rates, Zipf, daily pattern, week, bursts, lifetimes."""
+    """Draw six panels: rates, Zipf, daily pattern, week, bursts, lifetimes."""
     fig, axes = plots.panels(2, 3, 11.0, 6.2)
-    heading = f"{found['trace']}: {found['feeds']:,} feeds, {found['posts']:,} posts, {found['days']:.0f} days"
+    size = f"{found['feeds']:,} feeds, {found['posts']:,} posts, {found['days']:.0f} days"
+    heading = f"{found['trace']}: {size}"
     fig.suptitle(heading, x=0.012, ha="left")
     posts = np.diff(trace.offsets)
     rates = np.sort(posts[posts > 0] / max(trace.days, 1 / 24))[::-1]
@@ -263,7 +269,7 @@ def _title(ax: plots.Axes, text: str) -> None:
 
 
 def _decades(ax: plots.Axes, axis: str, values: Floats) -> None:
-    """Ticks at 0.1, 1, 10, ... as people write them."""
+    """Format axis ticks as 0.1, 1, 10, ..."""
     powers = 10.0 ** np.arange(
         np.floor(np.log10(values.min())), np.ceil(np.log10(values.max())) + 1
     )
@@ -283,7 +289,7 @@ def _empty_panel(ax: plots.Axes, message: str) -> None:
 
 
 def _steps(values: Floats) -> Floats:
-    """Bin edges, even in the logarithm, that hold all values."""
+    """Return logarithmic bin edges that contain all values."""
     low, high = (
         np.floor(np.log10(values.min()) * PER_DECADE),
         np.ceil(np.log10(values.max()) * PER_DECADE + 1e-9),
@@ -293,7 +299,7 @@ def _steps(values: Floats) -> Floats:
 
 
 def _draw_histogram(ax: plots.Axes, title: str, values: Floats, x: str, empty_message: str) -> None:
-    """How many feeds have which value, on a logarithmic axis."""
+    """Draw the number of feeds per value on a logarithmic axis."""
     _title(ax, title)
     if len(values) == 0:
         return _empty_panel(ax, empty_message)

@@ -1,8 +1,10 @@
-"""The whole table: policies x traces x budgets, and what our own policy is worth against the best of the others.
+"""Evaluation table: policies x traces x budgets, our policy against the best of the papers'
+policies.
 
-A cell is one trace at one budget: all policies make the same number of polls (`compare`), the best of the papers' policies by
-charged delay is found, and ours is set against each of them with a paired bootstrap over feeds. `ablate` asks the same of our
-policy against itself with parts switched off. Cells share nothing, so they may run in processes of their own.
+A cell is one trace at one budget. All policies make the same number of polls (`compare`), the best
+of the papers' policies by charged delay is found, and ours is compared with each of them by a
+paired bootstrap over feeds. `ablate` compares our policy with itself with parts switched off. Cells
+are independent and can run in separate processes.
 """
 
 import inspect
@@ -21,7 +23,7 @@ from tidings.lab.traces import read_trace
 from tidings.policy import make_policy, policy_class
 from tidings.policy.constraints import Limits
 
-#: The policies of the papers; those without a budget knob are scaled to the budget by one factor.
+#: The papers' policies; those without a budget parameter are scaled to the budget by one factor.
 PAPER_POLICIES = (
     "uniform",
     "scheduling",
@@ -35,7 +37,7 @@ PAPER_POLICIES = (
     "freshness-rate",
 )
 OURS = "price"
-#: Who loses the fewest posts among the papers' policies; our losses are measured against his.
+#: The papers' policy that misses the fewest posts; the reference for our missed share.
 FEWEST_MISSED_POLICY = "min-missing"
 BUDGETS = (0.5, 1.0, 4.0, 12.0)
 TRAIN_DAYS = 28.0
@@ -46,7 +48,7 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One cell: a trace directory at one budget. Small, because it travels to other processes."""
+    """One cell: a trace directory at one budget, small enough to send to other processes."""
 
     trace: str
     budget: float
@@ -61,11 +63,11 @@ class Task:
 
     @property
     def name(self) -> str:
-        """Trace and budget, for progress."""
+        """Trace and budget, for progress messages."""
         return f"{Path(self.trace).name} at {self.budget:g}"
 
 
-# --- the table ----------------------------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 
 def evaluate(
@@ -81,7 +83,8 @@ def evaluate(
     min_interval_s: float | None = None,
     report: Report | None = None,
 ) -> Figures:
-    """Every policy on every trace at every budget; `cells`, and over all of them the geometric mean and the worst ratio.
+    """Run every policy on every trace at every budget; return cells, geometric mean and worst
+    ratio.
 
     With ``min_interval_s``, as served: under the poll constraints with that minimum interval.
     """
@@ -89,7 +92,7 @@ def evaluate(
     if not others:
         raise UsageError(f"nothing to set {ours} against; give other policies")
     for spec in (*others, ours):
-        make_policy(spec)  # an unknown name is refused before a long run
+        make_policy(spec)  # reject an unknown name before a long run
     tasks = [
         Task(str(trace), b, train_days, others, ours, seed, resamples, min_interval_s)
         for trace in traces
@@ -150,7 +153,7 @@ def _cell(task: Task, report: Report | None = None) -> Figures:
         "posts": ours["posts"],
         "budget_polls": wanted,
         "off_budget": ours["off_budget"],
-        "scale": ours["scale"],  # 1 where the policy held the budget by itself
+        "scale": ours["scale"],  # 1 where the policy meets the budget without scaling
         "best": best,
         "ratio": against[best],
         "against": against,
@@ -160,12 +163,12 @@ def _cell(task: Task, report: Report | None = None) -> Figures:
 
 
 def _value_or(figure: float | None, otherwise: float) -> float:
-    """Without posts there is nothing to say."""
+    """Return a default where there are no posts."""
     return otherwise if figure is None else figure
 
 
 def _overall(cells: Sequence[Figures]) -> Figures:
-    """Over all cells: the geometric mean of the ratios, the worst, the most missed above the least, the furthest off budget."""
+    """Summarize all cells: geometric mean, worst ratio, excess missed share, budget deviation."""
     ratios = np.array([cell["ratio"]["ratio"] for cell in cells])
     worst = cells[int(np.argmax(ratios))]
     points = [cell["missed_points"] for cell in cells if cell["missed_points"] is not None]
@@ -181,11 +184,11 @@ def _overall(cells: Sequence[Figures]) -> Figures:
     }
 
 
-# --- parts switched off -------------------------------------------------------------------------------------------------
+# --- parts switched off ---------------------------------------------------------------------------
 
 
 def ablation_parts(policy: str = OURS) -> list[str]:
-    """What can be switched off in a policy: its parameters that are true unless said otherwise."""
+    """Return the parts of a policy that can be switched off: its parameters with default true."""
     parameters = inspect.signature(policy_class(policy).__init__).parameters
     return [name for name, parameter in parameters.items() if parameter.default is True]
 
@@ -198,7 +201,7 @@ def ablate(
     parts: Sequence[str] | None = None,
     **options: Any,
 ) -> Figures:
-    """What each part of a policy is worth: charged delay without it over charged delay with it, at the same budget.
+    """Measure each part of a policy: charged delay without it over charged delay with it.
 
     ``options`` are those of `evaluate`.
     """
@@ -230,9 +233,10 @@ def ablate(
 
 
 def _worth(cell: Figures, spec: str, policy: str) -> Figures:
-    """The other way round than `evaluate` has it: without the part, over the whole.
+    """Return the ratio without a part over the complete policy (inverse of `evaluate`).
 
-    A policy that holds its budget by itself may end a little off it: how much further than the whole stands beside the ratio.
+    A policy with its own budget control may end slightly off the budget: the difference to the
+    complete policy is reported beside the ratio.
     """
     ratio, high, low = (1 / x if x else np.inf for x in cell["against"][spec].values())
     polls = {row["policy"]: row["polls"] for row in cell["results"]}

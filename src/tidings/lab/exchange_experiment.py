@@ -1,7 +1,8 @@
-"""FeedEx sect. 4: hundreds of nodes that pass on what they fetch, against the same nodes alone.
+"""FeedEx sect. 4 experiment: hundreds of nodes that exchange entries, against standalone nodes.
 
-The setting is the paper's: 70 feeds with at least five entries a day, of which each node follows 20, polled at a fixed
-interval for 22 hours of a weekday, 8 to 10 neighbours. The figures alone are computed from the same polls, as in the paper.
+The setting is the paper's: 70 feeds with at least five entries a day, of which each node subscribes
+to 20, polled at a fixed interval for 22 hours of a weekday, 8 to 10 peers. The standalone figures
+are computed from the same polls, as in the paper.
 """
 
 from collections.abc import Callable
@@ -16,9 +17,9 @@ from tidings.lab.generate import EPOCH, generate
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, HOUR_S, Floats
 
-#: The network forms before anybody polls.
+#: Time for the network to form before the first poll.
 WARM_UP_S = 2 * HOUR_S
-#: Tuesday, the second day of the trace, so that documents are full when it begins.
+#: Start on Tuesday, the second day of the trace, when documents are full.
 START = EPOCH + DAY_S
 PAPER_FEEDS = 245
 #: Coverage and mean lag (s) of one node.
@@ -27,14 +28,14 @@ CoverageAndLag: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """One network."""
+    """Parameters of one simulated network."""
 
     nodes: int = 161
     interval_s: float = 16 * HOUR_S
     hours: float = 22.0
     feeds: int = 70
     subscriptions: int = 20
-    call_s: float = 8.0  #: median way of a call; see docs/exchange.md
+    call_s: float = 8.0  #: median latency of a call; see docs/exchange.md
     cut_off: int = 0  #: nodes that cannot reach servers (27 in the paper)
     leave: int = 0  #: nodes that leave at some time, beyond `nodes` (28 in the paper)
     free_riders: int = 0
@@ -47,21 +48,21 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentResult:
-    """What the nodes got; `alone` and `shared` have a row for each node: coverage, and mean lag in seconds."""
+    """Result: rows of coverage and mean lag (s) per node, standalone and with exchange."""
 
     standalone: Floats
     with_exchange: Floats
     counts: CallCounts
     forged_left: int  #: forged entries that some node has at the end
-    forged_seen: int  #: and that some node has had at any time
+    forged_seen: int  #: forged entries that some node had at any time
     disconnected_share: (
-        float  #: share of the forgers' and free riders' places that are empty at the end
+        float  #: share of the forgers' and free riders' peer slots that are empty at the end
     )
-    free_rider_coverage: float  #: what free riders have
+    free_rider_coverage: float  #: coverage and lag of free riders
     setup: Setup
 
     def rows(self) -> list[dict[str, object]]:
-        """One for each mode, under the names that the command line prints."""
+        """Return one row per mode, with the names that the command line prints."""
         minutes = (self.setup.nodes + self.setup.leave) * self.setup.hours * 60
         puts, checks, entries = self.counts.puts, self.counts.checks, self.counts.entries
         return [
@@ -95,7 +96,7 @@ def _row(
 
 
 def feeds_for(setup: Setup) -> Trace:
-    """The busiest feeds of a trace like the paper's."""
+    """Return the busiest feeds of a trace like the paper's."""
     share = max(setup.feeds / 70, 0.02)
     trace = generate("feedex", round(PAPER_FEEDS * share), 1 + setup.hours / 24, setup.seed)
     busiest = np.argsort(-np.diff(trace.offsets), kind="stable")[: setup.feeds]
@@ -212,7 +213,7 @@ def _posts(trace: Trace, feed: int, end: float) -> tuple[int, int]:
 def _score_standalone(
     trace: Trace, feeds: list[int], first: Floats, interval_s: float, end: float, cut_off: bool
 ) -> CoverageAndLag:
-    """Coverage and mean lag of a node by its own polls only: the first poll after a post catches it, or nothing does."""
+    """Return coverage and mean lag of a node by its own polls only."""
     caught, total, lag_s = 0, 0, 0.0
     for feed, begin in zip(feeds, first.tolist(), strict=True):
         times = trace.times[trace.offsets[feed] : trace.offsets[feed + 1]]

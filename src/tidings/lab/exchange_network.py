@@ -1,7 +1,7 @@
-"""Nodes of the exchange by the hundred, on a virtual clock and a virtual network: the very core that the service runs.
+"""Simulated exchange network: hundreds of nodes of `tidings.exchange` on a virtual clock.
 
-Every call takes its time on the way; a check that is answered "unseen" is followed by the bundle. Nothing else is modelled:
-what the nodes do to each other follows from `tidings.exchange`.
+Every call has a latency; a check that is answered "unseen" is followed by the bundle. Nothing else
+is modeled: the nodes run the same protocol code as the service.
 """
 
 import gc
@@ -29,15 +29,15 @@ from tidings.exchange.protocol import (
 )
 from tidings.lab.traces import Trace
 
-#: Latencies drawn beforehand, gone through again and again.
+#: Number of precomputed random latencies, used cyclically.
 LATENCY_SAMPLES = 100_003
-#: Nodes are given some others to begin with, as by a list server.
+#: Number of initial candidates of a node, as from a list server.
 LISTED = 24
 
 
 @dataclass(slots=True)
 class CallCounts:
-    """What happened in the measured time."""
+    """Counts of calls and bundles in the measured period."""
 
     checks: int = 0
     puts: int = 0
@@ -47,7 +47,7 @@ class CallCounts:
 
 
 class OriginServers:
-    """The feeds' servers: what their documents hold at any time."""
+    """Simulated feed servers: the content of each document at any time."""
 
     def __init__(self, trace: Trace) -> None:
         self.names = [f"http://feed{i}.example/" for i in range(trace.n_feeds)]
@@ -72,21 +72,19 @@ class OriginServers:
 
 @dataclass(slots=True)
 class PeerNetwork:
-    """The network. Time goes on in `run`; what a node is told to do at some time is put there by `at`."""
+    """Discrete-event simulation of the network: `schedule_at` adds events, `run` processes them."""
 
     servers: OriginServers
     subscriptions: Sequence[Sequence[int]]
     rules: NodeSettings
-    call_s: float  #: median time of one call's way
+    call_s: float  #: median one-way latency of a call
     seed: int = 0
     cut_off: frozenset[int] = frozenset()  #: nodes that cannot reach any server
-    free_riders: frozenset[int] = frozenset()  #: nodes that take and never give
+    free_riders: frozenset[int] = frozenset()  #: free riders: nodes that receive and never send
     nodes: list[Node] = field(init=False)
     counts: CallCounts = field(default_factory=CallCounts)
     now: float = 0.0
-    receipt_times: list[dict[str, float]] = field(
-        init=False
-    )  #: by node: identity -> when it was there
+    receipt_times: list[dict[str, float]] = field(init=False)  #: by node: identity -> arrival time
     withdrawals: list[tuple[int, str, float]] = field(default_factory=list)
     departed_nodes: set[int] = field(default_factory=set)
     on_looked: Callable[[int, int, float], None] | None = None
@@ -118,7 +116,7 @@ class PeerNetwork:
         for node in self.nodes:
             node.add_candidates(draw.sample(nids, min(LISTED, count)), 0.0)
 
-    # --- time ----------------------------------------------------------------------------------------------------------
+    # --- time -------------------------------------------------------------------------------------
 
     def schedule_at(self, time: float, callback: Callable[..., object], *arguments: Any) -> None:
         self._sequence += 1
@@ -127,7 +125,9 @@ class PeerNetwork:
     def run(self, until: float) -> None:
         queue = self._queue
         collecting = gc.isenabled()
-        gc.disable()  # nothing here goes in circles, and looking for circles among millions takes longer than all the rest
+        # no reference cycles here, and garbage collection over millions of objects dominates the
+        # time
+        gc.disable()
         try:
             while queue and queue[0][0] <= until:
                 self.now, _, callback, arguments = heappop(queue)
@@ -151,14 +151,14 @@ class PeerNetwork:
         self._sequence += 1
         return self._latencies[self._sequence % LATENCY_SAMPLES]
 
-    # --- what nodes do -------------------------------------------------------------------------------------------------
+    # --- actions of nodes -------------------------------------------------------------------------
 
     def tick(self, i: int) -> None:
         self.nodes[i].tick(self.now)
         self.apply_effects(i)
 
     def poll(self, i: int, feed: int) -> list[Entry]:
-        """Ask the server; returns what was new."""
+        """Poll the server; return new entries."""
         if i in self.departed_nodes:
             return []
         self.counts.origin += 1
@@ -178,7 +178,7 @@ class PeerNetwork:
         self.departed_nodes.add(i)
 
     def forge(self, i: int, feed: int) -> None:
-        """Tell all neighbours an entry that no server has shown."""
+        """Send all peers a forged entry that no server has published."""
         if i in self.departed_nodes:
             return
         name, node = self.servers.names[feed], self.nodes[i]
@@ -186,7 +186,7 @@ class PeerNetwork:
         self._offer(i, bundle_of(name, [lie], self.now), list(node.peers))
 
     def apply_effects(self, i: int) -> None:
-        """Do what the node wants done."""
+        """Apply the effects that a node returned."""
         for effect in self.nodes[i].take_effects():
             if type(effect) is Offer:
                 if i not in self.free_riders:
@@ -239,7 +239,7 @@ class PeerNetwork:
         try:
             if not receiver.check_did(
                 sender.nid, bundle.did, self.now
-            ):  # the answer's way back, and the bundle's
+            ):  # latency of the answer and of the bundle
                 self.schedule_at(
                     self.now + self._latency_s() + self._latency_s(), self._put, i, j, bundle
                 )
@@ -275,7 +275,8 @@ class PeerNetwork:
             elif call.function == "get_neighbors":
                 caller.add_candidates(callee.get_neighbors(caller.nid, self.now), self.now)
             elif call.function == "dispute":
-                callee.dispute(caller.nid, *call.argument, self.now)  # type: ignore[misc]  # three, as `Call` says
+                # three, as `Call` says
+                callee.dispute(caller.nid, *call.argument, self.now)  # type: ignore[misc]
             else:
                 getattr(callee, call.function)(caller.nid, call.argument, self.now)
         except CallRefused:

@@ -1,8 +1,8 @@
-"""Friends with the same feeds: what it costs a publisher that they look, when they tell each other that they looked.
+"""Poll notices experiment: load on a publisher when peers with the same feeds share poll notices.
 
-Each node runs `price` with its own budget and its own part of the network. A neighbour's notice is to the policy a look that
-cost nothing, and a bundle one that found something; that is all it needs to know. Nodes that know the same would look at the
-same moment, so each waits a random moment longer, and whoever is first tells the others.
+Each node runs `price` with its own budget. A peer's notice counts as a poll without cost, a bundle
+as a poll that found something. Nodes with the same knowledge would poll at the same moment, so each
+adds a random delay, and the first one notifies the others.
 """
 
 import random
@@ -23,20 +23,20 @@ from tidings.policy import Feeds, Policy, make_policy
 from tidings.policy.coordination import coordination_delay_s
 
 LEARN_DAYS = 14.0
-#: The network forms, and the price settles: nobody knows at first how much others will look.
+#: Days until the network has formed and the price has converged; not scored.
 SETTLE_DAYS = 2.0
-#: Notices are sent so often.
+#: Interval between batches of notices.
 FLUSH_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class NoticesSetup:
-    """The setting."""
+    """Parameters of the experiment."""
 
     nodes: int = 20
     feeds: int = 50
     per_feed_day: float = 12.0  #: polls that all nodes together may make of a feed in a day
-    days: float = 7.0  #: in fewer, single feeds have too few looks to be compared
+    days: float = 7.0  #: in fewer, single feeds have too few polls to be compared
     settle_days: float = SETTLE_DAYS
     call_s: float = 0.5
     seed: int = 0
@@ -44,14 +44,16 @@ class NoticesSetup:
 
 @dataclass(frozen=True, slots=True)
 class NoticesResult:
-    """What came of it."""
+    """Result of the experiment."""
 
     polls: float  #: per feed and day, of all nodes together
     lag_s: Floats  #: mean lag of each node
     coverage: Floats
-    standalone_lag_s: float  #: mean lag of a node alone with its own budget
-    standalone_polls: float  #: per feed and day, of one node alone that has the friends' mean lag
-    feed_ratio: Floats  #: polls of each feed, against those by that one node
+    standalone_lag_s: float  #: mean lag of a standalone node with its own budget
+    standalone_polls: (
+        float  #: per feed and day, of one standalone node with the same mean lag as the peers
+    )
+    feed_ratio: Floats  #: polls of each feed by all peers, over those of that standalone node
 
     @property
     def ratio(self) -> float:
@@ -59,7 +61,7 @@ class NoticesResult:
 
 
 class _PollingNode:
-    """A node's policy, living on the world's clock."""
+    """A node that polls by its policy on the simulated clock."""
 
     def __init__(
         self,
@@ -97,7 +99,7 @@ class _PollingNode:
         self._network.schedule_at(self._network.now + self._policy.tick_s, self._tick)
 
     def _poll_if_due(self, feed: int, due: float) -> None:
-        """It is time to look, unless a look of others or the price has moved the time."""
+        """Poll now, unless a peer's poll or a new price has moved the due time."""
         now = self._network.now
         if self._due[feed] != due:
             return
@@ -110,7 +112,7 @@ class _PollingNode:
         self._policy.peer_polls += 1
 
     def observe_poll(self, feed: int, at: float, times: Sequence[float]) -> None:
-        """Somebody has looked, perhaps we, and this was new."""
+        """Process the new entries of a poll, by this node or a peer."""
         if at < self._last[feed] and not times:
             return
         at = max(at, self._last[feed])
@@ -137,7 +139,7 @@ class _PollingNode:
 
 
 def run(setup: NoticesSetup, progress: Callable[[float], None] | None = None) -> NoticesResult:
-    """The friends together, and the same alone."""
+    """Simulate the peers with exchange, and each of them standalone."""
     trace = generate(
         "sia-cho", setup.feeds, LEARN_DAYS + setup.settle_days + setup.days + 0.5, setup.seed
     )
@@ -150,7 +152,7 @@ def run(setup: NoticesSetup, progress: Callable[[float], None] | None = None) ->
     budget = setup.per_feed_day / setup.nodes
     for i in range(setup.nodes):
         network.schedule_every(few.advertise_interval_s, start - 3600 + 10.0 * i, network.tick, i)
-        for feed, name in enumerate(network.servers.names):  # all have read until now
+        for feed, name in enumerate(network.servers.names):  # all nodes know the entries until now
             network.nodes[i].ledger.check_document(
                 name, network.servers.document(feed, start), start
             )
@@ -174,7 +176,7 @@ def run(setup: NoticesSetup, progress: Callable[[float], None] | None = None) ->
         )
 
     def observe_poll(i: int, feed: int, at: float) -> None:
-        network.schedule_at(network.now + FLUSH_S, network.tick, i)  # it is passed on
+        network.schedule_at(network.now + FLUSH_S, network.tick, i)  # forward it to peers
         readers[i].count_peer_poll()
         readers[i].observe_poll(feed, at, ())
 
@@ -205,7 +207,7 @@ def run(setup: NoticesSetup, progress: Callable[[float], None] | None = None) ->
 
 
 def _lag(network: PeerNetwork, i: int, begin: float, end: float) -> tuple[float, float]:
-    """Mean lag and coverage of what was published long enough before the end to have been found."""
+    """Return mean lag and coverage of entries published long enough before the end."""
     lags, total = [], 0
     for entries in network.servers.entries:
         for entry in entries:
@@ -220,7 +222,7 @@ def _lag(network: PeerNetwork, i: int, begin: float, end: float) -> tuple[float,
 def _score_standalone(
     trace: Trace, budget: float, start: float, begin: float, end: float
 ) -> tuple[float, Floats]:
-    """One node alone: mean lag, and polls of each feed in a day."""
+    """Return mean lag and polls per feed and day of one standalone node."""
     polls = simulate(trace, make_policy("price"), budget, start, end)
     scores = score_polls(trace, polls, begin, end)
     published = trace.times[(trace.times >= begin) & (trace.times <= end)]
@@ -232,7 +234,7 @@ def _score_standalone(
 def _standalone_polls_for_lag(
     trace: Trace, lag_s: float, near: float, start: float, begin: float, end: float
 ) -> tuple[float, Floats]:
-    """Polls per feed and day that one node alone needs for this mean lag, found by bisection in the logarithm."""
+    """Find the polls per feed and day of one standalone node with this mean lag (log bisection)."""
     low, high = near / 8, near * 8
     for _ in range(9):
         middle = float(np.sqrt(low * high))

@@ -1,4 +1,4 @@
-"""The exchange's figures beside FeedEx's: Fig. 4 (time lag), Fig. 5 (missing entries), Fig. 6 (calls), Table 3 (bundles)."""
+"""Exchange results beside FeedEx's: Fig. 4 (lag), Fig. 5 (missing), Fig. 6 (calls), Table 3."""
 
 from typing import TYPE_CHECKING
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: What the paper prints, by interval in hours: the lag alone over that in exchange, and entries in a bundle.
+#: The paper's values by interval in hours: lag ratio standalone to exchange, entries per bundle.
 PAPER_RATIO = {0.5: 7.0, 16.0: 15.2}
 PAPER_BUNDLE = {0.5: 2.67, 1.0: 2.63, 2.0: 2.83, 4.0: 2.87, 8.0: 3.29, 16.0: 3.65}
-#: At 16 hours: coverage and lag alone, coverage and lag in exchange.
+#: At 16 hours: coverage and lag standalone, coverage and lag with exchange.
 PAPER_16H = (0.36, 5.7 * HOUR_S, 0.90, 22 * 60.0)
 #: Means over all intervals.
 PAPER_PUTS, PAPER_CHECKS = 0.9, 6.3
 
 
 def compare_with_paper(found: list[ExperimentResult]) -> list[list[str]]:
-    """Rows of: what, the paper's, ours."""
+    """Return rows of figure, paper's value, our value."""
     rows: list[list[str]] = []
     for outcome in found:
         hours = outcome.setup.interval_s / HOUR_S
@@ -66,7 +66,7 @@ def _means(outcome: ExperimentResult) -> tuple[tuple[float, float], tuple[float,
 
 
 def picture(found: list[ExperimentResult]) -> "Figure":
-    """Four panels over the interval, the paper's numbers as rings where it prints any."""
+    """Draw four panels over the interval, with the paper's printed values as rings."""
     found = sorted(found, key=lambda outcome: outcome.setup.interval_s)
     hours = [outcome.setup.interval_s / HOUR_S for outcome in found]
     fig, (lag, missing, calls, bundle) = plots.panels(2, 2, 9.0, 6.2)
@@ -109,7 +109,7 @@ def picture(found: list[ExperimentResult]) -> "Figure":
 
 
 def _range(ax: "Axes", hours: list[float], nodes: list[np.ndarray], name: str, color: str) -> None:
-    """Mean over nodes with the range from the 5th to the 95th percentile, as the paper draws them."""
+    """Draw the mean over nodes with the 5th to 95th percentile range, as in the paper."""
     mean = [float(np.nanmean(values)) for values in nodes]
     low, high = (np.array([np.nanpercentile(values, q) for values in nodes]) for q in (5, 95))
     ax.fill_between(hours, low, high, color=color, alpha=0.15, linewidth=0)

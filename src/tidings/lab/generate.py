@@ -1,11 +1,12 @@
-"""Synthetic traces calibrated to the statistics that the four papers publish about their data.
+"""Synthetic trace generator, calibrated to the statistics that the four papers publish.
 
-The papers' own traces are not public (or no longer), so each model here is made from what its paper prints about its
-data: rates, windows, daily and weekly rhythm, bursts, change. docs/papers.md says which figure set which parameter, and which
-figures then follow without having been put in.
+The papers' traces are not public (or no longer), so each model uses what its paper prints about its
+data: rates, windows, daily and weekly pattern, bursts, change. docs/papers.md lists which figure
+set which parameter, and which figures follow without having been used.
 
-Every model is a Poisson process on days, feed by feed: expected posts of a day = rate x day of the week x slow drift; a post
-falls into an hour of the day by the feed's shape, at a whole second; where posts come in bursts, each arrival brings more.
+Every model is a Poisson process per day and feed: expected posts of a day = rate x day of the week
+x slow drift. A post falls into an hour by the feed's daily profile, at a whole second; where posts
+come in bursts, each arrival is several posts.
 """
 
 from collections.abc import Callable
@@ -18,15 +19,15 @@ from tidings.errors import UsageError
 from tidings.lab.traces import POST_BYTES, UNLIMITED, Trace
 from tidings.model import DAY_S, HOUR_S, Floats, Ints
 
-#: Monday, 6 September 2004, 00:00 UTC: Sia & Cho's archive begins in that month. All traces start there.
+#: Start of all traces: Monday, 6 September 2004, 00:00 UTC, the month of Sia & Cho's archive.
 EPOCH = 1_094_428_800.0
-#: Sizes of posts vary around the mean by this much in the logarithm.
+#: Standard deviation of the logarithm of post sizes.
 SIZE_SPREAD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """What is known of n feeds before any post is drawn."""
+    """Parameters of n feeds from which posts are drawn."""
 
     rate_per_day: Floats  #: mean posts per day
     shapes: Floats  #: (K, 24) shares of a day's posts by hour, rows sum to 1
@@ -40,19 +41,19 @@ class Population:
 
 
 def generate(like: str, feeds: int, days: float, seed: int = 0) -> Trace:
-    """A trace of ``feeds`` feeds over ``days`` days like the data of a paper; the same for the same arguments."""
+    """Generate a trace like the data of a paper; deterministic for the same arguments."""
     if like not in MODELS:
         raise UsageError(f"unknown model {like!r}; choose from {', '.join(MODELS)}")
     if feeds < 1:
         raise UsageError(f"a trace needs at least one feed, not {feeds}")
     if not (np.isfinite(days) and days > 0):
         raise UsageError(f"days must be a number above 0, not {days}")
-    # The model's place in the table keeps two models of one seed apart, whatever Python's hash of strings is.
+    # The model's index separates models with the same seed; string hashes are randomized.
     rng = np.random.default_rng([seed, list(MODELS).index(like)])
     return MODELS[like](rng, feeds, days)
 
 
-# --- from a population to posts ----------------------------------------------------------------------------------------
+# --- from a population to posts -------------------------------------------------------------------
 
 
 def sample_posts(rng: np.random.Generator, feeds: Population, days: float) -> tuple[Ints, Floats]:
@@ -74,7 +75,9 @@ def _daily_counts(rng: np.random.Generator, feeds: Population, days: float) -> I
 def _posts(
     rng: np.random.Generator, feeds: Population, counts: Ints, days: float
 ) -> tuple[Ints, Floats]:
-    """Times for all arrivals of ``counts``, and the posts that their bursts add: (feed, time), unsorted."""
+    """Times for all arrivals of ``counts``, and the posts that their bursts add: (feed, time),
+    unsorted.
+    """
     n, whole = counts.shape
     cell = np.repeat(np.arange(n * whole), counts.ravel())
     feed, day = cell // whole, cell % whole
@@ -122,11 +125,13 @@ def _trace(
     return Trace.build(name, feed, time, feeds.window, feed_names=feeds.names, sizes=sizes)
 
 
-# --- rhythms -----------------------------------------------------------------------------------------------------------
+# --- daily and weekly patterns --------------------------------------------------------------------
 
 
 def bump(peak_h: float, width_h: float) -> Floats:
-    """Hourly shares of a rounded peak (von Mises) around ``peak_h`` whose standard deviation is about ``width_h``."""
+    """Hourly shares of a rounded peak (von Mises) around ``peak_h`` whose standard deviation is
+    about ``width_h``.
+    """
     angle = (np.arange(24) + 0.5 - peak_h) * (2 * np.pi / 24)
     concentration = (24 / (2 * np.pi * width_h)) ** 2
     shares = np.exp(concentration * (np.cos(angle) - 1))
@@ -134,15 +139,16 @@ def bump(peak_h: float, width_h: float) -> Floats:
 
 
 def blend(flat: float, *bumps: tuple[float, float, float]) -> Floats:
-    """A flat share and peaks (share, hour, width), normalised."""
+    """Return a mix of a flat share and peaks (share, hour, width), normalized."""
     shares = np.full(24, flat / 24)
     for share, peak, width in bumps:
         shares = shares + share * bump(peak, width)
     return np.asarray(shares / shares.sum())
 
 
-#: Sia & Cho Fig. 12: peaks at various hours of the day, some in a narrow time such as 10-12 h or 23-1 h; all together make the
-#: one hump by day of Fig. 10. How sharp they are is not printed: it was set so that timing alone gains what Fig. 13 says.
+#: Sia & Cho Fig. 12: peaks at various hours of the day, some narrow such as 10-12 h or 23-1 h,
+#: which add up to the single peak of Fig. 10. Their width is not printed: it was set so that timing
+#: without allocation gains what Fig. 13 shows.
 SIA_CHO_SHAPES = np.array(
     [
         blend(0.17, (0.83, 13.5, 3.45)),
@@ -175,7 +181,7 @@ def _no_drift(n: int, days: float) -> Floats:
 def _drift(
     rng: np.random.Generator, n: int, days: float, spread: float, memory_weeks: float
 ) -> Floats:
-    """A level that changes from week to week: log-normal of log-sd ``spread``, mean 1, correlated over ``memory_weeks``."""
+    """Return a weekly drift: log-normal with log-sd ``spread``, mean 1, correlated over weeks."""
     whole = int(np.ceil(days))
     weeks = whole // 7 + 1
     keep = np.exp(-1 / memory_weeks)
@@ -189,19 +195,20 @@ def _drift(
     return np.asarray(by_day[:, :whole])
 
 
-# --- the models --------------------------------------------------------------------------------------------------------
+# --- the models -----------------------------------------------------------------------------------
 
-#: Two figures of the paper fix a log-normal law of rates. Table 1: the longest delay under square-root allocation at one poll a
-#: day is 9,120 minutes, so k sqrt(1/14) = 1/6.33 for a feed with one post in the learning fortnight, and E sqrt(rate) = 1.69;
-#: sect. 4.6: 4.3 posts are new after a day, E rate = 4.3. (The gain of 33 % was not used: 1 - 1.69^2 / 4.3 = 0.336 follows.)
+#: Two figures of the paper fix a log-normal distribution of rates. Table 1: the longest delay under
+#: square-root allocation at one poll a day is 9,120 minutes, so k sqrt(1/14) = 1/6.33 for a feed
+#: with one post in the two learning weeks, and E sqrt(rate) = 1.69; sect. 4.6: 4.3 posts are new
+#: after a day, E rate = 4.3. (The gain of 33 % was not used: 1 - 1.69^2 / 4.3 = 0.336 follows.)
 SIA_CHO_MEDIAN_PER_DAY = 1.9
 SIA_CHO_SPREAD = 1.28
-#: The learning fortnight: feeds silent in it have no rate that could be learned, and the paper's maxima show none.
+#: Two learning weeks: feeds without posts in them have no rate; the paper's maxima show none.
 SIA_CHO_LEARNING_DAYS = 14
 
 
 def _sia_cho(rng: np.random.Generator, n: int, days: float) -> Trace:
-    """Rates are drawn; feeds that post in the learning fortnight are kept."""
+    """Draw rates; keep feeds that post in the two learning weeks."""
     kept: list[tuple[Population, Ints]] = []
     found = 0
     while found < n:
@@ -227,7 +234,7 @@ def _sia_cho(rng: np.random.Generator, n: int, days: float) -> Trace:
     return _trace("sia-cho", rng, feeds, feed, time)
 
 
-#: What of a population belongs to one feed each.
+#: Fields of `Population` with one element per feed.
 PER_FEED_FIELDS = ("rate_per_day", "shape", "week", "drift", "window")
 
 
@@ -243,16 +250,17 @@ def _join(parts: list[Population]) -> Population:
     return replace(parts[0], **joined)
 
 
-#: Sect. 3 and Fig. 11: 1,083 posts a day from 1,000 feeds, 6 % of them with ten or more. Those six in a hundred then hold more
-#: than half of all posts, and the others less than half a post a day: two classes, not one tail.
+#: Sect. 3 and Fig. 11: 1,083 posts a day from 1,000 feeds, 6 % of them with ten or more. These 6 %
+#: then hold more than half of all posts, and the others less than half a post a day: two classes.
 HAN_MEAN_PER_DAY = 1.083
 HAN_FAST_SHARE, HAN_FAST_PER_DAY, HAN_FAST_SPREAD = 0.06, 11.5, 0.15
 HAN_SLOW_SHAPE = 1.0
 #: 1,160 posts on weekdays, 892 at weekends.
 HAN_WEEKEND = 892 / 1160
-#: Posts come in bursts: Poisson posts would lose far less at 20,000 polls than the paper's 2 % ("we run across cases in which
-#: we need to do more aggregations than we expected"). Size and gap are not printed; they and the fast feeds' rate were chosen
-#: among about 30 variants by looking at Fig. 14 and Table 4, which are therefore no independent test (docs/papers.md).
+#: Posts come in bursts: with Poisson posts far fewer would be missed at 20,000 polls than the
+#: paper's 2 % ("we run across cases in which we need to do more aggregations than we expected").
+#: Size and gap are not printed; they and the fast feeds' rate were chosen among about 30 variants
+#: by Fig. 14 and Table 4, which are therefore no independent test (docs/papers.md).
 HAN_BURST, HAN_BURST_GAP_S = 4.0, 3600.0
 
 
@@ -288,13 +296,13 @@ def _han(rng: np.random.Generator, n: int, days: float) -> Trace:
     return _trace("han", rng, feeds, feed, time)
 
 
-#: Table 1: 504 hourly polls / 21.02 polls per item make 24 items per feed in three weeks, and daily polls find half, yet the
-#: mean of 1/n is near 0.44: a very wide law of rates, most feeds all but silent.
+#: Table 1: 504 hourly polls / 21.02 polls per item make 24 items per feed in three weeks, and daily
+#: polls find half, yet the mean of 1/n is near 0.44: a very wide distribution of rates.
 URBANSKY_MEDIAN_PER_DAY, URBANSKY_SPREAD = 0.05, 2.4
 #: Sect. 3.3: "about 30 % of the feeds change their post frequencies quite often".
 URBANSKY_CHANGING = 0.3
-#: Fig. 4: feeds whose window is one batch of long ago make Fix Learned's line at two minutes. Their share is not printed; it
-#: was set so that Fix Learned transfers "a bit" less than Fix 1h (Fig. 2).
+#: Fig. 4: feeds whose window is one old batch make Fix Learned's line at two minutes. Their share
+#: is not printed; it was set so that Fix Learned transfers "a bit" less than Fix 1h (Fig. 2).
 URBANSKY_BATCHES = 0.015
 
 
@@ -324,7 +332,8 @@ def _urbansky(rng: np.random.Generator, n: int, days: float) -> Trace:
     )
 
 
-#: Fig. 2(a): Zipf between ranks 30 and 200 of 245; the exponent is not printed. Sect. 4: 70 feeds have 5 entries a day or more.
+#: Fig. 2(a): Zipf between ranks 30 and 200 of 245; the exponent is not printed. Sect. 4: 70 feeds
+#: have 5 entries a day or more.
 FEEDEX_EXPONENT = 1.2
 FEEDEX_RANKS = (30, 200, 245)
 FEEDEX_RATE_AT_70 = 5.0
@@ -341,7 +350,8 @@ def _feedex(rng: np.random.Generator, n: int, days: float) -> Trace:
     low, high, all_feeds = FEEDEX_RANKS
     rank = (np.arange(n) + 1) * all_feeds / n
     rate = FEEDEX_RATE_AT_70 * (70 / rank) ** FEEDEX_EXPONENT
-    # The head is crowded by sites that publish alike; the tail falls off because only popular feeds were looked at.
+    # The head has many sites with similar rates; the tail drops because only popular feeds were
+    # studied.
     rate *= np.where(rank < low, (rank / low) ** (0.7 * FEEDEX_EXPONENT), 1.0)
     rate *= np.where(rank > high, (high / rank) ** 5.0, 1.0)
     pattern = rng.choice(4, size=n, p=[0.55, 0.15, 0.2, 0.1])
@@ -373,7 +383,7 @@ def _feedex(rng: np.random.Generator, n: int, days: float) -> Trace:
 
 
 def _homogeneous(rng: np.random.Generator, n: int, days: float) -> Trace:
-    """A control: constant rates, no rhythm, no windows. Nothing can beat square-root allocation here but by chance."""
+    """Control model: constant rates, no pattern, no windows; square-root allocation is optimal."""
     feeds = Population(
         rate_per_day=np.exp(rng.normal(0.0, 1.0, size=n)),
         shapes=np.full((1, 24), 1 / 24),

@@ -1,4 +1,4 @@
-"""What the service delivers: policies as served, against hourly polling.
+"""Policies as served, compared with hourly polling (`lab delivered`).
 
 Every run is under the poll constraints of the service and counts the cost of polls (`Conditions`).
 Hourly polling runs under the same constraints, at the default minimum interval. The rows are: each
@@ -37,7 +37,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an operator chooses."""
+    """Policy, budget and minimum interval of one row."""
 
     policy: str
     budget: float  #: polls per feed and day
@@ -46,7 +46,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One simulated row. Small, because it travels to other processes."""
+    """One simulated row, small enough to send to other processes."""
 
     trace: str  #: directory
     settings: Settings
@@ -63,7 +63,7 @@ class Task:
 
 
 def default_settings(n_feeds: int) -> Settings:
-    """The settings of an installation that changes none, with so many feeds."""
+    """Return the default settings for an installation with this number of feeds."""
     config = Config()
     budget = config.budget.per_day(n_feeds) / max(n_feeds, 1)
     return Settings(config.policy_name, budget, config.min_interval_s)
@@ -75,7 +75,7 @@ def settings_grid(
     budgets: Sequence[float] = BUDGETS,
     min_intervals_s: Sequence[float] = MIN_INTERVALS_S,
 ) -> list[Settings]:
-    """The settings of a trace's rows, hourly polling first; those of the default are always among them."""
+    """Return the settings of a trace's rows, hourly polling first, the default always included."""
     at_default = sorted({*budgets, default.budget})
     elsewhere = sorted({max(budgets), default.budget})
     others = sorted({*min_intervals_s} - {default.min_interval_s})
@@ -112,7 +112,7 @@ def compare_with_hourly(
 
 
 def run_plan(tasks: Sequence[Task], jobs: int = 1, report: Report | None = None) -> list[Row]:
-    """The rows of `delivered` for tasks from `plan`."""
+    """Return the rows for tasks from `plan`."""
     rows = run_tasks(_simulate, tasks, jobs, report, name=lambda task: task.name)
     hourly: Row = {}
     for row in rows:  # the first row of each trace is hourly polling
@@ -131,7 +131,7 @@ def plan(
     train_days: float = TRAIN_DAYS,
     seed: int = 0,
 ) -> list[Task]:
-    """The tasks of `delivered`, after all arguments have been checked."""
+    """Check all arguments and return the tasks."""
     names = [str(trace) for trace in traces]
     chosen = [Config().policy_name] if policies is None else list(policies)
     if not names or not chosen or not budgets:

@@ -1,4 +1,4 @@
-"""Compiled loops where numba is installed (it is in the ``lab`` extra); the same functions, interpreted, where it is not."""
+"""Just-in-time compilation with numba (extra ``lab``); interpreted functions without it."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -15,5 +15,5 @@ try:
 except ImportError:  # the lab is slower, nothing else changes
 
     def jit(function: Function) -> Function:
-        """Leave as it is."""
+        """Return the function unchanged."""
         return function

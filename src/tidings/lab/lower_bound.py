@@ -1,10 +1,13 @@
-"""The limit: the least delay that any policy could reach with a number of polls, knowing every post beforehand.
+"""Clairvoyant lower bound: the least delay of any policy with a number of polls, knowing every
+post.
 
-Polls may be taken to happen at posting instants: moving one back to the last post before it never hurts. Collecting posts
-(i, j] of a feed at t_j then costs C(i, j), and the cheapest way through a feed with m polls is a shortest path of m links. C
-satisfies the quadrangle inequality (also with a window, when a missed post is charged its time to eviction plus a constant), so
-the cost is convex in m, a single price mu splits the budget exactly over all feeds, and
-``D(M) = max over mu of [ sum_i min over plans of (delay + mu polls) - mu M ]`` without a gap (docs/limit.md).
+Polls can be assumed at posting instants: moving one back to the last post before it never increases
+the delay. Collecting posts (i, j] of a feed at t_j costs C(i, j), and the optimum for a feed with m
+polls is a shortest path of m links (dynamic programming). C satisfies the quadrangle inequality
+(also with a window, when a missed post is charged its time to eviction plus a constant), so the
+cost is convex in m, one Lagrange multiplier mu splits the budget exactly over all feeds, and ``D(M)
+= max over mu of [ sum_i min over plans of (delay + mu polls) - mu M ]`` without a duality gap
+(docs/limit.md).
 """
 
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ from tidings.lab.jit import jit
 from tidings.lab.traces import UNLIMITED, Trace
 from tidings.model import DAY_S, Floats, Ints
 
-#: What a missed post is charged beyond its time to eviction.
+#: Charge of a missed post in addition to its time to eviction.
 MISS_CHARGE_S = DAY_S
 
 
@@ -37,10 +40,10 @@ def clairvoyant_bound(
     end: float | None = None,
     miss_charge_s: float = MISS_CHARGE_S,
 ) -> LowerBound:
-    """The exact optimum of the mean delay (``windows=False``) or of the mean charged delay (``windows=True``).
+    """Return the exact optimum of the mean delay, or of the mean charged delay with ``windows``.
 
-    Posts before ``start`` are known and cost nothing; what is uncollected at ``end`` is collected by a free closing look.
-    ``polls`` may be fractional: the optimum is interpolated linearly between whole numbers.
+    Posts before ``start`` are known and cost nothing; posts left at ``end`` are collected by a free
+    closing poll. ``polls`` may be fractional: the optimum is interpolated between whole numbers.
     """
     start = trace.start if start is None else start
     end = trace.end if end is None else end
@@ -83,7 +86,7 @@ def clairvoyant_bound(
 
 @jit
 def _collect(i: int, j: int, at: float, sums: Floats, lost: Floats, window: int) -> float:
-    """C(i, j): delay of a feed's posts i..j-1, looked at together at time ``at``; those beyond the window are charged."""
+    """Return C(i, j): delay of posts i..j-1 polled at time ``at``; missed posts are charged."""
     visible = max(i, j - window)
     return float((j - visible) * at - (sums[j] - sums[visible]) + (lost[visible] - lost[i]))
 
@@ -100,10 +103,10 @@ def _cheapest(
 ) -> tuple[float, int]:
     """Sum over feeds of min (weight x cost + price x polls), and the polls of that plan.
 
-    Polls stand at the distinct posting instants: ``ends[q]`` posts are out at instant q, and ``best[q]`` is the least cost of
-    those with a poll there. By the quadrangle inequality a later start, once better, stays better: the starts that still
-    matter stand in a queue, each with the instant from which it takes over, found by bisection. Instant k + 1 is the closing
-    look.
+    Polls are at the distinct posting instants: ``ends[q]`` posts are published at instant q, and
+    ``best[q]`` is the least cost with a poll there. By the quadrangle inequality a later start,
+    once better, stays better: a queue holds the starts that still matter, each with the instant
+    from which it is best, found by bisection. Instant k + 1 is the closing poll.
     """
     total, polls = 0.0, 0
     for f in range(len(window)):
@@ -137,7 +140,8 @@ def _cheapest(
             while tail > head:
                 i = queue[tail - 1]
                 low, high = max(takes_over[tail - 1], j + 1), k + 2
-                beaten = True  # does the new start beat the last in the queue wherever that one would serve?
+                # does the new start beat the last in the queue wherever that one would serve?
+                beaten = True
                 while low < high:
                     middle = low if beaten else (low + high) // 2
                     old = best[i] + w * _collect(ends[i], ends[middle], when[middle], sums, lost, s)

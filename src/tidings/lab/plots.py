@@ -1,8 +1,8 @@
-"""The look of the laboratory's pictures: little ink, honest axes, words on the lines instead of legends.
+"""Plot style of the laboratory (matplotlib): colors, axes, direct line labels instead of legends.
 
-One deep teal is the accent, for what a picture is about; the rest is grey or, where many lines must be told apart, a set that
-colour-blind readers can tell apart and that falls on different greys in print. matplotlib is an extra, imported on first use,
-and always draws without a screen.
+Teal is the accent for the subject of a plot; the rest is gray or, for many lines, a palette that
+color-blind readers can distinguish and that differs in lightness in print. matplotlib is an extra,
+imported on first use, and always uses a backend without a screen.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,16 +18,17 @@ from tidings.formatting import TIME_TICKS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
-else:  # so that whoever draws can name them
+else:  # for type annotations of callers
     Axes = Figure = Any
 
 ACCENT = "#0f6b6b"
 INK = "#222222"
 GRAY = "#7a7a7a"
 FAINT = "#dddddd"
-#: After Paul Tol's "vibrant" and "muted" schemes, the accent first; neighbours differ in lightness too.
+#: After Paul Tol's "vibrant" and "muted" schemes, accent first; adjacent colors differ in
+#: lightness.
 PALETTE = (ACCENT, "#cc6d2e", "#7a7a7a", "#3d5a99", "#b0a03a", "#993366", "#60b0a8", "#444444")
-#: Lines of a printout without colour are told apart by these.
+#: Line styles, for prints without color.
 DASHES: tuple[Any, ...] = (
     "-",
     (0, (6, 2)),
@@ -36,7 +37,7 @@ DASHES: tuple[Any, ...] = (
     (0, (3, 1)),
     (0, (8, 2, 1, 2, 1, 2)),
 )
-#: A policy keeps its colour in every picture.
+#: Color of each policy in all plots.
 COLORS = {
     "uniform": GRAY,
     "scheduling": "#3d5a99",
@@ -48,7 +49,7 @@ COLORS = {
     "price": ACCENT,
     "the limit": INK,
     "mean": ACCENT,
-    "half within": GRAY,
+    "median": GRAY,
     "95 % within": GRAY,
 }
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -83,7 +84,7 @@ _STYLE = {
     "lines.solid_capstyle": "round",
     "legend.frameon": False,
     "svg.fonttype": "none",
-    "svg.hashsalt": "tidings",  # the same picture gives the same file
+    "svg.hashsalt": "tidings",  # the same plot gives the same file
 }
 
 
@@ -106,7 +107,7 @@ def figure(
     log: str = "",
     grids: str = "",
 ) -> tuple[Figure, Axes]:
-    """An empty picture of one panel, sizes in inches, with the names of its axes; those in ``log`` are logarithmic."""
+    """Return a figure with one panel; sizes in inches; the axes in ``log`` are logarithmic."""
     fig, (ax,) = panels(1, 1, width, height)
     ax.set_title(title, loc="left", fontsize=10.5)
     ax.set(xlabel=x, ylabel=y)
@@ -128,7 +129,7 @@ def panels(
     sharex: bool = False,
     sharey: bool = False,
 ) -> tuple[Figure, list[Axes]]:
-    """An empty picture of several panels, row by row."""
+    """Return a figure with several panels, row by row."""
     matplotlib = _matplotlib()
     with matplotlib.rc_context(_STYLE):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -141,7 +142,7 @@ def panels(
 
 
 def color_of(policy: str, index: int = 0) -> str:
-    """The colour of a policy, parameters aside; unknown ones go round the palette by ``index``."""
+    """Return the color of a policy by its base name; others use the palette by ``index``."""
     name = policy.split("@")[0].split(":")[0]
     return COLORS.get(name, PALETTE[index % len(PALETTE)])
 
@@ -159,10 +160,10 @@ def line_labels(
     gap: float = 0.052,
     pad: float = 5.0,
 ) -> None:
-    """Write words at the right end of lines: (x, y, text, colour) each; labels too close are moved apart.
+    """Label lines at their right end: (x, y, text, color) each; overlapping labels are separated.
 
-    ``gap`` is the least vertical distance as a share of the axis, ``pad`` the horizontal distance in points. Call it when the
-    limits and scales of the axes are final.
+    ``gap`` is the minimum vertical distance as a share of the axis, ``pad`` the horizontal distance
+    in points. Call it when the limits and scales of the axes are final.
     """
     placed = sorted(labels, key=lambda label: label[1])
     if not placed:
@@ -186,7 +187,7 @@ def line_labels(
 
 
 def _separate_labels(heights: Sequence[float], gap: float) -> list[float]:
-    """Ascending heights moved as little as needed to be ``gap`` apart: groups that touch share their centre."""
+    """Move ascending heights to be ``gap`` apart, by as little as needed; groups are centered."""
     groups: list[list[float]] = []
     for height in heights:
         groups.append([height])
@@ -208,7 +209,7 @@ def curves(
     labels: dict[str, str] | None = None,
     markers: bool = True,
 ) -> None:
-    """One line per name with its name at its right end; colours by `color_of`. Set scales and axis labels before."""
+    """Draw one labeled line per name, colored by `color_of`. Set scales and axis labels before."""
     ends = []
     for index, (name, y) in enumerate(lines.items()):
         color = color_of(name, index)
@@ -234,7 +235,7 @@ def curves(
 def delay_curves(
     ax: Axes, budgets: Sequence[float], lines: Mapping[str, Sequence[float | None]]
 ) -> None:
-    """Delays in seconds against the budget, both logarithmic; what is not above zero has no place on such axes."""
+    """Draw delays (s) over the budget on logarithmic axes; values of zero or less are left out."""
     shown = {
         name: [y if y is not None and y > 0 else np.nan for y in line]
         for name, line in lines.items()
@@ -258,7 +259,7 @@ def bars(
     form: str = "{:.3g}",
     accent: str | None = None,
 ) -> None:
-    """Horizontal bars from zero, the value written at each end; the first name is on top, ``accent`` in teal."""
+    """Draw horizontal bars with their values, the first name on top, ``accent`` in teal."""
     place = np.arange(len(names))[::-1]
     colors = [ACCENT if name == accent else "#a9b4b4" for name in names]
     ax.barh(place, values, color=colors, height=0.62)
@@ -280,18 +281,18 @@ def bars(
 def log_ticks(
     ax: Axes, axis: str, values: Sequence[float], words: Sequence[str] | None = None
 ) -> None:
-    """Ticks at chosen values of a logarithmic axis, written in words that people use (``1 h``, ``1 d``)."""
+    """Set ticks of a logarithmic axis at given values with readable labels (``1 h``, ``1 d``)."""
     ruler = ax.xaxis if axis == "x" else ax.yaxis
     limits = ax.get_xlim(), ax.get_ylim()
     ruler.set_ticks(list(values), list(words) if words is not None else [f"{v:g}" for v in values])
     ruler.set_ticks([], minor=True)
-    # matplotlib stretches an axis to take in all its ticks, which would pull labelled lines away from their labels.
+    # matplotlib extends an axis to all its ticks, which would separate lines from their labels.
     ax.set_xlim(limits[0], auto=None)
     ax.set_ylim(limits[1], auto=None)
 
 
 def time_ticks(ax: Axes, low: float, high: float) -> None:
-    """On a logarithmic axis of seconds, upwards: the times that people use, no more than can be read."""
+    """Set ticks of a logarithmic time axis (s) at round times, as many as fit."""
     inside = [(at, word) for at, word in TIME_TICKS if low / 1.3 <= at <= high * 1.3]
     if len(inside) > 8:
         inside = inside[::2]
@@ -300,7 +301,7 @@ def time_ticks(ax: Axes, low: float, high: float) -> None:
 
 
 def save(fig: Figure, path: str | Path) -> Path:
-    """Write a picture as PNG, SVG or PDF, by the file's ending."""
+    """Write a plot as PNG, SVG or PDF, by the file's extension."""
     file = Path(path)
     if file.suffix.lower() not in SUFFIXES:
         raise UsageError(f"{file.name}: a picture ends in {', '.join(SUFFIXES)}")
@@ -311,7 +312,7 @@ def save(fig: Figure, path: str | Path) -> Path:
 
 
 def to_png(fig: Figure) -> bytes:
-    """The picture as bytes, to be embedded in a page."""
+    """Return the plot as PNG bytes, to embed in a page."""
     out = BytesIO()
     with _matplotlib().rc_context(_STYLE):
         fig.savefig(out, format="png", dpi=DPI, metadata=_metadata(".png"))

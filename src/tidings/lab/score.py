@@ -1,9 +1,11 @@
-"""Judging a poll list: one common function for every policy, from the posts and the polls alone.
+"""Scores of a list of polls: delay, missed posts, charged delay, bytes; one function for all
+policies.
 
-A poll at exactly t catches a post at t. A post is missed when, at the first look after it, as many newer posts as the window
-holds have pushed it out. After the last poll of a feed there is one free closing look at the end of the trace: it counts in
-delay and in missed posts, not in polls. Delay statistics are over collected posts, so they are never to be read without the
-missed share; the charged delay joins the two (a missed post costs its time to eviction plus 24 hours).
+A poll at exactly t collects a post at t. A post is missed if, at the first poll after it, as many
+newer posts as the window holds have been published. After the last poll of a feed there is one free
+closing poll at the end of the trace: it counts in delay and missed posts, not in polls. Delay
+statistics cover collected posts, so they must be read with the missed share; the charged delay
+combines both (a missed post costs its time to eviction plus 24 hours).
 """
 
 from dataclasses import dataclass
@@ -18,13 +20,13 @@ from tidings.lab.traces import Trace, column, feed_rows, numbers, read_table
 from tidings.model import DAY_S, HOUR_S, Bools, Floats, Ints
 from tidings.policy import make_policy
 
-#: Headers of an answer; the whole of it when nothing is new (304).
+#: Bytes of response headers; the complete response for a 304.
 HEADER_BYTES = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class PollScores:
-    """What happened to every post of the judged period, and what every poll transferred."""
+    """Delay or miss of every post of the scored period, and bytes of every poll."""
 
     feed: Ints  #: of each post
     delay_s: Floats  #: of each post; nan where it was missed
@@ -54,7 +56,7 @@ def score_polls(
     *,
     conditions: Conditions | None = None,
 ) -> PollScores:
-    """Judge polls within [start, end]; posts before ``start`` are known and cost nothing.
+    """Score polls within [start, end]; posts before ``start`` are known and cost nothing.
 
     ``conditions`` say which publishers answer with 304 and how large their documents are. Without
     them all publishers do, and a document is as large as its entries.
@@ -104,12 +106,12 @@ def score_polls(
 def simulate_and_score(
     trace: Trace, spec: str, budget_per_feed_day: float, start: float
 ) -> PollScores:
-    """How a policy, named as on the command line, does from ``start`` on."""
+    """Simulate a policy, given by its command-line name, from ``start`` and score it."""
     return score_polls(trace, simulate(trace, make_policy(spec), budget_per_feed_day, start), start)
 
 
 def _staleness(n: int, feed: Ints, published: Floats, seen_at: Floats) -> tuple[Floats, Floats]:
-    """Freshness and age as crawlers have them: a feed is stale from the first waiting post to the look that takes it."""
+    """Return stale time and age integral per feed (freshness and age of crawling)."""
     if len(feed) == 0:
         return np.zeros(n), np.zeros(n)
     begins = np.ones(len(feed), dtype=np.bool_)
@@ -158,7 +160,7 @@ def _transfer(
 
 
 def metrics(scores: PollScores, policy: str | None = None) -> dict[str, object]:
-    """The figures of a judgement under the names that the command line prints."""
+    """Return the figures of scores under the names that the command line prints."""
     delay = scores.delay_s[~scores.missed]
     weight = scores.weight[~scores.missed]
     posts, polls = len(scores.feed), int(scores.polls.sum())
@@ -201,7 +203,9 @@ def metrics(scores: PollScores, policy: str | None = None) -> dict[str, object]:
 
 
 def _per_feed(scores: PollScores) -> tuple[Floats, Floats]:
-    """Mean delay and polls per collected post of every feed that has any (Urbansky et al., mode "Feeds")."""
+    """Mean delay and polls per collected post of every feed that has any (Urbansky et al., mode
+    "Feeds").
+    """
     kept = ~scores.missed
     count = np.bincount(scores.feed[kept], minlength=scores.n_feeds)
     sums = sum_by(scores.feed[kept], scores.delay_s[kept], scores.n_feeds)
@@ -214,12 +218,12 @@ def _mean(values: Floats) -> float:
 
 
 def _number(value: float) -> float | None:
-    """JSON has no nan: what cannot be said is null."""
+    """Return None for nan, which JSON cannot represent."""
     return None if np.isnan(value) else float(value)
 
 
 def read_polls(file: str | Path, trace: Trace) -> Polls:
-    """A poll list (feed_id, polled_at) made by any tool, as Parquet or CSV."""
+    """Read a list of polls (feed_id, polled_at) from Parquet or CSV."""
     path = Path(file)
     table = read_table(path)
     ids = column(path, table, "feed_id")
@@ -228,6 +232,6 @@ def read_polls(file: str | Path, trace: Trace) -> Polls:
 
 
 def polls_within(polls: Polls, start: float, end: float) -> Polls:
-    """The polls of [start, end]; others say nothing about the trace."""
+    """Return the polls within [start, end]."""
     keep = (polls.times >= start) & (polls.times <= end)
     return Polls.build(polls.feed[keep], polls.times[keep], len(polls.offsets) - 1)

@@ -1,4 +1,4 @@
-"""Many sorted lists in one array: the posts (or polls) of all feeds, feed after feed."""
+"""Segmented arrays: posts or polls of all feeds in one array, sorted by feed."""
 
 import numpy as np
 
@@ -6,16 +6,16 @@ from tidings.model import Floats, Ints
 
 
 def segment_offsets(segment: Ints, n: int) -> Ints:
-    """Where each of n segments begins, and where the last ends: (n + 1,), for a sorted array of segment numbers."""
+    """Return the n + 1 offsets of n segments for a sorted array of segment numbers."""
     return np.searchsorted(segment, np.arange(n + 1)).astype(np.int64)
 
 
 def segment_searchsorted(
     values: Floats, first: Ints, end: Ints, wanted: Floats, side: str = "left"
 ) -> Ints:
-    """`numpy.searchsorted` within ``values[first[k]:end[k]]`` for each ``wanted[k]``; returns positions in ``values``.
+    """Return `numpy.searchsorted` positions of ``wanted[k]`` in ``values[first[k]:end[k]]``.
 
-    A binary search over all queries at once: exact, and about 20 vector operations however many segments there are.
+    A binary search over all queries at once, about 20 vector operations for any number of segments.
     """
     low, high = first.copy(), end.copy()
     if len(values) == 0 or len(wanted) == 0:

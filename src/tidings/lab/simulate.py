@@ -1,7 +1,8 @@
-"""The simulator: a trace replayed under a policy, which sees nothing but what its own polls return.
+"""Simulator: replays a trace under a policy, which sees only what its own polls return.
 
-Feeds share nothing but what a policy changes in `tick`, so between two ticks all feeds are advanced together, each on its own
-time: one vector operation serves thousands of polls, and the result is the same as event by event.
+Feeds interact only through what a policy changes in `tick`, so between two ticks all feeds advance
+together, each at its own time: one vector operation handles thousands of polls, with the same
+result as event by event.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,8 @@ from tidings.policy.constraints import (
 
 #: Two polls of one feed are at least this far apart; polls happen at whole seconds.
 MIN_GAP_S = 1.0
-#: Longer than any trace, in seconds; a power of two, so that feed x span + time is exact in 64 bits.
+#: Longer than any trace, in seconds; a power of two, so that feed x span + time is exact in 64
+#: bits.
 SPAN_S = 2**33
 
 
@@ -53,14 +55,14 @@ class Polls:
 
 
 class Publisher:
-    """Holds the posts; answers polls with the last S entries, and remembers what the aggregator has seen."""
+    """Simulated publishers: return the last S entries of a feed and track what was seen."""
 
     def __init__(self, trace: Trace, known: Ints) -> None:
         self._times, self._window, self._first = trace.times, trace.window, trace.offsets[:-1]
         self._known = known.copy()
         self._size_before = np.concatenate([[0.0], np.cumsum(trace.sizes)])
-        # All posts in one sorted array of whole numbers: a poll at a whole second sees a post of the second's fraction
-        # before it, so rounding posts up changes nothing.
+        # All posts in one sorted array of whole numbers: a poll at a whole second sees a post of
+        # the second's fraction before it, so rounding posts up changes nothing.
         self._start = np.floor(trace.start)
         self._keys = trace.feed_of_post * SPAN_S + np.ceil(trace.times - self._start).astype(
             np.int64
@@ -84,10 +86,10 @@ class Publisher:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a policy meets "as served": the operator's limits, and what publishers state and support.
+    """Conditions "as served": the operator's limits, and what publishers declare and support.
 
-    Arrays have one element per feed of the trace; None stands for the ordinary publisher, who states
-    nothing, answers conditional requests with 304, and pushes nothing.
+    Arrays have one element per feed of the trace; None means a publisher that
+    declares nothing, answers conditional requests with 304, and pushes nothing.
     """
 
     limits: Limits = DEFAULT_LIMITS
@@ -102,7 +104,7 @@ class Conditions:
     pushed_share: Floats | None = None  #: share of each feed's posts that hubs push
 
     def select(self, rows: Rows) -> "Conditions":
-        """Those of some feeds."""
+        """Return the conditions of some feeds."""
         arrays = {
             field.name: getattr(self, field.name)
             for field in fields(self)
@@ -113,7 +115,7 @@ class Conditions:
 
 
 class SimulatedService:
-    """Keeps the facts of every feed, as the service does, and applies the one constraint rule after each poll."""
+    """Applies the constraint rule to every feed after each poll, as the service does."""
 
     def __init__(
         self, conditions: Conditions, feeds: Feeds, publisher: Publisher, now: float
@@ -147,7 +149,7 @@ class SimulatedService:
     def record_polls(
         self, rows: Rows, now: Floats, seen: Documents, *, first: bool = False
     ) -> None:
-        """These have been polled: learn from the answers, and constrain their next poll."""
+        """Learn from the responses of these polls, and constrain the next polls."""
         facts = self.facts[rows]
         count = seen.count
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -179,9 +181,10 @@ def simulate(
     conditions: Conditions | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Polls:
-    """Run ``policy`` from ``start`` to ``end`` (the trace's last post); posts before ``start`` are known to it.
+    """Run ``policy`` from ``start`` to ``end``; posts before ``start`` are known to it.
 
-    With ``conditions``, as served: under the constraint rule of the service, with the cost of polls.
+    With ``conditions``, as served: under the constraint rule of the service, with the cost of
+    polls.
     """
     end = trace.end if end is None else end
     n = trace.n_feeds

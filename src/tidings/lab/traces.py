@@ -1,8 +1,8 @@
-"""Traces: real or generated posting times, read, checked and written.
+"""Trace files: posting times of feeds, read, validated and written.
 
-A trace is a directory with ``posts.parquet`` (feed_id, published_at in epoch seconds UTC, optional size in bytes) and
-``feeds.parquet`` (feed_id, optional name, window, weight), or the same as CSV with a header line. It covers the time from its
-first post to its last, both included.
+A trace is a directory with ``posts.parquet`` (feed_id, published_at in epoch seconds UTC, optional
+size in bytes) and ``feeds.parquet`` (feed_id, optional name, window, weight), or the same as CSV
+with a header line. It covers the time from its first post to its last, both included.
 """
 
 import csv
@@ -17,15 +17,18 @@ from tidings.errors import MissingExtra, TraceError
 from tidings.lab.segments import segment_offsets
 from tidings.model import DAY_S, Documents, Floats, Ints
 
-#: A feed without a stated window is taken to show everything.
+#: Window of a feed without a declared window: it lists everything.
 UNLIMITED = 2**31 - 1
-#: Sia & Cho sect. 4.6: "the average size of a posting is 560 bytes"; used where a trace has no sizes.
+#: Sia & Cho sect. 4.6: "the average size of a posting is 560 bytes"; used where a trace has no
+#: sizes.
 POST_BYTES = 560.0
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Posts of many feeds, sorted by feed and time; ``offsets[i]:offsets[i + 1]`` are those of feed i."""
+    """Posts of many feeds, sorted by feed and time; ``offsets[i]:offsets[i + 1]`` are those of feed
+    i.
+    """
 
     name: str
     feed_ids: npt.NDArray[Any]
@@ -49,7 +52,9 @@ class Trace:
         weight: npt.ArrayLike | None = None,
         sizes: Floats | None = None,
     ) -> "Trace":
-        """From posts in any order; ``feed`` numbers feeds from 0. Posts at one time keep the order they are given in."""
+        """Build a trace from unsorted posts; ``feed`` counts from 0; posts at one time keep their
+        order.
+        """
         windows = np.asarray(window, dtype=np.int64)
         n = len(windows)
         order = np.lexsort((times, feed))
@@ -92,16 +97,17 @@ class Trace:
         return np.repeat(np.arange(self.n_feeds), np.diff(self.offsets))
 
     def training_end(self, train_days: float) -> float:
-        """When the training part ends and the test begins: ``train_days`` after the first post."""
+        """Return the end of the training period: ``train_days`` after the first post."""
         if not 0 <= train_days < max(self.days, 1e-9):
             raise TraceError(
                 self.name,
-                f"covers {self.days:.1f} days; {train_days:g} days of training leave nothing to test",
+                f"covers {self.days:.1f} days; {train_days:g} days of training leave nothing to "
+                "test",
             )
         return self.start + train_days * DAY_S
 
     def history(self, until: float) -> Documents:
-        """All posts before ``until``, as the one document that a policy starts from."""
+        """Return all posts before ``until`` as the document that a policy starts from."""
         first = self.offsets[:-1]
         before = np.concatenate([[0], np.cumsum(self.times < until)])
         known = first + (before[self.offsets[1:]] - before[first])
@@ -129,18 +135,19 @@ class Trace:
         )
 
 
-# --- reading -----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 Table = dict[str, npt.NDArray[Any]]
 
 
 def read_trace(path: str | Path) -> Trace:
-    """Read and check a trace directory; a fault is a `TraceError` that names file, row and column."""
+    """Read and validate a trace directory; raise `TraceError` with file, row and column."""
     folder = Path(path)
     if not folder.is_dir():
         raise TraceError(
             folder,
-            "is not a directory; a trace is a directory with posts.parquet and feeds.parquet (or .csv)",
+            "is not a directory; a trace is a directory with posts.parquet and feeds.parquet (or "
+            ".csv)",
         )
     posts_file = _one_of(folder, "posts")
     if posts_file is None:
@@ -207,7 +214,7 @@ def read_trace(path: str | Path) -> Trace:
 
 
 def feed_rows(ids: npt.NDArray[Any], known: npt.NDArray[Any], file: Path, where: str) -> Ints:
-    """The place of each id among those that are known, be they written as numbers or as text."""
+    """Return the index of each id among the known ids, written as numbers or as text."""
     if known.dtype.kind != ids.dtype.kind:
         known, ids = known.astype(str), ids.astype(str)
     order = np.argsort(known, kind="stable")
@@ -291,14 +298,16 @@ def column(file: Path, table: Table, name: str) -> npt.NDArray[Any]:
 def numbers(
     file: Path, table: Table, name: str, *, low: float, missing: float | None = None
 ) -> Floats:
-    """A column of finite numbers of at least ``low``; empty cells become ``missing`` where that is allowed."""
+    """A column of finite numbers of at least ``low``; empty cells become ``missing`` where that is
+    allowed.
+    """
     if name not in table:
         raise TraceError(file, f"has no column {name!r}; it has {', '.join(table)}", column=name)
     raw = table[name]
     values = np.empty(len(raw))
     if (
         raw.dtype.kind in "mM"
-    ):  # as numbers they would be nanoseconds, or whatever unit the file has
+    ):  # as numbers their unit would depend on the file (nanoseconds, for example)
         raise TraceError(
             file,
             "holds dates or spans; it must hold numbers (times in seconds since 1970, UTC)",
@@ -333,11 +342,11 @@ def numbers(
     return values
 
 
-# --- writing -----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def write_table(file: Path, table: Table) -> None:
-    """Write columns as Parquet or CSV, by the file's ending."""
+    """Write columns as Parquet or CSV, by the file's extension."""
     if file.suffix == ".csv":
         with file.open("w", newline="", encoding="utf-8") as out:
             writer = csv.writer(out)

@@ -1,8 +1,9 @@
-"""What if the budget were bigger, or smaller? The posts of the past replayed at a ladder of budgets.
+"""What-if analysis: past posts replayed at several budgets.
 
-The policy learns from the first part of the trace and is judged on the rest, once per budget, holding each budget online as it
-would live. A large installation need not replay all its feeds: a sample of them, at the same polls per feed and day, has the
-same delays but for chance, and its polls are counted up to the whole.
+The policy learns from the first part of the trace and is scored on the rest, once per budget, with
+the budget control of the service. A large installation replays a sample of its feeds at the same
+polls per feed and day, which has the same delays except for sampling error; its polls are scaled
+up.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,16 +21,16 @@ from tidings.policy import make_policy
 
 DEFAULT_BUDGETS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 24.0)
 TRAIN_DAYS = 28.0
-#: A feed of whose posts a hub sends this share is not one that has to be looked at.
+#: Share of pushed posts above which a feed is not scored.
 MOSTLY_PUSHED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one budget would have bought. Delays are None where no post was collected."""
+    """Figures of one budget. Delays are None where no post was collected."""
 
-    budget: float  #: polls per feed and day, as asked for
-    polls_per_feed_day: float  #: as made
+    budget: float  #: polls per feed and day, as given
+    polls_per_feed_day: float  #: polls made per feed and day
     polls_per_day: float  #: of all feeds of the trace, also where a sample was replayed
     posts: int  #: judged
     mean_delay_s: float | None
@@ -40,7 +41,7 @@ class Point:
 
 
 def training_days(trace: Trace, train_days: float | None = None) -> float:
-    """Four weeks, or half of a trace that is shorter than eight."""
+    """Return four weeks, or half of a trace that is shorter than eight."""
     return min(TRAIN_DAYS, trace.days / 2) if train_days is None else train_days
 
 
@@ -55,15 +56,14 @@ def whatif(
     seed: int = 0,
     conditions: Conditions | None = None,
 ) -> list[Point]:
-    """Delay and missed share at each budget (polls per feed and day), in the order given.
+    """Return delay and missed share at each budget (polls per feed and day), in the given order.
 
-    ``sample_feeds`` replays that many feeds, drawn with the seed, instead of all; ``progress`` is told the share that is done.
-    With ``conditions`` the figures are the living service's, of the posts that it has to look for: see `looked_for`.
+    ``sample_feeds`` replays that many feeds, drawn with the seed, instead of all; ``progress`` gets
+    the finished share. With ``conditions`` the figures are those of the service, without pushed
+    feeds: see `exclude_pushed_feeds`.
     """
     if not make_policy(policy).budgeted:
-        raise UsageError(
-            f"{policy} polls as its rule says, whatever the budget; ask for a policy that takes one, such as price"
-        )
+        raise UsageError(f"{policy} has no budget; use a policy that takes one, such as price")
     if not budgets or not all(np.isfinite(budget) and budget > 0 for budget in budgets):
         raise UsageError("budgets must be numbers of polls per feed and day above 0, at least one")
     start, end = trace.training_end(training_days(trace, train_days)), trace.end
@@ -73,7 +73,7 @@ def whatif(
             trace.name, "has no posts after the training part; there is nothing to judge"
         )
     points = []
-    # Twice the polls take about twice the time: progress goes by polls, not by rungs of the ladder.
+    # Time is proportional to polls, so progress counts polls, not budgets.
     total, before = sum(budgets), 0.0
     for budget in budgets:
 
@@ -94,7 +94,7 @@ def whatif(
 
 
 def exclude_pushed_feeds(scores: PollScores, conditions: Conditions | None) -> PollScores:
-    """The posts of feeds that have to be polled: what a hub sends comes at once, at any budget."""
+    """Keep the posts of feeds that have to be polled; pushed posts arrive at once at any budget."""
     if conditions is None or conditions.pushed_share is None:
         return scores
     keep = conditions.pushed_share[scores.feed] < MOSTLY_PUSHED
@@ -108,7 +108,9 @@ def exclude_pushed_feeds(scores: PollScores, conditions: Conditions | None) -> P
 def sample_trace(
     trace: Trace, conditions: Conditions | None, feeds: int | None, seed: int
 ) -> tuple[Trace, Conditions | None]:
-    """So many of the feeds, and what hubs send of these; all if there are no more, or None are asked for."""
+    """Return a sample of the feeds with their conditions; all feeds if there are no more, or for
+    None.
+    """
     if feeds is None or feeds >= trace.n_feeds:
         return trace, conditions
     if feeds < 1:
@@ -136,7 +138,7 @@ def _point(budget: float, found: dict[str, Any], feeds: int) -> Point:
 
 
 def picture(points: Sequence[Point], title: str) -> plots.Figure:
-    """Delay and missed share against the budget, one above the other."""
+    """Draw delay and missed share over the budget, one above the other."""
     points = sorted(points, key=lambda point: point.budget)
     x = [point.budget for point in points]
     fig, (delays, losses) = plots.panels(2, 1, 7.0, 5.4, sharex=True)
@@ -145,7 +147,7 @@ def picture(points: Sequence[Point], title: str) -> plots.Figure:
     lines = {
         "mean": [point.mean_delay_s for point in points],
         "95 % within": [point.p95_delay_s for point in points],
-        "half within": [point.median_delay_s for point in points],
+        "median": [point.median_delay_s for point in points],
     }
     plots.delay_curves(delays, x, lines)
     missed = [100 * (point.missed_share or 0.0) for point in points]

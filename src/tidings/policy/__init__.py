@@ -1,7 +1,10 @@
-"""WHEN TO LOOK. Pure numpy: no I/O and no clock of its own; arrays of feeds in, poll times out, each with a reason.
+"""Polling policies: decide when each feed is polled next, and record the reason.
 
-`base` says what a policy is; `registry` names them all. `estimate`, `allocation` and `schedule` are the papers' mathematics,
-`planned` and `adaptive` the policies made of them.
+Pure numpy: arrays of feeds in, poll times out. No I/O, and no access to the clock.
+
+`base` defines the policy interface and `registry` lists the policies by name. `constraints` has the
+poll constraints. `estimate`, `allocation` and `schedule` implement the formulas of the papers;
+`planned` and `adaptive` are the policies built from them. `price` is the default policy.
 """
 
 from tidings.policy.base import Decisions, Feeds, Policy

@@ -1,7 +1,7 @@
-"""Adaptive policies: an interval per feed, set anew from each document. They have no budget knob.
+"""Adaptive polling policies: an interval per feed, updated from each document, no budget.
 
-Urbansky et al.'s strategies, FeedEx's, and the baselines of the literature that cost little. To be compared at a common budget,
-all intervals are multiplied by one factor, ``scale``, bounds and all.
+The strategies of Urbansky et al. 2011 and FeedEx (Jun & Ahamad 2006), and simple baselines of the
+literature. For comparisons at a common budget, ``scale`` multiplies all intervals and their bounds.
 """
 
 from typing import ClassVar
@@ -15,17 +15,17 @@ from tidings.policy.base import Decisions, Policy, reason
 from tidings.reasons import Reason
 from tidings.reasons import reason as reason_value
 
-#: Urbansky et al. sect. 3: "we limit the poll interval to [2 min, 31 d]".
+#: Bounds of the interval. Urbansky et al. sect. 3: "we limit the poll interval to [2 min, 31 d]".
 MIN_INTERVAL_S = 2 * MINUTE_S
 MAX_INTERVAL_S = 31 * DAY_S
 
 
 class IntervalPolicy(Policy):
-    """A rule that gives the interval to the next poll from the document just seen."""
+    """Base class of policies that derive the next interval from the latest document."""
 
     min_interval_s: float = MIN_INTERVAL_S
     max_interval_s: float = MAX_INTERVAL_S
-    rule: ClassVar[str] = "rule"  #: the name of the rule in `tidings.reasons`
+    rule: ClassVar[str] = "rule"  #: name of the rule in `tidings.reasons`
 
     @property
     def row_dtype(self) -> np.dtype[np.void]:
@@ -37,19 +37,18 @@ class IntervalPolicy(Policy):
         document = Documents(
             history.times, history.end - window, history.end - window, history.end, history.gap
         )
-        when = np.full(len(rows), now)
-        self._set_first_interval(rows, when, document)
+        self._set_first_interval(rows, np.full(len(rows), now), document)
 
     def _set_first_interval(self, rows: Rows, now: Floats, seen: Documents) -> None:
-        """Set the interval from the first document; all its entries are new."""
+        """Set the interval from the first document, whose entries are all new."""
         self.state["interval_s"][rows] = self._interval(rows, now, seen)
 
     def observe(self, rows: Rows, now: Floats, seen: Documents) -> None:
         self.state["interval_s"][rows] = self._interval(rows, now, seen)
 
     def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
-        """Seconds until the next poll, before bounds and scale."""
-        raise NotImplementedError  # each rule has its own; `fixed` needs none
+        """Return the seconds until the next poll, before bounds and scale."""
+        raise NotImplementedError  # not abstract: `fixed` needs no rule
 
     def _choose(self, rows: Rows, now: Floats, first: bool) -> Decisions:
         interval = (
@@ -67,7 +66,7 @@ class IntervalPolicy(Policy):
 
 class Fixed(IntervalPolicy):
     name = "fixed"
-    summary = "the same interval for ever (Urbansky et al.: Fix 1h, Fix 1d)"
+    summary = "a constant interval (Urbansky et al.: Fix 1h, Fix 1d)"
     rule = "configured"
     learns = False
 
@@ -82,14 +81,17 @@ class Fixed(IntervalPolicy):
 
 
 def mean_gap_s(seen: Documents) -> Floats:
-    """Eq. 1: (newest - oldest) / (w - 1), the mean gap between the entries of a document; nan for fewer than two."""
+    """Return the mean gap between the entries of a document; nan for fewer than two entries.
+
+    Urbansky et al. Eq. 1: (newest - oldest) / (w - 1).
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(seen.count > 1, (seen.newest() - seen.oldest()) / (seen.count - 1), np.nan)
 
 
 class FixedLearned(IntervalPolicy):
     name = "fixed-learned"
-    summary = "the mean gap of the first document, for ever (Urbansky et al.)"
+    summary = "a constant interval, the mean gap of the first document (Urbansky et al.)"
     rule = "first_document"
     learns = False
 
@@ -99,24 +101,25 @@ class FixedLearned(IntervalPolicy):
 
 
 class MovingAverage(IntervalPolicy):
-    """Eq. 1 on the window when something is new; else Eq. 2: the oldest gap gives way to the silence since the newest.
+    """Moving average of the gaps in the document (Urbansky et al. Eq. 1 and 2).
 
-    Repeated empty polls each put one virtual item on the real window, (poll - second oldest) / (w - 1), as the authors'
-    released program does; accumulated virtual items would stall (docs/papers.md).
+    Eq. 1 if the document has new entries. Otherwise Eq. 2: the time since the newest entry replaces
+    the oldest gap. Each poll without new entries adds one virtual item to the real window,
+    (poll - second oldest) / (w - 1), as in the code that the authors released. If virtual items
+    accumulated, the interval would stop growing (docs/papers.md).
     """
 
     name = "moving-average"
-    summary = "the mean gap of the current document, stretched by silence (Urbansky et al.)"
+    summary = "the mean gap of the latest document, longer without new posts (Urbansky et al.)"
     rule = "moving_average"
 
     def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
-        silence = np.maximum(now, seen.newest())
+        virtual_newest = np.maximum(now, seen.newest())
         with np.errstate(divide="ignore", invalid="ignore"):
-            stretched = (silence - seen.oldest(1)) / (seen.count - 1)
-        interval = np.where(seen.new > 0, mean_gap_s(seen), stretched)
-        interval = np.where(
-            interval > 0, interval, self.max_interval_s
-        )  # all entries at one time: nothing to average
+            without_news = (virtual_newest - seen.oldest(1)) / (seen.count - 1)
+        interval = np.where(seen.new > 0, mean_gap_s(seen), without_news)
+        # If all entries have the same date there is no gap to average.
+        interval = np.where(interval > 0, interval, self.max_interval_s)
         interval = np.where(seen.count == 1, HOUR_S / 2, interval)
         return np.where(seen.count == 0, self.max_interval_s, interval)
 
@@ -124,12 +127,14 @@ class MovingAverage(IntervalPolicy):
 class PostRate(IntervalPolicy):
     """Poll when ``target`` posts are expected, from the feed's posts per hour of the day.
 
-    The paper keeps 1,440 minute bins; hourly bins, interpolated, give the same interval but for a few minutes. Chances are
-    counted up to the poll, not up to the newest post, so that a feed that falls silent fades.
+    Urbansky et al. sect. 3.4 and Eq. 3, "Post Rate". The paper uses 1,440 bins of a minute;
+    interpolated hourly bins give the same interval to within a few minutes. Days of observation
+    are counted up to the poll, not up to the newest post, so that the rate of a feed that stops
+    posting decreases.
     """
 
     name = "post-rate"
-    summary = "when one new post is expected, from its posts per hour of the day (Urbansky et al.)"
+    summary = "when one new post is expected, from posts per hour of the day (Urbansky et al.)"
     rule = "expected_post"
     learns_online: ClassVar[bool] = True
 
@@ -160,8 +165,8 @@ class PostRate(IntervalPolicy):
 
     def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
         state = self.state[rows]
-        chances = np.maximum((self._known_until(now) - state["since"]) / DAY_S, 1.0)
-        per_hour = state["hourly"] / chances[:, None]
+        days = np.maximum((self._known_until(now) - state["since"]) / DAY_S, 1.0)
+        per_hour = state["hourly"] / days[:, None]
         return time_to_expect(per_hour, now, self.target, self.max_interval_s)
 
     def _known_until(self, now: Floats) -> Floats:
@@ -170,9 +175,7 @@ class PostRate(IntervalPolicy):
 
 class IndividualHistory(PostRate):
     name = "individual-history"
-    summary = (
-        "as post-rate, but with the hourly rates of the training part for ever (Bright et al. 2006)"
-    )
+    summary = "like post-rate, with rates learned only from the training data (Bright et al. 2006)"
     rule = "trained_post"
     learns_online = False
 
@@ -185,7 +188,11 @@ class IndividualHistory(PostRate):
 
 
 def time_to_expect(per_hour: Floats, now: Floats, target: float, max_interval_s: float) -> Floats:
-    """Seconds from ``now`` until the daily pattern ``per_hour`` (n, 24) has yielded ``target`` expected posts."""
+    """Return the seconds from ``now`` until ``target`` posts are expected.
+
+    Urbansky et al. Eq. 3, with hourly bins. ``per_hour`` (n, 24) are posts per hour, by hour of the
+    day. The result is at most ``max_interval_s``.
+    """
     n = len(now)
     cumulative = np.zeros((n, 49))
     np.cumsum(np.tile(per_hour, 2), axis=1, out=cumulative[:, 1:])
@@ -195,7 +202,7 @@ def time_to_expect(per_hour: Floats, now: Floats, target: float, max_interval_s:
     row = np.arange(n)
     goal = cumulative[row, at] + (hour_now - at) * per_hour[row, at] + target
     with np.errstate(divide="ignore", invalid="ignore"):
-        # Whole days first, so that the goal falls into the day that begins with the hour of now.
+        # Subtract full days, so that the goal falls within 24 h of the current hour.
         days = np.maximum(np.ceil((goal - cumulative[row, at + 24]) / daily - 1e-9), 0.0)
         goal = goal - np.where(daily > 0, days * daily, 0.0)
         slot = np.clip((cumulative < goal[:, None] - 1e-12).sum(axis=1), 1, 48)
@@ -206,10 +213,11 @@ def time_to_expect(per_hour: Floats, now: Floats, target: float, max_interval_s:
 
 
 class FreshnessRate(IntervalPolicy):
-    """FeedEx sect. 3.3: double or halve by the share f of new entries in the document against a target.
+    """Double or halve the interval by the share of new entries (FeedEx sect. 3.3).
 
-    As printed, f below the target *shortens* the interval, against the section's own intuition and with positive feedback;
-    by default the direction is corrected (docs/papers.md). ``literal=true`` runs the printed rule.
+    As printed, a share below the target *shortens* the interval. That contradicts the section's own
+    reasoning and is a positive feedback. By default the direction is corrected (docs/papers.md);
+    ``literal=true`` applies the rule as printed.
     """
 
     name = "freshness-rate"
@@ -228,13 +236,12 @@ class FreshnessRate(IntervalPolicy):
     ) -> None:
         super().__init__(scale=scale, seed=seed)
         if not 0 <= target <= 1:
-            raise UsageError(f"freshness-rate: target is a share between 0 and 1, not {target}")
+            raise UsageError(f"freshness-rate: target must be between 0 and 1, not {target}")
         self.target, self.literal, self.first_s = target, literal, first_h * HOUR_S
 
     def _set_first_interval(self, rows: Rows, now: Floats, seen: Documents) -> None:
-        self.state["interval_s"][rows] = (
-            self.first_s
-        )  # all entries of a first document are new: no evidence
+        # All entries of a first document are new, so it gives no evidence.
+        self.state["interval_s"][rows] = self.first_s
 
     def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
         share = seen.new / np.maximum(seen.count, 1)
@@ -247,7 +254,7 @@ class FreshnessRate(IntervalPolicy):
 
 class AdaptiveTtl(IntervalPolicy):
     name = "adaptive-ttl"
-    summary = "a share of the time since the newest entry, as web caches do"
+    summary = "a share of the time since the newest entry, like web caches"
     rule = "newest_age"
 
     def __init__(self, *, share: float = 0.2, scale: float = 1.0, seed: int = 0) -> None:

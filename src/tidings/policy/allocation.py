@@ -1,7 +1,8 @@
-"""How many polls for each feed: the papers' allocations of one budget.
+"""Budget allocation (Lagrange multiplier): polls of each feed, by the papers' formulas.
 
-Every function takes rates (posts in the period), weights, windows and the budget (polls in the period), and returns polls
-per feed, fractional unless it says otherwise. Formulas and worked values: docs/papers.md.
+Every function takes rates (posts per period), weights, windows (entries per document) and the
+budget (polls per period). It returns polls per feed, fractional unless noted. docs/papers.md has
+the formulas and worked examples.
 """
 
 from collections.abc import Callable
@@ -11,28 +12,34 @@ import numpy as np
 from tidings.errors import UsageError
 from tidings.model import Floats, Ints
 
+#: Signature of an allocation: rates, weights, windows, budget.
 Allocate = Callable[[Floats, Floats, Ints, float], Floats]
 
 
 def uniform(rates: Floats, weights: Floats, windows: Ints, budget: float) -> Floats:
-    """The same for every feed."""
+    """Allocate the same number of polls to every feed."""
     return np.full(len(rates), budget / max(len(rates), 1))
 
 
 def min_delay(rates: Floats, weights: Floats, windows: Ints, budget: float) -> Floats:
-    """Sia & Cho Theorem 1: m_i = k sqrt(w_i lambda_i), k such that the polls add up to the budget."""
+    """Minimize the total delay (Sia & Cho Theorem 1, Eq. 1): m_i = k sqrt(w_i lambda_i).
+
+    k is such that the polls add up to the budget.
+    """
     roots = np.sqrt(weights * rates)
     total = roots.sum()
     return roots * (budget / total) if total > 0 else uniform(rates, weights, windows, budget)
 
 
 def min_missing(rates: Floats, weights: Floats, windows: Ints, budget: float) -> Floats:
-    """Han et al. Fig. 8, with the refill that its prose intends; whole polls.
+    """Minimize missed posts (Han et al. Fig. 8), with the refill of the text; integers.
 
-    The listing gives the next poll to the feed that would yield the most posts (w PPA, PPA = min(TP, S); ties: the lowest
-    index), and when nothing is left to collect starts again with TP = lambda. A feed yields w S for floor(lambda / S)
-    polls and then w (lambda mod S) once, never more than before, so a round is a sort and the rounds repeat: the same
-    result without M steps. (Line 22 of the printed listing sums TP_{i,1}, so its refill never fires; see docs/papers.md.)
+    The algorithm gives the next poll to the feed that would yield the most posts (w PPA, with PPA
+    = min(TP, S); ties go to the lowest index). When no posts are left to collect, it starts again
+    with TP = lambda. A feed yields w S for floor(lambda / S) polls and then w (lambda mod S) once.
+    The yields never increase, so a round is a sort, and all rounds are equal: this gives the same
+    result without M steps. (Line 22 of the printed listing sums TP_{i,1}, so that its refill never
+    happens; see docs/papers.md.)
     """
     n = len(rates)
     full = np.floor(rates / windows)
@@ -42,48 +49,60 @@ def min_missing(rates: Floats, weights: Floats, windows: Ints, budget: float) ->
     polls = int(budget)
     if total == 0:
         return integer_polls(uniform(rates, weights, windows, budget), budget)
-    rounds, left = divmod(polls, total)
-    granted = rounds * per_round
+    rounds, remaining = divmod(polls, total)
+    allocated = rounds * per_round
     value = np.concatenate([weights * windows, weights * rest])
     count = np.concatenate([full, rest > 0])
     feed = np.concatenate([np.arange(n), np.arange(n)])
     order = np.lexsort((feed, -value))
-    taken = np.clip(left - (np.cumsum(count[order]) - count[order]), 0, count[order])
-    return granted + np.bincount(feed[order], weights=taken, minlength=n)
+    taken = np.clip(remaining - (np.cumsum(count[order]) - count[order]), 0, count[order])
+    return allocated + np.bincount(feed[order], weights=taken, minlength=n)
 
 
-def missed(rates: Floats, windows: Ints, polls: Floats) -> Floats:
-    """Han et al.: MP_i = max(lambda_i - m_i S_i, 0), the posts that m_i polls cannot collect."""
+def posts_missed(rates: Floats, windows: Ints, polls: Floats) -> Floats:
+    """Return the posts that m_i polls cannot collect (Han et al. sect. 2.2).
+
+    MP_i = max(lambda_i - m_i S_i, 0).
+    """
     return np.maximum(rates - polls * windows, 0.0)
 
 
-# --- CGM03: Cho & Garcia-Molina's crawler optima (docs/papers.md) ------------------------------------------------------
-# With r = lambda / f both optimality conditions depend on r alone, so their left sides are tabulated once and inverted by
-# interpolation in log-log. Below r = 0.01 the closed forms cancel catastrophically; the series take over.
+# --- CGM03: optimal crawling of Cho & Garcia-Molina 2003 (docs/papers.md) -----------------------
+# With r = lambda / f both optimality conditions depend only on r, so their left sides are tabulated
+# once and inverted by log-log interpolation. Below r = 0.01 the closed forms suffer catastrophic
+# cancellation, so their series are used.
 _R = np.logspace(-6, 6, 20_001)
 _E = np.exp(-_R)
 _FRESHNESS = np.where(_R < 1e-2, _R**2 / 2 - _R**3 / 3 + _R**4 / 8, -np.expm1(-_R) - _R * _E)
 _AGE = np.where(_R < 1e-2, _R**3 / 3 - _R**4 / 8 + _R**5 / 30, _R * _R / 2 - 1 + (1 + _R) * _E)
-#: Beyond r = 34 the freshness curve rounds to 1 and cannot be inverted: such feeds are abandoned.
+#: Range in which the freshness curve can be inverted. Above r = 34 it rounds to 1, and such feeds
+#: get no polls.
 _RISING = _R < 34
 _LOG_R, _LOG_AGE = np.log(_R), np.log(_AGE)
 _LOG_R_RISING, _LOG_FRESHNESS = np.log(_R[_RISING]), np.log(_FRESHNESS[_RISING])
 
 
 def cgm_freshness(rates: Floats, weights: Floats, windows: Ints, budget: float) -> Floats:
-    """CGM03, most pages up to date: (w / lambda)(1 - (1 + r) e^-r) = mu. Feeds with mu lambda / w >= 1 get nothing."""
+    """Maximize the share of fresh copies (Cho & Garcia-Molina 2003).
+
+    (w / lambda)(1 - (1 + r) e^-r) = mu, with r = lambda / f. Feeds with mu lambda / w >= 1 get
+    none.
+    """
 
     def polls(price: float, rates: Floats, weights: Floats) -> Floats:
         y = price * rates / weights
-        worth = y < _FRESHNESS[_RISING][-1]
+        polled = y < _FRESHNESS[_RISING][-1]
         r = np.exp(np.interp(np.log(y), _LOG_FRESHNESS, _LOG_R_RISING))
-        return np.where(worth, rates / r, 0.0)
+        return np.where(polled, rates / r, 0.0)
 
     return _allocate_at_price(polls, rates, weights, windows, budget)
 
 
 def cgm_age(rates: Floats, weights: Floats, windows: Ints, budget: float) -> Floats:
-    """CGM03, least age of stale pages: (w / lambda^2)(r^2 / 2 - 1 + (1 + r) e^-r) = mu."""
+    """Minimize the mean age of stale copies (Cho & Garcia-Molina 2003).
+
+    (w / lambda^2)(r^2 / 2 - 1 + (1 + r) e^-r) = mu, with r = lambda / f.
+    """
 
     def polls(price: float, rates: Floats, weights: Floats) -> Floats:
         y = price * rates * rates / weights
@@ -99,10 +118,12 @@ def _allocate_at_price(
     windows: Ints,
     budget: float,
 ) -> Floats:
-    """Polls at the price at which they add up to the budget; ``polls`` falls with the price.
+    """Find the Lagrange multiplier (price) at which the polls add up to the budget; return them.
 
-    Of many feeds the price is first found on groups alike in rate and weight, a few thousand of them; the groups' error at
-    that price then tells what to ask of them so that all feeds together meet the budget. Three full evaluations, not a hundred.
+    ``polls(price, rates, weights)`` must decrease with the price. For more than 20,000 feeds the
+    price is found on a few thousand groups with similar rate and weight. The difference between
+    all feeds and the groups then corrects the target of the groups. This takes three evaluations
+    for all feeds instead of sixty.
     """
     positive = (rates > 0) & (weights > 0)
     if not positive.any():
@@ -117,11 +138,11 @@ def _allocate_at_price(
             np.int64
         )
         _, index, count = np.unique(cell, return_index=True, return_counts=True)
-        group_r, group_w, aim = r[index], w[index], budget
+        group_r, group_w, target = r[index], w[index], budget
         for _ in range(3):
-            price = _bisect(lambda mu: float((polls(mu, group_r, group_w) * count).sum()), aim)
+            price = _bisect(lambda mu: float((polls(mu, group_r, group_w) * count).sum()), target)
             found = polls(float(np.exp(price)), r, w)
-            aim *= budget / max(float(found.sum()), 1e-300)
+            target *= budget / max(float(found.sum()), 1e-300)
     total = found.sum()
     result = np.zeros(len(rates))
     result[positive] = found * (budget / total) if total > 0 else found
@@ -129,7 +150,7 @@ def _allocate_at_price(
 
 
 def _bisect(spending: Callable[[float], float], budget: float) -> float:
-    """The log price at which a falling spending meets the budget."""
+    """Return the log price at which the decreasing function ``spending`` equals the budget."""
     low, high = -80.0, 80.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -140,24 +161,29 @@ def _bisect(spending: Callable[[float], float], budget: float) -> float:
     return high
 
 
-# --- whole polls -------------------------------------------------------------------------------------------------------
+# --- integer polls -------------------------------------------------------------------------------
 
 
 def integer_polls(polls: Floats, budget: float) -> Floats:
-    """Largest remainder: whole polls that add up to the budget, nearest to fractional ones (ties: the lowest index)."""
+    """Round polls to integers that add up to the budget (largest remainder method).
+
+    Ties go to the lowest index.
+    """
     base = np.floor(polls + 1e-12)
-    left = int(budget) - int(base.sum())
+    remaining = int(budget) - int(base.sum())
     order = np.lexsort((np.arange(len(polls)), -np.round(polls - base, 12)))
-    base[order[: max(left, 0)]] += 1
+    base[order[: max(remaining, 0)]] += 1
     return base
 
 
 def integer_min_delay(rates: Floats, weights: Floats, windows: Ints, budget: float) -> Floats:
-    """The exact optimum of Theorem 1 in whole polls: greedy on the marginal gains w lambda / (2 m (m - 1)) of the m-th poll.
+    """Return the exact integer optimum of Sia & Cho Theorem 1, by greedy marginal gains.
 
-    The gains fall with m, so the greedy is exact, and the polls worth more than a price have a closed form; the price is
-    bisected and what is left goes to the next best gains. The first poll of a feed has no finite gain: all get one, the
-    most valuable first where the budget does not reach.
+    The m-th poll of a feed gains w lambda / (2 m (m - 1)). The gains decrease with m, so the
+    greedy allocation is optimal, and the number of polls that gain more than a price has a closed
+    form. The price is found by bisection, and remaining polls go to the next best gains. The gain
+    of the first poll is infinite: every feed gets one, the most valuable first if the budget is
+    too small.
     """
     value = weights * rates
     polls = int(budget)
@@ -168,18 +194,17 @@ def integer_min_delay(rates: Floats, weights: Floats, windows: Ints, budget: flo
         first[order[:polls]] = 1
         return first
 
-    def worth(price: float) -> Floats:
+    def polls_at(price: float) -> Floats:
         return np.floor((1 + np.sqrt(1 + 2 * value / price)) / 2 + 1e-12)
 
-    log_price = _bisect(lambda price: float(worth(price).sum()), polls)
-    granted = np.maximum(worth(float(np.exp(log_price + 1e-9))), 1)
-    left = polls - int(
-        granted.sum()
-    )  # feeds whose next poll is worth the price itself: one more each, best first
+    log_price = _bisect(lambda price: float(polls_at(price).sum()), polls)
+    allocated = np.maximum(polls_at(float(np.exp(log_price + 1e-9))), 1)
+    # Feeds whose next poll gains exactly the price get one more each, in order of the gain.
+    remaining = polls - int(allocated.sum())
     with np.errstate(divide="ignore"):
-        gain = np.round(np.log(value / (2 * granted * (granted + 1))), 9)
-    granted[np.lexsort((np.arange(n), -gain))[:left]] += 1
-    return granted
+        gain = np.round(np.log(value / (2 * allocated * (allocated + 1))), 9)
+    allocated[np.lexsort((np.arange(n), -gain))[:remaining]] += 1
+    return allocated
 
 
 #: Allocations by the name of the policy that uses them.
@@ -201,21 +226,24 @@ def allocate(
     *,
     integer: bool = False,
 ) -> Floats:
-    """Polls per feed under an allocation by name; the laboratory's and the command line's way in."""
+    """Return the polls per feed under an allocation by name, with checks of the input.
+
+    ``integer`` returns integers that add up to the budget. Raises `UsageError` for an unknown name
+    or invalid input.
+    """
     if policy not in ALLOCATIONS:
         raise UsageError(f"unknown allocation {policy!r}; choose from {', '.join(ALLOCATIONS)}")
     n = len(rates)
     weights = np.ones(n) if weights is None else weights
     if policy == "min-missing" and windows is None:
-        raise UsageError("min-missing needs --windows: how many entries each feed's document holds")
+        raise UsageError("min-missing needs --windows: the number of entries per document")
     windows = np.ones(n, dtype=np.int64) if windows is None else windows
-    for what, values in (("rates", rates), ("weights", weights), ("windows", windows)):
+    for label, values in (("rates", rates), ("weights", weights), ("windows", windows)):
         if len(values) != n:
-            raise UsageError(f"{len(values)} {what} for {n} rates; give one for each feed")
-        if not np.all(np.isfinite(values)) or np.any(
-            np.asarray(values) < (1 if what == "windows" else 0)
-        ):
-            raise UsageError(f"{what} must be numbers of at least {1 if what == 'windows' else 0}")
+            raise UsageError(f"{len(values)} {label} for {n} rates; give one for each feed")
+        minimum = 1 if label == "windows" else 0
+        if not np.all(np.isfinite(values)) or np.any(np.asarray(values) < minimum):
+            raise UsageError(f"{label} must be numbers of at least {minimum}")
     if not np.isfinite(budget) or budget < 0:
         raise UsageError(f"the budget must be a number of polls, 0 or more, not {budget}")
     if policy == "min-delay" and integer:

@@ -1,11 +1,12 @@
-"""What a policy is: the one interface that the laboratory's simulator and the live scheduler both call.
+"""Policy interface: the base class that the simulator and the live scheduler call.
 
-A policy knows no clock, no I/O and no database. It is given a table of feeds and a budget (`start`), is told what
-polls returned (`observe`), answers when to look next (`decide`), and does its slow work now and then (`tick`).
-All four take arrays, one element per feed; times may differ between the rows of one call, because feeds that do not
-share anything but slow state can be advanced together.
+A policy has no access to the clock, to I/O or to the database. The caller passes a table of feeds
+and a budget (`start`), reports the results of polls (`observe`), gets the times of the next polls
+(`decide`), and calls `tick` periodically for slow work. `observe` and `decide` take arrays with one
+element per feed. Times may differ between the rows of one call: feeds share only state that changes
+slowly, so the simulator can advance many of them at once.
 
-What a policy remembers of a feed is one record of a numpy structured array (`row_dtype`), so that any worker can load it,
+The state of a feed is one record of a numpy structured array (`row_dtype`). Any worker can load it,
 observe, decide and save it again as bytes.
 """
 
@@ -22,34 +23,35 @@ from tidings.model import DAY_S, HOUR_S, Bools, Documents, Floats, Ints, Rows
 from tidings.reasons import Reason
 from tidings.reasons import reason as reason_value
 
-#: The epoch's first hour in a week that begins on Monday: 1 January 1970 was a Thursday.
+#: Hour of the week (from Monday) at the Unix epoch: 1 January 1970 was a Thursday.
 EPOCH_HOUR = 72
 HOURS_PER_WEEK = 168
-#: Fractional part of the golden ratio: its multiples fill [0, 1) evenly however many are taken.
+#: Fractional part of the golden ratio. Any number of its multiples, modulo 1, fills [0, 1) evenly.
 GOLDEN_RATIO = 0.6180339887498949
 
 
 @dataclass(slots=True)
 class Feeds:
-    """A struct of arrays: what the outside says about each feed. The live service changes it as it learns."""
+    """Table of feeds as a struct of arrays: inputs of the policy that come from outside it.
 
-    weight: Floats  #: how much a post of this feed matters
-    window: Ints  #: entries that its document holds
-    phase: Floats  #: in [0, 1): where the feed stands in a cycle of polls, so that no herd forms
-    cost: Floats  #: of a poll: its expected transfer, 1 for one that is answered with 304
-    earliest: Floats  #: no poll before this time (`constraints`), -inf if any will do
-    min_interval_s: Floats  #: no less than this between polls, 0 if any will do
-    max_interval_s: Floats  #: no more than this between polls, inf if any will do
-    pushed_share: Floats  #: share of its posts, in [0, 1), that come without being asked for (WebSub, neighbours)
-    skip: Bools | None = (
-        None  #: (n, 168) hours of the week, Monday first, in which the feed may not be asked
-    )
+    The live service updates it in place as it learns.
+    """
+
+    weight: Floats  #: importance of a post of this feed
+    window: Ints  #: number of entries that the feed's document holds
+    phase: Floats  #: position in the poll cycle, in [0, 1); spreads the polls of similar feeds
+    cost: Floats  #: expected transfer of a poll, in units of a poll that is answered with 304
+    earliest: Floats  #: no poll before this time (`constraints`), -inf for no constraint
+    min_interval_s: Floats  #: minimum time between polls, 0 for no constraint
+    max_interval_s: Floats  #: maximum time between polls, inf for no constraint
+    pushed_share: Floats  #: share of posts, in [0, 1), received without a poll (WebSub, peers)
+    skip: Bools | None = None  #: (n, 168) hours of the week, Monday first, in which not to poll
 
     @classmethod
     def of(
         cls, window: npt.ArrayLike, weight: npt.ArrayLike | None = None, seed: int = 0
     ) -> "Feeds":
-        """A table of feeds without outside constraints."""
+        """Create a table of feeds without poll constraints."""
         windows = np.asarray(window, dtype=np.int64)
         n = len(windows)
         weights = np.ones(n) if weight is None else np.asarray(weight, dtype=np.float64)
@@ -65,16 +67,16 @@ class Feeds:
         )
 
     def extend(self, more: "Feeds") -> None:
-        """Put more feeds behind these."""
+        """Append the rows of ``more``."""
         n = len(self)
         for name in _COLUMNS:
             setattr(self, name, np.concatenate([getattr(self, name), getattr(more, name)]))
         if self.skip is not None or more.skip is not None:
-            free = np.zeros((len(self), HOURS_PER_WEEK), dtype=np.bool_)
+            joined = np.zeros((len(self), HOURS_PER_WEEK), dtype=np.bool_)
             for rows, skip in ((slice(0, n), self.skip), (slice(n, None), more.skip)):
                 if skip is not None:
-                    free[rows] = skip
-            self.skip = free
+                    joined[rows] = skip
+            self.skip = joined
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -93,10 +95,11 @@ _COLUMNS = (
 
 
 def golden_ratio_phases(n: int, seed: int = 0) -> Floats:
-    """Phases in [0, 1) for n feeds: pseudo-random to look at, yet even over any run of neighbouring feeds.
+    """Return low-discrepancy phases in [0, 1) for n feeds: a Kronecker sequence (golden ratio).
 
-    Sums over feeds (polls in a period, say) therefore stay within one or two of their expectation, where independent
-    random phases would be off by the root of n.
+    The phases of any run of consecutive feeds are evenly distributed. Sums over feeds, such as the
+    polls in a period, therefore stay within one or two of their expectation, where independent
+    random phases would deviate by about sqrt(n).
     """
     start = np.random.default_rng(seed).random()
     phases: Floats = np.mod(start + GOLDEN_RATIO * np.arange(n), 1.0)
@@ -105,7 +108,7 @@ def golden_ratio_phases(n: int, seed: int = 0) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """The next poll of each row and why: a small code with numbers, which `Policy.reason` names."""
+    """Time of the next poll of each row, with the code and numbers for `Policy.reason`."""
 
     times: Floats
     code: npt.NDArray[np.uint8]
@@ -113,28 +116,33 @@ class Decisions:
 
 
 class Policy(ABC):
-    """Decides when each feed is polled next. Subclasses are registered by name in `tidings.policy.registry`."""
+    """Base class of the policies, which decide when each feed is polled next.
+
+    Subclasses are registered by name in `tidings.policy.registry`.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    #: Whether the budget is an input; a policy without that knob polls as its rule says, times `scale`.
+    #: Whether the budget is an input. Otherwise a rule sets the intervals, which `scale`
+    #: multiplies.
     budgeted: ClassVar[bool] = False
-    #: Whether it steers by what was spent so far; then nobody may search for a factor on its behalf.
+    #: Whether it controls its own spending. The lab then does not search for a `scale`.
     holds_budget: ClassVar[bool] = False
-    #: Whether feeds can be added while it runs (`extend`) and all it knows can be put away (`save_shared`, `restore`); one that
-    #: plans for all feeds at once is started anew instead.
+    #: Whether feeds can be added while it runs (`extend`) and its state can be saved and restored
+    #: (`save_shared_state`, `restore`). Other policies plan all feeds together; the caller starts a
+    #: new one instead.
     extends: ClassVar[bool] = False
-    #: Parameters that have other defaults in the service than in the laboratory, which repeats the papers.
+    #: Defaults of parameters in the service, where they differ from the papers' (used in the lab).
     live_defaults: ClassVar[dict[str, object]] = {}
     #: Seconds between calls of `tick`.
     tick_s: float = DAY_S
-    #: Whether the last `tick` has changed what is remembered of every feed.
+    #: Whether the last `tick` changed the saved state of every feed.
     all_rows_changed: bool = False
-    #: Looks that others have made and told of since the last `tick`; `observe` has heard of them like of our own.
+    #: Polls by peers, reported to us since the last `tick`. Their results were passed to `observe`.
     peer_polls: int = 0
-    #: The share of looks for which we stand in line where others look as well; for the rest we wait longer, and let them.
+    #: Share of polls that are not deferred to peers (`coordination`).
     participation: float = 1.0
-    #: Whether `observe` changes anything; if not, nobody need compute what polls return.
+    #: Whether `observe` has an effect. If not, the simulator need not compute the results of polls.
     learns: bool = True
 
     def __init__(self, *, scale: float = 1.0, seed: int = 0) -> None:
@@ -148,7 +156,7 @@ class Policy(ABC):
 
     @property
     def row_dtype(self) -> np.dtype[np.void]:
-        """The record kept per feed."""
+        """Data type of the state of one feed."""
         return np.dtype([("since", "f8")])
 
     def start(
@@ -159,9 +167,10 @@ class Policy(ABC):
         now: float,
         budget_per_day: float,
     ) -> None:
-        """Begin with what is known: all posts of ``history`` came in [since, now) and have been seen.
+        """Initialize the state from a history of posts.
 
-        ``budget_per_day`` is in polls per day over all feeds, ``since`` one time or one for each feed.
+        ``history`` holds all posts of each feed in [since, now). ``since`` is one time or one per
+        feed, in epoch seconds. ``budget_per_day`` is in polls per day over all feeds.
         """
         self.feeds = feeds
         self.budget_per_day = budget_per_day
@@ -171,90 +180,110 @@ class Policy(ABC):
 
     @abstractmethod
     def _learn(self, history: Documents, now: float) -> None:
-        """Fill the state from the history that all policies are given."""
+        """Initialize the state from the history; see `start`."""
 
     @abstractmethod
     def observe(self, rows: Rows, now: Floats, seen: Documents) -> None:
-        """Take in what polls of ``rows`` at ``now`` returned."""
+        """Learn from the documents that polls of ``rows`` at ``now`` returned."""
 
     @abstractmethod
     def _choose(self, rows: Rows, now: Floats, first: bool) -> Decisions:
-        """The next poll of each row, were there no constraints from outside. ``first``: no poll has been made yet."""
+        """Return the next poll of each row before constraints.
+
+        ``first`` is true for the first decision, before any poll of these rows.
+        """
 
     def decide(self, rows: Rows, now: Floats, *, first: bool = False) -> Decisions:
-        """The next poll of each row, after ``now``, within the constraints of `Feeds`."""
+        """Return the next poll of each row, after ``now``, within the constraints of `Feeds`."""
         chosen = self._choose(rows, now, first)
         return replace(chosen, times=clamp(self.feeds, rows, now, chosen.times))
 
     def tick(self, now: float, spent: int) -> Rows | None:
-        """Slow work; ``spent`` polls were made so far. Returns rows whose next poll must be decided again, if any."""
+        """Do periodic slow work; the caller runs it every `tick_s` seconds.
+
+        ``spent`` is the number of polls made until now. Returns the rows whose next poll must be
+        decided again, or None.
+        """
         return None
 
     def reason(self, code: int, numbers: npt.NDArray[np.float32]) -> Reason:
-        """The reason of a decision, from its code and numbers. A plug-in may give `explain` instead."""
+        """Return the reason of a decision from its code and numbers.
+
+        A plug-in may override `explain` instead.
+        """
         return reason_value("policy", policy=self.name, text=self.explain(code, numbers))
 
     def explain(self, code: int, numbers: npt.NDArray[np.float32]) -> str:
-        """The reason as text, for a policy that has no code in `tidings.reasons`."""
+        """Return the reason as text, for a policy without a code in `tidings.reasons`."""
         return f"{self.name}: {', '.join(f'{float(number):.3g}' for number in numbers)}"
 
     @property
     def has_peer_polls(self) -> bool:
-        """Whether others look as well: who knows the same would look at the same moment (`together`)."""
+        """Whether peers poll the same feeds, so that polls need coordination (`coordination`)."""
         return self.peer_polls > 0
 
-    # The next four are for policies that say `extends`; whoever calls them has asked.
+    # The next four methods are for policies with `extends`; callers check it first.
 
     def _not_extensible(self) -> NotImplementedError:
-        return NotImplementedError(f"{self.name} plans for all feeds at once: start it anew")
+        return NotImplementedError(
+            f"{self.name} plans all feeds together; start a new policy with all feeds instead"
+        )
 
     def extend(self, feeds: Feeds, history: Documents, since: Floats, now: float) -> Rows:
-        """Take in more feeds, with one document each: everything they posted since ``since``. Returns their rows."""
+        """Add feeds and return their rows.
+
+        ``history`` holds one document per feed with all its posts since ``since``.
+        """
         raise self._not_extensible()
 
     def set_budget(self, budget_per_day: float, now: float) -> None:
-        """Go on with another budget."""
+        """Change the budget, in polls per day over all feeds."""
         raise self._not_extensible()
 
     def save_shared_state(self) -> bytes:
-        """What the policy knows beyond single feeds."""
+        """Return the state that is shared by all feeds, as bytes."""
         raise self._not_extensible()
 
     def restore(
         self,
         feeds: Feeds,
         rows: Sequence[bytes],
-        shared: bytes,
+        shared_state: bytes,
         budget_per_day: float | None,
         now: float,
     ) -> None:
-        """Go on where `save_row` and `save_shared` left off; `UsageError` if that was another policy or version.
+        """Restore the state from `save_row` (one item per feed) and `save_shared_state`.
 
-        With no budget these are some of the feeds only: they are decided for at the price that was saved.
+        Without a budget, ``feeds`` is a part of all feeds, and the saved price is kept. Raises
+        `UsageError` if the state was written by another policy or an incompatible version.
         """
         raise self._not_extensible()
 
     def save_row(self, row: int) -> bytes:
-        """Everything the policy remembers of one feed."""
+        """Return the state of one feed as bytes."""
         return bytes(self.state[row].tobytes())
 
     def load_row(self, row: int, saved: bytes) -> None:
-        """Restore what `save_row` gave."""
+        """Restore the state of one feed from the bytes of `save_row`."""
         self.state[row] = np.frombuffer(saved, dtype=self.row_dtype)[0]
 
 
 def clamp(feeds: Feeds, rows: Rows, now: Floats, times: Floats) -> Floats:
-    """Move poll times to where they are allowed; `earliest` wins over the maximum interval, skipped hours over both."""
+    """Move poll times to the nearest times that the poll constraints allow.
+
+    `earliest` takes precedence over the maximum interval, and skipped hours over both. A feed that
+    skips all hours of the week is treated as if it skipped none.
+    """
     latest = now + feeds.max_interval_s[rows]
     times = np.maximum(np.minimum(times, latest), feeds.earliest[rows])
     if feeds.skip is None:
         return times
     skip = feeds.skip[rows]
-    everything = skip.all(axis=1)
+    skips_all = skip.all(axis=1)
     times = times.copy()
-    for _ in range(168):
+    for _ in range(HOURS_PER_WEEK):
         hour = hour_of_week(times)
-        blocked = skip[np.arange(len(rows)), hour] & ~everything & np.isfinite(times)
+        blocked = skip[np.arange(len(rows)), hour] & ~skips_all & np.isfinite(times)
         if not blocked.any():
             break
         times[blocked] = (np.floor(times[blocked] / HOUR_S) + 1) * HOUR_S
@@ -262,13 +291,13 @@ def clamp(feeds: Feeds, rows: Rows, now: Floats, times: Floats) -> Floats:
 
 
 def hour_of_week(times: Floats) -> Ints:
-    """0 for Monday's first hour (UTC) to 167 for Sunday's last."""
+    """Return the hour of the week in UTC: 0 for Monday's first hour to 167 for Sunday's last."""
     finite = np.where(np.isfinite(times), times, 0.0)
-    return ((finite // HOUR_S).astype(np.int64) + EPOCH_HOUR) % 168
+    return ((finite // HOUR_S).astype(np.int64) + EPOCH_HOUR) % HOURS_PER_WEEK
 
 
 def reason(code: int | npt.ArrayLike, *numbers: npt.ArrayLike, n: int) -> dict[str, Any]:
-    """The reason fields of `Decisions` for n rows from scalars or arrays."""
+    """Return the reason fields of `Decisions` for n rows, from scalars or arrays."""
     codes = np.empty(n, dtype=np.uint8)
     codes[:] = code
     table = np.empty((n, len(numbers)), dtype=np.float32)

@@ -1,19 +1,22 @@
-"""The one rule that says when a feed may be polled, and what a poll costs.
+"""Poll constraints: when a feed may be polled (min interval, ttl, Retry-After, skipHours).
 
-The service, the simulator, the budget forecast and the demo call `constrain` with what is known of each
-feed (`FACTS`), and hand the result to the policy's table (`apply`). Pure: no I/O, no clock.
+The service, the simulator, the budget forecast and the demo all call `constrain` with the facts
+about each feed (`FACTS`) and write the result into the policy's table (`apply_constraints`). This
+module also computes the cost of a poll. It is pure: no I/O, no clock.
 
-The minimum interval follows the evidence:
+The minimum interval depends on the facts:
 
-- the publisher states an interval (``Cache-Control: max-age``, ``Expires``, ``ttl``, ``sy:*``): the longest
-  statement holds, in both directions, within a third of the operator's minimum and a day;
-- it states nothing and answers conditional requests with 304: the operator's minimum (`Limits`);
-- it states nothing and sends the full document every time: four times that, longer for large documents;
-- subscribers set one themselves: that instead of the last two, and never less than a statement;
-- the document would be replaced sooner: half of that time, unless the publisher states an interval.
+- The publisher states an interval (``Cache-Control: max-age``, ``Expires``, ``ttl``, ``sy:*``): the
+  longest statement applies, whether above or below the operator's minimum, but at least a third of
+  that minimum and at most a day.
+- It states none and answers conditional requests with 304: the operator's minimum (`Limits`).
+- It states none and sends the full document every time: four times that, more for large documents.
+- Subscribers set an interval: it replaces the last two, but is never below a stated interval.
+- New entries would replace the whole document sooner: half of that time, unless the publisher
+  states an interval.
 
-``Retry-After`` and the backoff after failures are separate and always hold. docs/politeness.md gives the
-reasons for the numbers.
+``Retry-After`` (RFC 9110 sect. 10.2.3) and the backoff after failures are separate and always
+apply. docs/politeness.md gives the reasons for the numbers.
 """
 
 from dataclasses import dataclass
@@ -26,59 +29,63 @@ from tidings.model import DAY_S, HOUR_S, MINUTE_S, WEEK_S, Bools, Floats, Rows
 from tidings.policy.base import HOURS_PER_WEEK, Feeds
 from tidings.reasons import NO_REASON, Reason, reason
 
+#: Default minimum and maximum of the interval between polls.
 MIN_INTERVAL_S = 15 * MINUTE_S
 MAX_INTERVAL_S = WEEK_S
-#: A publisher's statement counts down to this share of the operator's minimum: 5 min by default.
+#: Lower bound of a stated interval, as a share of the operator's minimum: 5 min by default.
 STATED_SHARE = 1 / 3
-#: ... and up to a day: feeds of daily papers have been seen with a ttl of a month.
+#: Upper bound of a stated interval: some feeds of daily newspapers have a ttl of a month.
 STATED_MAX_S = DAY_S
-#: More than this is a mistake of units (seconds or milliseconds written as minutes), and is ignored.
+#: Longest plausible statement. Longer ones are errors of units (seconds or milliseconds written as
+#: minutes) and are ignored.
 MAX_PLAUSIBLE_INTERVAL_S = 366 * DAY_S
-#: Minimum intervals for a feed that always sends its full document, and the size from which it grows.
+#: Factor of the minimum interval for a feed that always sends its full document.
 FULL_FACTOR = 4.0
+#: Document size above which that interval grows in proportion, and the maximum factor of this
+#: growth.
 LARGE_BYTES = 262_144.0
 LARGE_FACTOR_MAX = 4.0
-#: A feed is polled after this share of the time in which new entries would replace its document ...
+#: Interval of a feed that may overflow, as a share of the time in which new entries would replace
+#: its document, and its lower bound.
 OVERFLOW_SHARE = 0.5
-#: ... but never more often than this.
 OVERFLOW_MIN_S = MINUTE_S
-#: Minimum intervals are stretched by up to this share, by the feed's phase: feeds that were polled
-#: together part.
+#: Maximum relative increase of the minimum interval, times the feed's phase: it separates feeds
+#: that were polled at the same time.
 PHASE_JITTER_SHARE = 0.2
 
-#: Policies plan for this share of the budget: their corrections then stay below it.
+#: Share of the budget that policies plan for: the rest is a margin for their corrections.
 PLANNED_SHARE = 0.995
 
-#: Bytes on the wire of a poll that is answered with 304: a TLS handshake with its certificates (about
-#: 4.5 kB, since polls of one host are too far apart to keep the connection), TCP, and both headers.
+#: Bytes on the wire of a poll that is answered with 304: a TLS handshake with certificates (about
+#: 4.5 kB; polls of a host are too far apart to reuse a connection), TCP, and both headers.
 NOT_MODIFIED_BYTES = 6000.0
-#: Weight of the last poll in the running mean of a feed's transfer and of its 304 share.
+#: Weight of the latest poll in the running means of a feed's transfer and of its 304 share.
 LEARNING_RATE = 0.1
-#: Share of unchanged polls that are answered with 304 from which a feed counts as conditional, and what
-#: a first document with validators is believed to promise.
+#: Minimum 304 share of unchanged polls for a feed to count as supporting conditional requests, and
+#: the share assumed after a first document with validators (ETag, Last-Modified).
 CONDITIONAL_SHARE = 0.5
 ASSUMED_CONDITIONAL_SHARE = 0.75
 
-#: What is known of a feed, one record each. Times are epoch seconds; 0 stands for "not stated".
+#: Facts about a feed, one record per feed. Times are epoch seconds; 0 means "not stated".
 FACTS = np.dtype(
     [
         ("polled_at", "f8"),  # the last poll; -inf before the first
-        ("stated_s", "f8"),  # the longest interval that the publisher stated in the last answer
-        ("stated_by", "u1"),  # TTL, UPDATE_PERIOD or FRESH
+        ("stated_s", "f8"),  # the longest interval that the last response stated
+        ("stated_by", "u1"),  # TTL, UPDATE_PERIOD or FRESHNESS_LIFETIME
         ("retry_at", "f8"),  # Retry-After, -inf for none
         ("backoff_until", "f8"),  # after failures, -inf for none
-        ("override_s", "f8"),  # minimum interval that subscribers have set
+        ("override_s", "f8"),  # minimum interval set by subscribers
         ("not_modified", "f4"),  # share of unchanged polls that were answered with 304
         ("document_bytes", "f4"),  # of a full document, on the wire
-        ("poll_bytes", "f4"),  # mean transfer of a poll beyond that of a 304
+        ("poll_bytes", "f4"),  # mean transfer of a poll, without that of a 304
         ("entries", "i4"),  # in the last document
-        ("window", "i4"),  # entries that a document holds, as far as is known; 0 for no limit
-        ("mean_gap_s", "f8"),  # between the entries of the last document; nan if unknown
-        ("skip", "u1", (HOURS_PER_WEEK // 8,)),  # hours of the week not to poll in, Monday first
+        ("window", "i4"),  # most entries seen in a document; 0 for no limit
+        ("mean_gap_s", "f8"),  # mean gap between the entries of the last document; nan if unknown
+        ("skip", "u1", (HOURS_PER_WEEK // 8,)),  # bits: hours of the week in which not to poll
     ]
 )
 
-#: Reason codes, in the order in which ties are decided.
+#: Codes of what sets the earliest time; indexes of `CODES`.
 (
     UNCONSTRAINED,
     MIN_INTERVAL,
@@ -91,6 +98,7 @@ FACTS = np.dtype(
     RETRY_AFTER,
     BACKOFF,
 ) = range(10)
+#: Codes of `tidings.reasons` for these.
 CODES = (
     "",
     "min_interval",
@@ -107,12 +115,12 @@ CODES = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The operator's limits."""
+    """The operator's limits of the interval between polls, in seconds."""
 
-    min_interval_s: float = (
-        MIN_INTERVAL_S  #: where publishers say nothing and answer with 304; 0: none
-    )
-    max_interval_s: float = MAX_INTERVAL_S  #: no feed waits longer, unless its publisher says so
+    #: Minimum interval of feeds that state none and answer with 304; 0 for no minimum.
+    min_interval_s: float = MIN_INTERVAL_S
+    #: Maximum interval, unless the earliest allowed time is later.
+    max_interval_s: float = MAX_INTERVAL_S
 
 
 DEFAULT_LIMITS = Limits()
@@ -120,17 +128,17 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """When each feed may be polled next; one element per feed."""
+    """Poll constraints of some feeds; one element per feed."""
 
     earliest: Floats  #: no poll before this time
-    min_interval_s: Floats  #: between any two polls, as long as nothing else is learned
-    max_interval_s: Floats
-    cost: Floats  #: of a poll, 1 for one that is answered with 304
-    skip: Bools | None  #: (n, 168) hours of the week not to poll in; None where there are none
-    code: npt.NDArray[np.uint8]  #: what sets `earliest`
+    min_interval_s: Floats  #: minimum time between polls, according to the current facts
+    max_interval_s: Floats  #: maximum time between polls
+    cost: Floats  #: cost of a poll, 1 for one that is answered with 304
+    skip: Bools | None  #: (n, 168) hours of the week in which not to poll; None if there are none
+    code: npt.NDArray[np.uint8]  #: code of what sets `earliest`
 
     def of(self, rows: Rows) -> "Constraints":
-        """Those of some of the feeds."""
+        """Return the constraints of some of the feeds."""
         return Constraints(
             self.earliest[rows],
             self.min_interval_s[rows],
@@ -142,7 +150,7 @@ class Constraints:
 
 
 def no_facts(n: int) -> npt.NDArray[np.void]:
-    """Records of feeds of which nothing is known."""
+    """Return n records of feeds without any facts."""
     facts = np.zeros(n, dtype=FACTS)
     for name in ("polled_at", "retry_at", "backoff_until"):
         facts[name] = -np.inf
@@ -151,10 +159,14 @@ def no_facts(n: int) -> npt.NDArray[np.void]:
 
 
 def constrain(facts: npt.NDArray[np.void], phase: Floats, limits: Limits) -> Constraints:
-    """Apply the rule; ``phase`` in [0, 1) stretches the minimum interval of each feed."""
+    """Compute the poll constraints from the facts about each feed.
+
+    ``phase`` in [0, 1) lengthens the minimum interval of each feed by up to `PHASE_JITTER_SHARE`,
+    except where the publisher states an interval.
+    """
     n = len(facts)
-    shortest = limits.min_interval_s
-    interval = np.full(n, float(shortest))
+    minimum = limits.min_interval_s
+    interval = np.full(n, float(minimum))
     code = np.full(n, MIN_INTERVAL, dtype=np.uint8)
 
     full = facts["not_modified"] < CONDITIONAL_SHARE
@@ -162,24 +174,23 @@ def constrain(facts: npt.NDArray[np.void], phase: Floats, limits: Limits) -> Con
     interval[full] *= FULL_FACTOR * large[full]
     code[full] = FULL_DOCUMENT
 
-    chosen = facts["override_s"] > 0
-    override = np.maximum(
-        facts["override_s"], shortest
-    )  # the operator may have raised the minimum since
-    interval[chosen], code[chosen] = override[chosen], OVERRIDE
+    overridden = facts["override_s"] > 0
+    # The operator may have raised the minimum since the override was set.
+    override = np.maximum(facts["override_s"], minimum)
+    interval[overridden], code[overridden] = override[overridden], OVERRIDE
 
     overflow = np.maximum(OVERFLOW_SHARE * overflow_s(facts), OVERFLOW_MIN_S)
-    soon = (overflow < interval) & ~chosen
-    interval[soon], code[soon] = overflow[soon], OVERFLOW
+    overflows = (overflow < interval) & ~overridden
+    interval[overflows], code[overflows] = overflow[overflows], OVERFLOW
     interval *= 1 + PHASE_JITTER_SHARE * phase
 
     stated_s = facts["stated_s"]
     stated = stated_s > 0
-    obeyed = np.clip(stated_s, STATED_SHARE * shortest, STATED_MAX_S)
-    stated &= ~(chosen & (override > obeyed))
-    interval[stated], code[stated] = obeyed[stated], facts["stated_by"][stated]
+    bounded = np.clip(stated_s, STATED_SHARE * minimum, STATED_MAX_S)
+    stated &= ~(overridden & (override > bounded))
+    interval[stated], code[stated] = bounded[stated], facts["stated_by"][stated]
 
-    # After a failure the backoff stands in for the interval.
+    # After a failure the backoff replaces the interval.
     failing = ~np.isneginf(facts["backoff_until"])
     earliest = np.where(failing, facts["backoff_until"], facts["polled_at"] + interval)
     code[failing] = BACKOFF
@@ -197,22 +208,24 @@ def constrain(facts: npt.NDArray[np.void], phase: Floats, limits: Limits) -> Con
 
 
 def marginal_bytes(facts: npt.NDArray[np.void]) -> Floats:
-    """Bytes that one more poll a day of each feed adds to a day's transfer.
+    """Return the marginal transfer: bytes that one more poll per day adds per day.
 
-    A document that has changed must be fetched once in any case, so for a feed that answers with 304 this is less than the
-    mean transfer of its polls. With changes at rate r and a gap g, polls transfer (1 - exp(-r g)) / g documents a day;
-    the derivative by 1 / g is c + (1 - c) ln(1 - c), c = 1 - exp(-r g) being the share of polls that transfer one. For a
-    feed that sends its document every time c is 1, and a poll adds the document.
+    A changed document must be fetched once in any case. For a feed that answers with 304, the
+    marginal transfer is therefore less than the mean transfer of its polls. With changes at rate r
+    and a gap g between polls, (1 - exp(-r g)) / g documents are transferred per day. The
+    derivative with respect to 1 / g is c + (1 - c) ln(1 - c), where c = 1 - exp(-r g) is the share
+    of polls that transfer a document. A feed that sends its document every time has c = 1: a poll
+    adds the document.
     """
     size = np.maximum(facts["document_bytes"].astype(np.float64), 1.0)
     share = np.clip(facts["poll_bytes"] / size, 0.0, 1.0)
-    left = np.maximum(1 - share, 1e-12)
-    added: Floats = size * (share + left * np.log(left))
-    return added
+    unchanged = np.maximum(1 - share, 1e-12)
+    marginal: Floats = size * (share + unchanged * np.log(unchanged))
+    return marginal
 
 
 def apply_constraints(feeds: Feeds, rows: Rows | slice, constraints: Constraints) -> None:
-    """Write constraints into the policy's table."""
+    """Write constraints into ``rows`` of the policy's table of feeds."""
     feeds.earliest[rows] = constraints.earliest
     feeds.min_interval_s[rows] = constraints.min_interval_s
     feeds.max_interval_s[rows] = constraints.max_interval_s
@@ -224,7 +237,7 @@ def apply_constraints(feeds: Feeds, rows: Rows | slice, constraints: Constraints
 
 
 def reason_of(constraints: Constraints, facts: npt.NDArray[np.void], i: int) -> Reason:
-    """Why feed ``i`` may not be polled before its earliest time; none where any time will do."""
+    """Return the reason for the earliest time of feed ``i``, `NO_REASON` if it has none."""
     code = int(constraints.code[i])
     if code == UNCONSTRAINED:
         return NO_REASON
@@ -242,22 +255,25 @@ def reason_of(constraints: Constraints, facts: npt.NDArray[np.void], i: int) -> 
 
 
 def capacity_per_day(feeds: Feeds) -> Floats:
-    """Polls a day that the minimum interval of each feed allows; inf where there is none."""
+    """Return the polls per day that the constraints of each feed allow; inf without a minimum."""
     with np.errstate(divide="ignore"):
-        most = DAY_S / feeds.min_interval_s
+        capacity = DAY_S / feeds.min_interval_s
     if feeds.skip is not None:
-        most = most * (1 - feeds.skip.mean(axis=1))
-    return most
+        capacity = capacity * (1 - feeds.skip.mean(axis=1))
+    return capacity
 
 
 def usable_budget(feeds: Feeds, budget_per_day: float) -> tuple[float, int]:
-    """How much of a budget can be used, and how many feeds the minimum interval keeps below their share."""
+    """Return the part of a budget that the constraints allow, in polls per day.
+
+    The second value is the number of feeds whose minimum interval keeps them below an equal share.
+    """
     if not len(feeds):
         return budget_per_day, 0
     capacity = capacity_per_day(feeds)
     usable = min(PLANNED_SHARE * budget_per_day, float(capacity.sum()))
-    held_back = int((capacity < budget_per_day / len(feeds)).sum())
-    return usable, held_back
+    limited_feeds = int((capacity < budget_per_day / len(feeds)).sum())
+    return usable, limited_feeds
 
 
 # --- learning the facts ---------------------------------------------------------------------------
@@ -266,46 +282,56 @@ def usable_budget(feeds: Feeds, budget_per_day: float) -> tuple[float, int]:
 def stated_interval(
     ttl_s: Floats, period_s: Floats, fresh_s: Floats
 ) -> tuple[Floats, npt.NDArray[np.uint8]]:
-    """The longest interval that a publisher states, and which statement it is; 0 stands for none.
+    """Return the longest interval that each publisher states, and the code of the statement.
 
-    Absurd ones (over a year) are ignored.
+    ``ttl_s`` is from RSS ttl, ``period_s`` from sy:updatePeriod, ``fresh_s`` the freshness
+    lifetime of the response (RFC 9111 sect. 4.2.1). 0 means none. Implausible values (over a year)
+    are ignored.
     """
-    said = np.stack([ttl_s, period_s, fresh_s])
-    said = np.where((said > 0) & (said <= MAX_PLAUSIBLE_INTERVAL_S), said, 0.0)
-    longest = said.argmax(axis=0)
-    return said.max(axis=0), (longest + TTL).astype(np.uint8)
+    stated = np.stack([ttl_s, period_s, fresh_s])
+    stated = np.where((stated > 0) & (stated <= MAX_PLAUSIBLE_INTERVAL_S), stated, 0.0)
+    longest = stated.argmax(axis=0)
+    return stated.max(axis=0), (longest + TTL).astype(np.uint8)
 
 
 def learn_transfer(
     facts: npt.NDArray[np.void], bytes_: Floats, unchanged: Bools, not_modified: Bools
 ) -> npt.NDArray[np.void]:
-    """Take in what polls transferred: ``bytes_`` of body each; returns the records changed.
+    """Update transfer facts by one poll each (exponential moving average, EWMA).
 
-    An unchanged poll is evidence about conditional requests: 304 speaks for them, a full document with
-    nothing new in it against.
+    ``bytes_`` is the size of each body.
+
+    A poll without changes shows whether the server supports conditional requests: it does if it
+    answers with 304, and does not if it sends the full document.
     """
     facts = facts.copy()
     first = facts["document_bytes"] <= 0
     document = ~not_modified & (bytes_ > 0)
     facts["document_bytes"] = np.where(document, bytes_, facts["document_bytes"])
     gain = np.where(first, 1.0, LEARNING_RATE)
-    # A first document is followed by 304s where it can be: half of it is a fair first guess.
-    seen = np.where(first & (facts["not_modified"] >= CONDITIONAL_SHARE), 0.5 * bytes_, bytes_)
-    facts["poll_bytes"] += gain * (seen - facts["poll_bytes"])
+    # After a first document with validators some polls will get 304: start from half of its size.
+    sample = np.where(first & (facts["not_modified"] >= CONDITIONAL_SHARE), 0.5 * bytes_, bytes_)
+    facts["poll_bytes"] += gain * (sample - facts["poll_bytes"])
     step = np.where(unchanged, not_modified - facts["not_modified"], 0.0)
     facts["not_modified"] += 3 * LEARNING_RATE * step
     return facts
 
 
 def overflow_s(facts: npt.NDArray[np.void]) -> Floats:
-    """How soon new entries would replace a full document, at the pace of those in it; inf if never."""
+    """Return the seconds in which new entries would replace a full document; inf if unknown.
+
+    Uses the mean gap between the entries of the last document.
+    """
     entries, window = facts["entries"], facts["window"]
     full = (window > 0) & (entries >= np.maximum(window, 2)) & np.isfinite(facts["mean_gap_s"])
     return np.where(full, facts["mean_gap_s"] * entries, np.inf)
 
 
 def skip_hours(hints: Hints) -> bytes:
-    """skipHours and skipDays as 168 bits, Monday 0:00 GMT first; nothing where they would skip all."""
+    """Pack RSS skipHours and skipDays into 168 bits, from Monday 0:00 GMT.
+
+    Returns b"" if no hour is skipped, and also if all are.
+    """
     if not hints.skip_hours and not hints.skip_days:
         return b""
     hour = np.arange(HOURS_PER_WEEK)
@@ -316,15 +342,15 @@ def skip_hours(hints: Hints) -> bytes:
 
 
 def unpack_skip_hours(packed: npt.NDArray[np.uint8]) -> Bools | None:
-    """Hours of the week (n, 168) from 21 bytes each; None where no feed skips any."""
+    """Unpack hours of the week (n, 168) from 21 bytes each; None if no feed skips any."""
     if not packed.any():
         return None
     return np.unpackbits(packed, axis=1).astype(np.bool_)
 
 
 def is_skipped(hours: bytes, at: float) -> bool:
-    """Whether a time falls into the hours that `skip_hours` gave."""
+    """Return whether the time ``at`` is in the packed hours from `skip_hours`."""
     if not hours:
         return False
-    hour = int((at + 3 * DAY_S) // HOUR_S) % HOURS_PER_WEEK  # the epoch was a Thursday
+    hour = int((at + 3 * DAY_S) // HOUR_S) % HOURS_PER_WEEK  # the Unix epoch was a Thursday
     return bool(hours[hour // 8] & (128 >> hour % 8))

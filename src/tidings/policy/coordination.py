@@ -1,16 +1,25 @@
-"""Where others look as well: who knows the same would look at the same moment, and only the first need have looked."""
+"""Coordination with peers: random jitter and deferral, to avoid duplicate polls of a feed.
+
+Peers with the same data would choose the same moment for a poll, and only the first of these polls
+is useful to all of them.
+"""
 
 from collections.abc import Callable
 
-#: A random moment longer: up to this share of the time between looks, and no longer than that.
+#: Maximum jitter, as a share of the gap between polls and in seconds; the smaller bound applies.
 JITTER_SHARE, MAX_JITTER_S = 0.1, 600.0
-#: Who lets others look waits so much longer, in times between looks, and looks if nobody did.
+#: Extra wait of a poll that is deferred to peers, in gaps between polls. If no peer has polled the
+#: feed by then, this node polls it.
 DEFER_GAPS = 0.5
 
 
 def coordination_delay_s(
     gap_s: float, participation: float, draw_uniform: Callable[[], float]
 ) -> float:
-    """How much longer to wait than ``gap_s`` after another's look; ``turns`` is `Policy.turns`, ``chance`` is from [0, 1)."""
+    """Return the delay, in seconds, to add to the gap ``gap_s`` after a peer's poll.
+
+    ``participation`` is `Policy.participation`, the share of polls that are not deferred.
+    ``draw_uniform`` returns a random number from [0, 1).
+    """
     defer_s = DEFER_GAPS * gap_s if draw_uniform() > participation else 0.0
     return defer_s + draw_uniform() * min(JITTER_SHARE * gap_s, MAX_JITTER_S)

@@ -1,4 +1,8 @@
-"""The Feed Monitor's mathematics: rate, pattern, clusters, window, missed posts, and publishing statistics."""
+"""Estimators: posting rate, daily pattern, k-means clustering, window, missed posts.
+
+Sia & Cho sect. 4 and Han et al. sect. 3; the publishing statistics (Zipf's law, lifetime of
+entries) are those of FeedEx sect. 2.
+"""
 
 from dataclasses import dataclass
 
@@ -7,19 +11,21 @@ import numpy.typing as npt
 
 from tidings.model import DAY_S, HOUR_S, Documents, Floats, Ints, Rows
 
-#: Sia & Cho sect. 4.2: no gain in delay beyond a fortnight of history.
+#: Days of history for estimates. Sia & Cho sect. 4.2: more than 14 days do not reduce the delay.
 ESTIMATION_DAYS = 14
-#: Sia & Cho sect. 4.3.1: patterns found beyond 12 clusters are like others.
+#: Number of clusters. Sia & Cho sect. 4.3.1: with more than 12, patterns repeat.
 CLUSTERS = 12
-#: A feed without a post in the fortnight is counted as half a post: it may still come back.
+#: Posts assumed for a feed without any in the window: it may resume posting.
 SILENT_POSTS = 0.5
 
 
 class RecentCounts:
-    """Posts per hour of the last ``days`` days of each feed, as a ring of days: rate and daily pattern in one.
+    """Hourly post counts of the last days of each feed, in a ring buffer of days.
 
-    ``table`` (n, days, 24) is the policy's own state, so that it is saved with the feed. Days begin at the time of day
-    ``begins_s``, so that a plan made at that time sees whole days; hours are hours of the clock.
+    They give both the rate and the daily pattern. ``table`` (n, days, 24) is a view of the
+    policy's state, so that it is saved with the feed. Days start at ``day_start_s`` seconds after
+    midnight UTC, so that a plan made at that time of day covers full days; hours are clock hours
+    in UTC.
     """
 
     def __init__(self, table: npt.NDArray[np.uint16], day_start_s: float = 0.0) -> None:
@@ -28,37 +34,40 @@ class RecentCounts:
         self.day_start_s = day_start_s
 
     def day(self, times: Floats) -> Ints:
-        """The number of the day that each time falls into."""
+        """Return the number of the day that contains each time."""
         number: Ints = np.floor((times - self.day_start_s) / DAY_S).astype(np.int64)
         return number
 
     def add(self, rows: Rows, times: Floats, now: float | Floats) -> None:
-        """Count posts of feeds ``rows`` at ``times``; those older than the ring are left out."""
+        """Count posts of ``rows`` at ``times``; posts older than the ring buffer are ignored."""
         day, today = self.day(times), self.day(np.asarray(now, dtype=np.float64))
-        known = (day > today - self.days) & (day <= today)
-        rows, day, times = rows[known], day[known], times[known]
+        recent = (day > today - self.days) & (day <= today)
+        rows, day, times = rows[recent], day[recent], times[recent]
         hour = ((times % DAY_S) // HOUR_S).astype(np.int64)
         np.add.at(self.table, (rows, day % self.days, hour), 1)
 
     def clear_day(self, now: float) -> None:
-        """Empty the slot of the day that begins at ``now``."""
+        """Clear the slot of the day that starts at ``now``."""
         self.table[:, int(self.day(np.array([now]))[0]) % self.days] = 0
 
     def rate_per_day(self, silent: float = SILENT_POSTS) -> Floats:
-        """Posts per day over the ring (Sia & Cho sect. 4.2); silent feeds count as ``silent`` posts."""
+        """Return posts per day over the ring buffer (Sia & Cho sect. 4.2).
+
+        A feed without posts counts as ``silent`` posts.
+        """
         posts = self.table.sum(axis=(1, 2), dtype=np.float64)
         rate: Floats = np.maximum(posts, silent) / self.days
         return rate
 
     def hourly(self) -> Floats:
-        """Posts in each hour of the day, days overlaid (Sia & Cho sect. 4.3): (n, 24)."""
-        overlaid: Floats = self.table.sum(axis=1, dtype=np.float64)
-        return overlaid
+        """Return posts per hour of the day, summed over the days: (n, 24) (Sia & Cho sect. 4.3)."""
+        hourly: Floats = self.table.sum(axis=1, dtype=np.float64)
+        return hourly
 
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """Posting patterns shared by many feeds: centroids (K, 24) that sum to 1, and each feed's cluster."""
+    """Clusters of daily patterns: centroids (K, 24) that sum to 1, and the cluster of each feed."""
 
     centroids: Floats
     cluster_index: Ints
@@ -67,18 +76,19 @@ class Clusters:
 def cluster_patterns(
     hourly: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 50
 ) -> Clusters:
-    """K-means (Sia & Cho sect. 4.3.1) on each feed's daily fractions; feeds without posts get the common pattern.
+    """Cluster daily patterns by k-means on the share of posts per hour (Sia & Cho sect. 4.3.1).
 
-    k-means++ seeding on at most 20,000 feeds, then Lloyd's iteration to a standstill.
+    ``hourly`` (n, 24) are counts. k-means++ seeding on at most 20,000 feeds, then Lloyd's algorithm
+    until nothing changes or for ``rounds`` iterations. Feeds without posts get the mean pattern.
     """
     totals = hourly.sum(axis=1)
     active = np.flatnonzero(totals > 0)
-    common = hourly.sum(axis=0) / totals.sum() if len(active) else np.full(24, 1 / 24)
+    mean_pattern = hourly.sum(axis=0) / totals.sum() if len(active) else np.full(24, 1 / 24)
     if len(active) <= k:
         centroids = (
-            np.vstack([hourly[active] / totals[active, None], common])
+            np.vstack([hourly[active] / totals[active, None], mean_pattern])
             if len(active)
-            else common[None, :]
+            else mean_pattern[None, :]
         )
         cluster_index = np.full(len(hourly), len(centroids) - 1)
         cluster_index[active] = np.arange(len(active))
@@ -89,20 +99,20 @@ def cluster_patterns(
     centroids = _seed_centroids(points, k, rng)
     nearest = np.full(len(points), -1)
     for _ in range(rounds):
-        before, nearest = nearest, _nearest(points, centroids)
-        if np.array_equal(before, nearest):
+        previous, nearest = nearest, _nearest(points, centroids)
+        if np.array_equal(previous, nearest):
             break
         for c in range(k):
             if np.any(nearest == c):
                 centroids[c] = points[nearest == c].mean(axis=0)
-    centroids = np.vstack([centroids, common])
+    centroids = np.vstack([centroids, mean_pattern])
     cluster_index = np.full(len(hourly), k)
     cluster_index[active] = _nearest(hourly[active] / totals[active, None], centroids[:k])
     return Clusters(centroids, cluster_index)
 
 
 def _seed_centroids(points: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """k-means++: each next centroid is drawn in proportion to its squared distance from those chosen."""
+    """Choose initial centroids by k-means++: probability in proportion to squared distance."""
     centroids = points[[rng.integers(len(points))]]
     distance = ((points - centroids[0]) ** 2).sum(axis=1)
     while len(centroids) < k:
@@ -121,15 +131,17 @@ def _nearest(points: Floats, centroids: Floats) -> Ints:
 
 
 def window_size(seen: Documents, before: Ints) -> Ints:
-    """S, the entries a document holds: the most that were ever seen at once."""
+    """Return the window S of each feed: the maximum number of entries seen in one document."""
     return np.maximum(before, seen.count)
 
 
 def missed_posts(seen: Documents, previous_poll: Floats, now: Floats) -> Floats:
-    """Expected posts lost between two consecutive documents that share no entry (Han et al. sect. 3), else 0.
+    """Estimate the posts missed between consecutive documents that share no entry, else 0.
 
-    The visible part is a sample of the rate: its S entries span [oldest, now], so the time between the previous poll and the
-    oldest visible entry held about (S - 1) / span posts a second (an inverse-sampling estimate, unbiased for Poisson).
+    Missing postings of Han et al. sect. 2.2. The visible entries are a sample of the rate: S
+    entries in [oldest, now] give (S - 1) / span posts per second, an inverse-sampling estimate
+    that is unbiased for Poisson posts. It is applied to the time from the previous poll to the
+    oldest entry.
     """
     count = seen.count
     span = np.maximum(now - seen.oldest(), 1.0)
@@ -139,7 +151,7 @@ def missed_posts(seen: Documents, previous_poll: Floats, now: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class ZipfFit:
-    """``rate = scale * rank ** -exponent`` fitted on a log-log line over a range of ranks (FeedEx sect. 2)."""
+    """Fit of Zipf's law ``rate = scale * rank ** -exponent`` over ``ranks`` (FeedEx sect. 2)."""
 
     exponent: float
     scale: float
@@ -148,7 +160,10 @@ class ZipfFit:
 
 
 def fit_zipf(rates: Floats, ranks: tuple[int, int] | None = None) -> ZipfFit:
-    """Fit Zipf's law to publishing rates. By default over FeedEx's middle part, ranks 30 to 200 of 245."""
+    """Fit Zipf's law to publishing rates by linear regression in log-log coordinates.
+
+    The default range of ranks is FeedEx's, 30 to 200 of 245, scaled to the number of feeds.
+    """
     ordered = np.sort(rates[rates > 0])[::-1]
     n = len(ordered)
     low, high = ranks or (max(1, round(n * 30 / 245)), max(2, round(n * 200 / 245)))
@@ -158,11 +173,14 @@ def fit_zipf(rates: Floats, ranks: tuple[int, int] | None = None) -> ZipfFit:
     x, y = np.log(np.arange(low, high + 1)), np.log(ordered[low - 1 : high])
     slope, intercept = np.polyfit(x, y, 1)
     residual = y - (slope * x + intercept)
-    spread = ((y - y.mean()) ** 2).sum()
-    r_squared = 1 - (residual**2).sum() / spread if spread > 0 else float("nan")
+    variation = ((y - y.mean()) ** 2).sum()
+    r_squared = 1 - (residual**2).sum() / variation if variation > 0 else float("nan")
     return ZipfFit(float(-slope), float(np.exp(intercept)), float(r_squared), (low, high))
 
 
 def entry_lifetimes_s(times: Floats, window: int) -> Floats:
-    """How long each entry stayed in a document of ``window`` entries (FeedEx Fig. 2d); those still there are left out."""
+    """Return how long each entry stayed in a document of ``window`` entries (FeedEx Fig. 2d).
+
+    Entries that are still in the document are left out.
+    """
     return times[window:] - times[:-window] if len(times) > window else np.empty(0)

@@ -1,8 +1,9 @@
-"""Planned policies: an allocation (how many polls) times a timing (when in the day), from estimates of the past.
+"""Planned polling policies: an allocation of the budget combined with times of the day.
 
-As in the papers' experiments the plan is made once from the training part and kept; ``refit_days`` makes a new one
-from what the polls have shown: every day by default in the service and as served. Sia & Cho's four strategies are
-`uniform`, `scheduling`, `min-delay` and `combined`.
+As in the experiments of the papers, the plan is made once from the training data. With
+``refit_days`` it is made again from the results of polls; the service does this every day by
+default. Sia & Cho's four strategies (sect. 4.4) are `uniform`, `scheduling`, `min-delay` and
+`combined`.
 """
 
 from typing import ClassVar
@@ -24,17 +25,21 @@ from tidings.policy.schedule import (
 from tidings.reasons import Reason
 from tidings.reasons import reason as reason_value
 
+#: Reason codes.
 EVENLY_SPACED, OPTIMAL_TIMES = 0, 1
 
 
 class PlannedPolicy(Policy):
-    """An allocation with polls evenly spaced: every ``1 / m_i`` days, m_i a real number (docs/papers.md)."""
+    """Base class: an allocation with evenly spaced polls, every ``1 / m_i`` days.
+
+    m_i need not be an integer (docs/papers.md).
+    """
 
     budgeted = True
     allocation: ClassVar[str]
-    #: Rates drift: the papers ask for estimates to be renewed, which their own experiments did not need.
+    #: Rates drift, so the service refits every day; the experiments of the papers did not.
     live_defaults: ClassVar[dict[str, object]] = {"refit_days": 1}
-    #: The days over which polls are counted out; Han et al. planned for three weeks at a time.
+    #: Period of the allocation in days; Han et al. plan for three weeks.
     period_days: ClassVar[float] = 1.0
 
     def __init__(
@@ -53,7 +58,7 @@ class PlannedPolicy(Policy):
     def _learn(self, history: Documents, now: float) -> None:
         rows, times = history.new_entries()
         self._started = now
-        self._recent.add(rows, times, now - 1e-6)  # the day that begins now has no posts yet
+        self._recent.add(rows, times, now - 1e-6)  # today has no posts yet
         self._plan(now)
         self._recent.clear_day(now)
 
@@ -83,7 +88,7 @@ class PlannedPolicy(Policy):
         self.polls_per_day = polls / period / self.scale
 
     def _choose(self, rows: Rows, now: Floats, first: bool) -> Decisions:
-        """The k-th poll of a feed stands at (k + phase) / m days after the start; take the first after now."""
+        """Return the first of the times (k + phase) / m days after the start that is after now."""
         m = self.polls_per_day[rows] / DAY_S
         phase = self.feeds.phase[rows]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -99,20 +104,21 @@ class PlannedPolicy(Policy):
 
 
 class TimedPolicy(PlannedPolicy):
-    """An allocation with polls at the optimal times of the day for the feed's cluster (Theorems 2 and 3).
+    """Base class: an allocation with polls at the optimal times for the feed's cluster.
 
-    Whole polls a day: an error accumulator alternates floor(m) and ceil(m), so that their mean is m; below one poll
-    a day it picks the days, and Theorem 2 the time of day.
+    The times are those of Sia & Cho Theorems 2 and 3. They need an integer number of polls per day:
+    an error accumulator alternates floor(m) and ceil(m), so that the mean is m. Below one poll per
+    day it selects the days, and Theorem 2 gives the time of day.
     """
 
     def _plan(self, now: float) -> None:
         super()._plan(now)
         clusters = cluster_patterns(self._recent.hourly(), CLUSTERS, self.seed)
         self.centroids, self.cluster_index = clusters.centroids, clusters.cluster_index
-        most = int(np.ceil(self.polls_per_day.max())) + 1
-        self._times = np.full((len(self.centroids), most + 1, most), np.inf)
+        max_polls = int(np.ceil(self.polls_per_day.max())) + 1
+        self._times = np.full((len(self.centroids), max_polls + 1, max_polls), np.inf)
         for c, centroid in enumerate(self.centroids):
-            for m, times in enumerate(_plan_table(DailyPattern(centroid), most), start=1):
+            for m, times in enumerate(_plan_table(DailyPattern(centroid), max_polls), start=1):
                 self._times[c, m, :m] = times * HOUR_S
 
     def _choose(self, rows: Rows, now: Floats, first: bool) -> Decisions:
@@ -121,7 +127,8 @@ class TimedPolicy(PlannedPolicy):
         polls_today = np.floor(m * (day + 1) + phase) - np.floor(m * day + phase)
         table = self._times[self.cluster_index[rows], polls_today.astype(np.int64)]
         after = np.where(table > (now - day * DAY_S)[:, None] + 1e-6, table, np.inf).min(axis=1)
-        # No more polls today: the next day on which the accumulator passes a whole number, at its first time.
+        # No more polls today: take the first time of the next day on which the accumulator passes
+        # an integer.
         with np.errstate(divide="ignore", invalid="ignore"):
             next_day = np.ceil((np.floor(m * (day + 1) + phase) + 1 - phase) / m - 1e-9) - 1
             next_day = np.where(m > 0, np.maximum(next_day, day + 1), 0.0)
@@ -132,11 +139,14 @@ class TimedPolicy(PlannedPolicy):
         return Decisions(times, **reason(OPTIMAL_TIMES, m, n=len(rows)))
 
 
-def _plan_table(pattern: DailyPattern, most: int) -> list[Floats]:
-    """Times for 1 to ``most`` polls a day: the exact ones while the grid serves, then spacing by lambda^-1/2."""
-    exact = optimal_times_up_to(pattern, min(most, GRID_PER_DAY))
+def _plan_table(pattern: DailyPattern, max_polls: int) -> list[Floats]:
+    """Return the times for 1 to ``max_polls`` polls a day.
+
+    Exact on the grid; beyond its resolution, gaps in proportion to lambda^-1/2 (`dense_times`).
+    """
+    exact = optimal_times_up_to(pattern, min(max_polls, GRID_PER_DAY))
     table = []
-    for m in range(1, most + 1):
+    for m in range(1, max_polls + 1):
         dense = dense_times(pattern, m)
         better = m <= len(exact) and expected_delay_h(pattern, exact[m - 1]) <= expected_delay_h(
             pattern, dense
@@ -159,30 +169,33 @@ class Scheduling(TimedPolicy):
 
 class MinDelay(PlannedPolicy):
     name = "min-delay"
-    summary = "polls in proportion to the root of weight times rate, evenly spaced (Sia & Cho, strategy 3)"
+    summary = (
+        "polls in proportion to the square root of weight times rate, evenly spaced"
+        " (Sia & Cho, strategy 3)"
+    )
     allocation = "min-delay"
 
 
 class Combined(TimedPolicy):
     name = "combined"
-    summary = "root allocation at the best times of the day (Sia & Cho, strategy 4)"
+    summary = "min-delay allocation, at the best times of the day (Sia & Cho, strategy 4)"
     allocation = "min-delay"
 
 
 class MinMissing(PlannedPolicy):
     name = "min-missing"
-    summary = "polls to the feeds that would lose the most posts (Han et al.)"
+    summary = "more polls for the feeds that would miss the most posts (Han et al.)"
     allocation = "min-missing"
     period_days = 21.0
 
 
 class CgmAge(PlannedPolicy):
     name = "cgm-age"
-    summary = "least age of stale copies, a crawler's optimum (Cho & Garcia-Molina 2003)"
+    summary = "minimum age of stale copies, as for web crawlers (Cho & Garcia-Molina 2003)"
     allocation = "cgm-age"
 
 
 class CgmFreshness(PlannedPolicy):
     name = "cgm-freshness"
-    summary = "most copies up to date, a crawler's optimum (Cho & Garcia-Molina 2003)"
+    summary = "maximum share of fresh copies, as for web crawlers (Cho & Garcia-Molina 2003)"
     allocation = "cgm-freshness"

@@ -1,7 +1,9 @@
-"""Policies by name. A specification may carry parameters: ``fixed:interval_h=24``, ``min-delay:refit_days=1``.
+"""Policy registry: policies by name, and plug-ins from entry points.
 
-Other packages may bring policies: classes under the entry point group ``tidings.policies`` (docs/plugins.md). They are looked
-for when a name is asked for that is not one of ours.
+A specification may have parameters: ``fixed:interval_h=24``, ``min-delay:refit_days=1``.
+
+Other packages can provide policies as classes under the entry point group ``tidings.policies``
+(docs/plugins.md). They are loaded when a name is not one of the built-in policies.
 """
 
 import inspect
@@ -34,32 +36,39 @@ POLICIES: dict[str, type[Policy]] = {
     )
 }
 
+#: Entry point group of policy plug-ins.
 ENTRY_POINT_GROUP = "tidings.policies"
 
 
 @cache
 def load_plugins() -> None:
-    """Add the policies of other packages to `POLICIES`; ours keep their names."""
-    from importlib.metadata import entry_points  # two megabytes that nobody needs who has none
+    """Load policy plug-ins into `POLICIES`; built-in policies take precedence.
+
+    Raises `TidingsError` if a plug-in cannot be loaded or is not a subclass of `Policy`.
+    """
+    from importlib.metadata import entry_points  # imported late: it takes 2 MB
 
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
             found = point.load()
-        except (
-            Exception
-        ) as error:  # whatever a stranger's package does, it must be told which one it was
+        except Exception as error:  # a plug-in can fail in any way; the message must name it
             raise TidingsError(
-                f"the policy plug-in {point.value} cannot be loaded ({error}); repair or remove it"
+                f"the policy plug-in {point.value} cannot be loaded ({error});"
+                " repair or uninstall it"
             ) from error
         if not (isinstance(found, type) and issubclass(found, Policy)):
             raise TidingsError(
-                f"the policy plug-in {point.value} is not a subclass of tidings.policy.Policy; ask its author"
+                f"the policy plug-in {point.value} is not a subclass of tidings.policy.Policy;"
+                " uninstall it or report this to its author"
             )
         POLICIES.setdefault(found.name, found)
 
 
 def policy_class(name: str) -> type[Policy]:
-    """A policy by its name, or a refusal that lists all there are."""
+    """Return the policy class with this name.
+
+    Raises `UsageError` with the known names if there is none.
+    """
     if name not in POLICIES:
         load_plugins()
     if name not in POLICIES:
@@ -68,7 +77,11 @@ def policy_class(name: str) -> type[Policy]:
 
 
 def make_policy(spec: str, *, live: bool = False, **overrides: object) -> Policy:
-    """Build a policy from ``name[:parameter=value...]``; ``live`` with the defaults of the service."""
+    """Create a policy from a specification ``name[:parameter=value...]``.
+
+    ``live`` applies the defaults of the service (`Policy.live_defaults`). ``overrides`` are further
+    parameters. Raises `UsageError` for an unknown policy or parameter, or an invalid value.
+    """
     name, *settings = spec.split(":")
     policy = policy_class(name)
     allowed = inspect.signature(policy.__init__).parameters
@@ -79,7 +92,7 @@ def make_policy(spec: str, *, live: bool = False, **overrides: object) -> Policy
             known = ", ".join(f"{k}={p.default}" for k, p in allowed.items() if k != "self")
             raise UsageError(f"policy {name!r} has no parameter {key!r}; it takes {known}")
         values[key] = _parse(name, key, text, type(allowed[key].default))
-    return policy(**{**values, **overrides})  # type: ignore[arg-type]  # checked against the signature above
+    return policy(**{**values, **overrides})  # type: ignore[arg-type]  # checked above
 
 
 def _parse(policy: str, key: str, text: str, kind: type) -> object:

@@ -1,8 +1,9 @@
-"""At what times of the day: the optimal retrieval times of Sia & Cho's Theorems 2 and 3.
+"""Poll schedule within a day: the optimal retrieval times of Sia & Cho Theorems 2 and 3.
 
-A daily pattern is 24 hourly rates (posts per hour), repeated every day. Polls at times tau_1 < ... < tau_m of a day cost
-``sum int lambda(t) (tau_next - t) dt`` in post-hours of delay. Three ways to the least of it: an exact dynamic program on
-a grid of 30 minutes, and the paper's two, which are tested against it.
+A daily pattern is 24 hourly rates (posts per hour), repeated every day. Polls at the times tau_1 <
+... < tau_m of a day cost ``sum int lambda(t) (tau_next - t) dt`` post-hours of delay (Lemma 1).
+Three methods minimize it: dynamic programming on a grid of 30 minutes, which is exact, and the two
+methods of the paper (sect. 3.2.2), which are tested against it.
 """
 
 import itertools
@@ -14,39 +15,41 @@ from tidings.errors import UsageError
 from tidings.model import Floats, Ints
 
 DAY_H = 24.0
-#: Sia & Cho sect. 3.2.2: "reasonable performance ... when a time granularity of 30 minutes is used".
+#: Slots per day. Sia & Cho sect. 3.2.2: "reasonable performance ... when a time granularity of 30
+#: minutes is used".
 GRID_PER_DAY = 48
-#: Beyond, the exhaustive search may take minutes (flat patterns, where hardly anything can be pruned, are the slowest).
+#: Maximum polls per day for the exhaustive search. With more it may take minutes, above all for
+#: flat patterns, where little can be pruned.
 MAX_EXHAUSTIVE_POLLS = 12
 
 
 class DailyPattern:
-    """A day of hourly rates with its integrals: A(t), posts since midnight, and Q(t), the integral of A."""
+    """Daily pattern: hourly rates, A(t) (posts since midnight) and Q(t) (the integral of A)."""
 
     def __init__(self, hourly: Floats) -> None:
         if hourly.shape != (24,) or not np.all(np.isfinite(hourly)) or np.any(hourly < 0):
-            raise UsageError("a daily pattern is 24 hourly rates of at least 0")
+            raise UsageError("a daily pattern needs 24 hourly rates of at least 0")
         self.hourly = hourly
         self._mass = np.concatenate([[0.0], np.cumsum(hourly)])
         self._area = np.concatenate([[0.0], np.cumsum((self._mass[:-1] + self._mass[1:]) / 2)])
         self.posts = float(self._mass[-1])
 
     def mass(self, t: Floats) -> Floats:
-        """A(t): expected posts in [0, t] hours; t may lie days ahead or behind."""
+        """Return A(t), the expected posts in [0, t] hours; t may be outside of [0, 24]."""
         day, hour, part = self._split(t)
         posts: Floats = day * self.posts + self._mass[hour] + self.hourly[hour] * part
         return posts
 
     def area(self, t: Floats) -> Floats:
-        """Q(t), the integral of A over [0, t]."""
+        """Return Q(t), the integral of A over [0, t]."""
         day, hour, part = self._split(t)
-        whole = self._area[-1] * day + self.posts * DAY_H * day * (day - 1) / 2
-        within = self._area[hour] + self._mass[hour] * part + self.hourly[hour] * part**2 / 2
-        integral: Floats = whole + day * self.posts * (hour + part) + within
+        full_days = self._area[-1] * day + self.posts * DAY_H * day * (day - 1) / 2
+        part_day = self._area[hour] + self._mass[hour] * part + self.hourly[hour] * part**2 / 2
+        integral: Floats = full_days + day * self.posts * (hour + part) + part_day
         return integral
 
     def delay(self, start: Floats, end: Floats) -> Floats:
-        """Lemma 1: expected delay, in post-hours, of the posts between a poll at start and the next at end."""
+        """Return the expected delay, in post-hours, of the posts between two polls (Lemma 1)."""
         return self.area(end) - self.area(start) - self.mass(start) * (end - start)
 
     @staticmethod
@@ -58,7 +61,7 @@ class DailyPattern:
 
 
 def expected_delay_h(pattern: DailyPattern, times: Floats) -> float:
-    """Post-hours of delay in one day when it is polled at ``times`` every day (Lemma 1, cyclic)."""
+    """Return the post-hours of delay per day with daily polls at ``times``, in hours (Lemma 1)."""
     if len(times) == 0:
         return float("inf") if pattern.posts > 0 else 0.0
     times = np.sort(times)
@@ -67,20 +70,20 @@ def expected_delay_h(pattern: DailyPattern, times: Floats) -> float:
 
 
 def _slot_times(n: int, grid: int) -> Floats:
-    """The first n slots of a grid, in hours."""
+    """Return the times of the first n slots of a grid, in hours."""
     return np.arange(n, dtype=np.float64) * (DAY_H / grid)
 
 
 def even_times(polls: int, phase: float = 0.0) -> Floats:
-    """Polls at equal distances, the first ``phase`` of a distance after midnight."""
+    """Return evenly spaced times in hours, the first ``phase`` gaps after midnight."""
     return (np.arange(polls) + phase) * DAY_H / polls
 
 
-# --- exact: dynamic program ---------------------------------------------------------------------------------------------
+# --- exact: dynamic programming ------------------------------------------------------------------
 
 
 def _cost_by_rotation(pattern: DailyPattern, grid: int) -> Floats:
-    """C[r, i, j]: delay between polls at slots r + i and r + j of the grid, for i < j <= grid; inf elsewhere."""
+    """Return C[r, i, j], the delay between polls at slots r + i and r + j, for i < j; else inf."""
     slots = _slot_times(2 * grid + 1, grid)
     mass, area = pattern.mass(slots), pattern.area(slots)
     i = np.arange(grid)[:, None, None] + np.arange(grid + 1)[None, :, None]
@@ -92,14 +95,14 @@ def _cost_by_rotation(pattern: DailyPattern, grid: int) -> Floats:
 def optimal_times_up_to(
     pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY
 ) -> list[Floats]:
-    """The best times for 1, 2, ... ``polls`` polls a day, exact on the grid.
+    """Return the optimal times for 1, 2, ... ``polls`` polls a day, exact on the grid.
 
-    For every rotation r of the day (a poll at slot r), the cheapest way from r to r + grid in m links: O(m grid^2) each, and
-    all rotations and all m in one sweep.
+    Dynamic programming: for every rotation r of the day (a poll at slot r), the shortest path from
+    r to r + grid with m links, in O(m grid^2). All rotations and all m are computed in one pass.
     """
     if not 0 < polls <= grid:
         raise UsageError(
-            f"between 1 and {grid} polls a day fit a grid of {grid} slots, not {polls}"
+            f"polls a day must be between 1 and {grid}, the slots of the grid, not {polls}"
         )
     cost = _cost_by_rotation(pattern, grid)
     best = cost[:, 0, :]  # one link from slot r
@@ -121,23 +124,24 @@ def optimal_times_up_to(
 
 
 def dp_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY) -> Floats:
-    """The best times for ``polls`` polls a day, exact on the grid."""
+    """Return the optimal times for ``polls`` polls a day, by dynamic programming on the grid."""
     return optimal_times_up_to(pattern, polls, grid)[-1]
 
 
-# --- the paper's first method: exhaustive search with pruning -----------------------------------------------------------
+# --- Sia & Cho sect. 3.2.2, first method: exhaustive search with pruning --------------------------
 
 
 def exhaustive_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY) -> Floats:
-    """All choices of the first two points; Eq. 2 gives the rest; plans that cannot win any more are cut.
+    """Search all choices of the first two times; the rest follow from Eq. 2 (branch and bound).
 
-    On a grid, and where hourly rates jump, Eq. 2 becomes two inequalities: moving tau_j one slot either way must not
-    help. Both are linear in tau_{j+1}, so they leave a short run of slots for it, mostly one or two. A day is a circle: the two
-    points to begin with may be taken to be those of the shortest gap.
+    On a grid, and where hourly rates jump, Eq. 2 becomes two inequalities: moving tau_j by one
+    slot in either direction must not reduce the delay. Both are linear in tau_{j+1}, so that they
+    leave few slots for it, mostly one or two. The day is cyclic, so the first two times can be
+    those of the shortest gap. Raises `UsageError` above `MAX_EXHAUSTIVE_POLLS`.
     """
     if not 0 < polls <= grid:
         raise UsageError(
-            f"between 1 and {grid} polls a day fit a grid of {grid} slots, not {polls}"
+            f"polls a day must be between 1 and {grid}, the slots of the grid, not {polls}"
         )
     width = DAY_H / grid
     slots = _slot_times(3 * grid + 1, grid)
@@ -148,35 +152,33 @@ def exhaustive_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY
 
     if polls > MAX_EXHAUSTIVE_POLLS:
         raise UsageError(
-            f"exhaustive search beyond {MAX_EXHAUSTIVE_POLLS} polls a day takes too long; use the method dp"
+            f"exhaustive search is limited to {MAX_EXHAUSTIVE_POLLS} polls a day; use the method dp"
         )
     best_cost, best_plan = np.inf, [0]
 
-    def next_slots(before: int, here: int) -> range:
-        """Slots n for which neither ``here - 1`` nor ``here + 1`` is better between ``before`` and n."""
-        low, high = here + 1, before + grid + grid
-        right = (
-            mass[here + 1] - mass[here]
-        )  # moving right: posts of the slot wait until n instead of here + 1
+    def next_slots(previous: int, current: int) -> range:
+        """Return the slots n for which neither ``current - 1`` nor ``current + 1`` is better."""
+        low, high = current + 1, previous + grid + grid
+        # One slot later: the posts of that slot wait until current + 1 instead of until n.
+        right = mass[current + 1] - mass[current]
         if right > 1e-12:
-            gain_free = cost(before, here + 1) - cost(before, here) - cost(here, here + 1)
-            high = min(high, here + 1 + int(np.floor(gain_free / (right * width) + 1e-9)))
-        left = mass[here] - mass[here - 1]
-        saved = cost(before, here) - cost(before, here - 1) - cost(here - 1, here)
+            added = cost(previous, current + 1) - cost(previous, current)
+            added -= cost(current, current + 1)
+            high = min(high, current + 1 + int(np.floor(added / (right * width) + 1e-9)))
+        left = mass[current] - mass[current - 1]
+        saved = cost(previous, current) - cost(previous, current - 1) - cost(current - 1, current)
         if left > 1e-12:
-            low = max(low, here + int(np.ceil(saved / (left * width) - 1e-9)))
+            low = max(low, current + int(np.ceil(saved / (left * width) - 1e-9)))
         elif saved > 1e-12:
-            return range(
-                0
-            )  # nothing was posted in the slot before: polling then is as good and sooner
+            return range(0)  # no posts in the slot before, so an earlier poll is better
         return range(low, high + 1)
 
-    def extend(plan: list[int], so_far: float) -> None:
+    def extend(plan: list[int], plan_cost: float) -> None:
         nonlocal best_cost, best_plan
-        if so_far >= best_cost - 1e-12:
+        if plan_cost >= best_cost - 1e-12:
             return
         if len(plan) == polls:
-            total = so_far + cost(plan[-1], plan[0] + grid)
+            total = plan_cost + cost(plan[-1], plan[0] + grid)
             if total < best_cost - 1e-12:
                 best_cost, best_plan = total, list(plan)
             return
@@ -188,26 +190,26 @@ def exhaustive_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY
             last = plan[0] + grid - (polls - len(plan)) * shortest
             choices = range(max(allowed.start, plan[-1] + shortest), min(allowed.stop, last + 1))
         for n in choices:
-            extend([*plan, n], so_far + cost(plan[-1], n))
+            extend([*plan, n], plan_cost + cost(plan[-1], n))
 
     for start in range(grid):
         extend([start + grid // 2], 0.0)
     return np.sort(np.mod(np.array(best_plan), grid)) * width
 
 
-# --- the paper's second method: iterative refinement --------------------------------------------------------------------
+# --- Sia & Cho sect. 3.2.2, second method: iterative refinement -----------------------------------
 
 
 def iterative_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY) -> Floats:
-    """Start evenly spaced, move one point at a time to where it helps most, until nothing moves.
+    """Move one time after the other to its best slot until no move helps (coordinate descent).
 
-    The paper leaves the size of a move to an unseen longer version; here a point may go to any free slot. One start
-    finds a local optimum, so every phase of the even start is refined, and of one that follows the root of the pattern, and the
-    best is kept.
+    The paper does not give the size of a move; here a time can move to any free slot. One start
+    finds a local optimum. The search therefore starts from every phase of evenly spaced times, and
+    of times whose density follows the square root of the pattern, and returns the best result.
     """
     if not 0 < polls <= grid:
         raise UsageError(
-            f"between 1 and {grid} polls a day fit a grid of {grid} slots, not {polls}"
+            f"polls a day must be between 1 and {grid}, the slots of the grid, not {polls}"
         )
     slots = _slot_times(2 * grid + 1, grid)
     mass, area = pattern.mass(slots), pattern.area(slots)
@@ -218,11 +220,11 @@ def iterative_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY)
         return float(table[plan, np.append(plan[1:], plan[0] + grid)].sum())
 
     best_cost, best_plan = np.inf, np.arange(polls)
-    even = np.arange(polls) * grid // polls
-    uneven = np.round(dense_times(pattern, polls) / DAY_H * grid).astype(np.int64)
-    for start, phase in itertools.product((even, uneven), range(max(1, grid // polls))):
+    evenly_spaced = np.arange(polls) * grid // polls
+    dense = np.round(dense_times(pattern, polls) / DAY_H * grid).astype(np.int64)
+    for start, phase in itertools.product((evenly_spaced, dense), range(max(1, grid // polls))):
         plan = np.unique((phase + start) % grid)
-        if len(plan) < polls:  # two points fell on one slot
+        if len(plan) < polls:  # two times fell on one slot
             continue
         current = total(plan)
         moved = True
@@ -244,16 +246,15 @@ def iterative_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY)
 
 
 def _insertion_costs(rest: Ints, table: Floats, grid: int) -> Floats:
-    """Total delay of ``rest`` plus one point at each slot of the grid."""
+    """Return the total delay of ``rest`` plus one time, for each slot of the grid."""
     slot = np.arange(grid)
     if len(rest) == 0:
-        alone: Floats = table[slot, slot + grid]
-        return alone
+        single: Floats = table[slot, slot + grid]
+        return single
     following = np.append(rest[1:], rest[0] + grid)
     gaps = table[rest, following]
-    g = (
-        np.searchsorted(rest, slot, side="right") - 1
-    )  # the gap a slot falls into; -1 is the one over midnight
+    # Index of the gap that contains the slot; -1 is the gap over midnight.
+    g = np.searchsorted(rest, slot, side="right") - 1
     before, after = rest[g], following[g]
     shifted = np.where(g < 0, slot + grid, slot)
     split = table[before, shifted] + table[shifted, after]
@@ -261,6 +262,7 @@ def _insertion_costs(rest: Ints, table: Floats, grid: int) -> Floats:
     return total
 
 
+#: Methods by the name that the command line uses.
 METHODS: dict[str, Callable[[DailyPattern, int], Floats]] = {
     "dp": dp_times,
     "exhaustive": exhaustive_times,
@@ -268,11 +270,14 @@ METHODS: dict[str, Callable[[DailyPattern, int], Floats]] = {
 }
 
 
-# --- beyond the grid ----------------------------------------------------------------------------------------------------
+# --- beyond the grid -----------------------------------------------------------------------------
 
 
 def dense_times(pattern: DailyPattern, polls: int) -> Floats:
-    """Many polls a day: gaps in proportion to lambda^-1/2, the limit of Theorem 3 when lambda is constant within a gap."""
+    """Return times for many polls a day, with gaps in proportion to lambda^-1/2.
+
+    This is the limit of Theorem 3 when lambda is constant within a gap.
+    """
     density = np.sqrt(np.maximum(pattern.hourly, 1e-4 * max(pattern.hourly.max(), 1e-300)))
     cumulative = np.concatenate([[0.0], np.cumsum(density)])
     times: Floats = np.interp(
@@ -288,9 +293,10 @@ def refine_times_newton(
     period: float,
     rounds: int = 200,
 ) -> Floats:
-    """Solve Theorem 3 for a smooth rate by Newton's method from a good start (the dynamic program's, say).
+    """Solve Theorem 3 for a smooth rate by Newton's method, starting from `dp_times` or similar.
 
-    Eq. 2: lambda(tau_j) (tau_{j+1} - tau_j) = mass between tau_{j-1} and tau_j. ``mass`` is the integral of ``rate``.
+    Eq. 2: lambda(tau_j) (tau_{j+1} - tau_j) = integral of lambda from tau_{j-1} to tau_j. ``mass``
+    is the integral of ``rate``.
     """
     tau, m, step = np.sort(times).astype(np.float64), len(times), 1e-6 * period
     for _ in range(rounds):
@@ -309,7 +315,7 @@ def refine_times_newton(
 def theorem3_residual(
     rate: Callable[[Floats], Floats], mass: Callable[[Floats], Floats], tau: Floats, period: float
 ) -> Floats:
-    """Left side minus right side of Eq. 2 at each point; zero at an optimum."""
+    """Return left minus right side of Eq. 2 (Theorem 3) at each time; zero at an optimum."""
     following = np.append(tau[1:], tau[0] + period)
     before = np.append(tau[-1] - period, tau[:-1])
     residual: Floats = rate(tau) * (following - tau) - (mass(tau) - mass(before))

@@ -1,7 +1,8 @@
-"""The four papers' tables and figures, done again on calibrated traces: one experiment each, the paper's figure beside ours.
+"""Reproduction of the four papers' tables and figures on calibrated traces.
 
-`run_papers` runs all of them and writes one HTML page. Every paper has a module with one function per table or figure and
-`experiments`, which runs them on one trace.
+`run_papers` runs all experiments and writes one HTML page with the papers' figures beside ours.
+Every paper has a module with one function per table or figure, and `experiments`, which runs them
+on one trace.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ __all__ = ["Experiment", "Paper", "Row", "run_papers"]
 def run_papers(
     out: Path, quick: bool, seed: int, progress: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Run every experiment, write ``out/index.html`` and the pictures, and return all figures, JSON-able.
+    """Run every experiment, write ``out/index.html`` and the plots, return all figures for JSON.
 
     ``quick`` uses fewer feeds and budgets: the same experiments in a few minutes on one core.
     """
@@ -31,7 +32,8 @@ def run_papers(
         )
     progress("drawing and writing the page")
     note = (
-        "Every table and figure of the four papers that tidings stands on, on synthetic traces calibrated to the "
+        "Every table and figure of the four papers that tidings stands on, on synthetic traces "
+        "calibrated to the "
         "statistics they "
         f"publish. {'Quick run: fewer feeds and budgets. ' if quick else ''}Seed {seed}."
     )

@@ -1,4 +1,4 @@
-"""FeedEx (Jun & Ahamad 2006): Fig. 2, the statistics of publishing. Its network experiments belong to the exchange."""
+"""FeedEx (Jun & Ahamad 2006), Fig. 2: publishing statistics."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -18,10 +18,11 @@ CITATION = "S. Jun, M. Ahamad: FeedEx, a news feed exchange system, WWW 2006."
 
 
 def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Paper:
-    """245 feeds over ten days, as in sect. 2; small enough to be the same when quick."""
+    """Run on 245 feeds over ten days, as in sect. 2; the same with ``quick``."""
     trace = generate("feedex", 245, 10.0, seed)
     progress("Fig. 2, publishing")
-    data = f"Calibrated trace: {trace.n_feeds} feeds, {trace.n_posts:,} posts in {trace.days:.0f} days."
+    posts = f"{trace.n_posts:,} posts in {trace.days:.0f} days"
+    data = f"Calibrated trace: {trace.n_feeds} feeds, {posts}."
     return Paper(
         NAME,
         CITATION,
@@ -53,7 +54,8 @@ def figure_2a(trace: Trace) -> Experiment:
             Row("exponent", "not printed", f"{fit.exponent:.2f}"),
             Row("feeds with 5 entries a day or more", "70", str(int((rates >= 5).sum()))),
         ],
-        "Calibrated: head and tail deviate as in the paper (crowded head, steep tail). The exponent 1.2 is our choice.",
+        "Calibrated: head and tail deviate as in the paper (crowded head, steep tail). The "
+        "exponent 1.2 is our choice.",
         "Publishing rate against rank on logarithmic axes; a straight line in the middle ranks.",
         picture,
         {
@@ -84,7 +86,8 @@ def figure_2b(trace: Trace) -> Experiment:
             Row("feeds with a constant count", "65 %", "100 %"),
             Row("rate against count, R²", "0.06", f"{r_squared:.2f}"),
         ],
-        "A trace has one window per feed, so every count is constant here; the 35 % whose count varies are not modelled.",
+        "A trace has one window per feed, so every count is constant here; the 35 % whose count "
+        "varies are not modeled.",
         "Histogram of entries per document with peaks at 10 and 15.",
         picture,
         {
@@ -103,7 +106,7 @@ def _hourly_counts(trace: Trace, feed: int) -> Floats:
 
 
 def _busiest(trace: Trace) -> list[int]:
-    """The busiest feed of each pattern."""
+    """Return the busiest feed of each pattern."""
     rates = _rates(trace)
     found = []
     for name in FEEDEX_PATTERNS:
@@ -146,7 +149,8 @@ def figure_2c(trace: Trace) -> Experiment:
             ),
         ],
         "One feed for each of the paper's four patterns, drawn from the model.",
-        "Four curves of publishing rate over a week: by day, round the clock, without weekends, at fixed hours.",
+        "Four curves of publishing rate over a week: by day, round the clock, without weekends, "
+        "at fixed hours.",
         picture,
         {"weekend_entries": float(fool[5:].sum() * 2), "night_share": night},
     )
@@ -183,8 +187,10 @@ def figure_2d(trace: Trace) -> Experiment:
             Row(f"median, {name}", "", f"{median / HOUR_S:.1f} h")
             for name, median in medians.items()
         ],
-        "In a document of fixed size an entry lives until as many newer ones have come: the paper's CNN kind. Feeds "
-        "that give entries a lifetime by policy (Fox News, Beta News) change their document's size, which a trace "
+        "In a document of fixed size an entry lives until as many newer ones have come: the "
+        "paper's CNN kind. Feeds "
+        "that give entries a lifetime by policy (Fox News, Beta News) change their document's "
+        "size, which a trace "
         "with one window per feed cannot show.",
         "Cumulative distributions of entry lifetimes for four feeds.",
         picture,

@@ -1,7 +1,8 @@
 """Han, Lee, Kim & Kim 2008: Tables 1 to 4, Figs. 10 to 12, 14 and 15.
 
-Three weeks to learn, three to test. The paper does not say for which time its M of 1,000 to 20,000 polls is meant; the misses
-it reports only fit the three weeks of the test, 0.05 to 0.95 polls per feed and day (docs/papers.md).
+Three weeks to learn, three to test. The paper does not state the period of its M of 1,000 to 20,000
+polls; the missed posts that it reports only fit the three weeks of the test, 0.05 to 0.95 polls per
+feed and day (docs/papers.md).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,19 +16,22 @@ from tidings.lab.papers.report import Experiment, Paper, Row, percent
 from tidings.lab.score import simulate_and_score
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, HOUR_S, Floats
-from tidings.policy.allocation import allocate, missed
+from tidings.policy.allocation import allocate, posts_missed
 
 NAME = "Han et al."
-CITATION = "Y. G. Han, S. H. Lee, J. H. Kim, Y. Kim: A new aggregation policy for RSS services, 2008 (minimum missing)."
+CITATION = (
+    "Y. G. Han, S. H. Lee, J. H. Kim, Y. Kim: A new aggregation policy for RSS services, 2008 "
+    "(minimum missing)."
+)
 LABELS = {"uniform": "uniform", "min-delay": "minimum delay", "min-missing": "minimum missing"}
 TRAIN_DAYS = 21.0
-#: The example of sect. 2: posts per day, and how many a feed stores.
+#: The example of sect. 2: posts per day, and the window of each feed.
 RATES = np.array([30.0, 30.0, 10.0, 10.0])
 WINDOWS = np.array([15, 10, 10, 5])
 
 
 def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Paper:
-    """The worked tables, and 1,000 feeds over six weeks at 20 values of M; the same when quick, it takes seconds."""
+    """Run the worked tables, and 1,000 feeds over six weeks at 20 values of M."""
     trace = generate("han", 1000, 42.0, seed)
     done = [tables_1_to_3()]
     progress("Figs. 10 to 12, the data")
@@ -35,7 +39,8 @@ def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Pape
     progress("Figs. 14 and 15, misses and delays")
     sweep = run_policies(trace, range(1000, 20_001, 1000))
     done += [figure_14(sweep), figure_15(sweep), table_4(sweep)]
-    data = f"Calibrated trace: {trace.n_feeds:,} feeds, {trace.n_posts:,} posts in {trace.days:.0f} days."
+    posts = f"{trace.n_posts:,} posts in {trace.days:.0f} days"
+    data = f"Calibrated trace: {trace.n_feeds:,} feeds, {posts}."
     return Paper(NAME, CITATION, data, done)
 
 
@@ -48,7 +53,7 @@ def tables_1_to_3() -> Experiment:
     }
     fractional = polls["min-delay"]
     polls["min-delay"] = np.rint(fractional)
-    lost = {name: missed(RATES, WINDOWS, m) for name, m in polls.items()}
+    lost = {name: posts_missed(RATES, WINDOWS, m) for name, m in polls.items()}
     printed = {
         "uniform": ("2, 2, 2, 2", 10),
         "min-delay": ("3, 3, 1, 1", 5),
@@ -80,7 +85,8 @@ def tables_1_to_3() -> Experiment:
         "han-tables-1-3",
         "Tables 1 to 3: four feeds, eight polls",
         rows,
-        "Exact. The example hides the price: Σ λ/2m is 20 for all three allocations, because rounding takes away what "
+        "Exact. The example hides the price: Σ λ/2m is 20 for all three allocations, because "
+        "rounding takes away what "
         "minimum delay had gained (18.66 before rounding).",
         "Bars: uniform misses 10 posts, minimum delay 5, minimum missing none.",
         picture,
@@ -92,7 +98,7 @@ def tables_1_to_3() -> Experiment:
 
 
 def _daily(trace: Trace) -> tuple[Floats, Floats]:
-    """Posts of each whole day of the trace, and that day's weekday (0 Monday)."""
+    """Return posts and weekday (0 Monday) of each whole day of the trace."""
     day = (trace.times // DAY_S).astype(np.int64)
     first, last = int(day.min()), int(day.max())
     counts = np.bincount(day - first)
@@ -105,7 +111,7 @@ def figure_10(trace: Trace) -> Experiment:
     weekend = weekday >= 5
 
     def picture() -> plots.Figure:
-        fig, ax = plots.figure(6.6, 3.0, x="day (weekends grey)", y="posts of all feeds", grids="y")
+        fig, ax = plots.figure(6.6, 3.0, x="day (weekends gray)", y="posts of all feeds", grids="y")
         days = np.arange(len(counts)) + 1
         ax.bar(days, counts, width=0.8, color=np.where(weekend, "#a9b4b4", plots.ACCENT))
         ax.set_xlim(0.3, len(counts) + 0.7)
@@ -120,7 +126,8 @@ def figure_10(trace: Trace) -> Experiment:
             Row("weekends", "892", f"{counts[weekend].mean():,.0f}"),
             Row("range", "600 to 1,400", f"{counts.min():,.0f} to {counts.max():,.0f}"),
         ],
-        "Calibrated. The paper's 22,399 posts “for 6 weeks” contradict its own 1,083 a day; they fit the three weeks "
+        "Calibrated. The paper's 22,399 posts “for 6 weeks” contradict its own 1,083 a day; they "
+        "fit the three weeks "
         "of the test (1,067 a day).",
         "Posts per day over six weeks; weekends lower.",
         picture,
@@ -149,9 +156,12 @@ def figure_11(trace: Trace) -> Experiment:
             Row("feeds below 10 posts a day", "94 %", percent(below, 1)),
             Row("posts that the feeds above 8 a day hold", "", percent(fast_share)),
         ],
-        "6 % of feeds at ten or more make at least 600 of 1,083 posts: the paper's two figures together leave a third "
-        "of a post a day to all other feeds. No single smooth law (log-normal, gamma) reaches 6 % at this mean.",
-        "Histogram of posting rates: nearly all feeds below three a day, a small second hump near ten.",
+        "6 % of feeds at ten or more make at least 600 of 1,083 posts: the paper's two figures "
+        "together leave a third "
+        "of a post a day to all other feeds. No single smooth law (log-normal, gamma) reaches 6 % "
+        "at this mean.",
+        "Histogram of posting rates: nearly all feeds below three a day, a small second hump near "
+        "ten.",
         picture,
         {"below_10": below, "fast_share": fast_share},
     )
@@ -186,14 +196,14 @@ def figure_12(trace: Trace) -> Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Three policies over M."""
+    """Results of three policies over M."""
 
     polls: list[int]
     missed_share: dict[str, list[float]]
     delay_s: dict[str, list[float]]
 
     def ratio(self, figure: str, other: str) -> float:
-        """Minimum missing against another policy: ratio of the means over M."""
+        """Return the ratio of means over M, minimum missing to another policy."""
         table = self.missed_share if figure == "missed" else self.delay_s
         return float(np.mean(table["min-missing"]) / np.mean(table[other]))
 
@@ -203,7 +213,7 @@ class Sweep:
 
 
 def run_policies(trace: Trace, polls: Sequence[int]) -> Sweep:
-    """Every policy with M polls in the test period; rates from all of the first three weeks."""
+    """Run every policy with M polls in the test period; rates from the first three weeks."""
     start = trace.training_end(TRAIN_DAYS)
     test_days = (trace.end - start) / DAY_S
     lost: dict[str, list[float]] = {name: [] for name in LABELS}
@@ -240,10 +250,13 @@ def figure_14(sweep: Sweep) -> Experiment:
         "Fig. 14: missed posts",
         [Row(f"{LABELS[n]}, mean over M", printed[n], percent(mean[n])) for n in LABELS]
         + [Row(f"minimum missing at M = {sweep.polls[-1]:,}", "2 %", percent(end, 1))],
-        "Bursts decide the level: the size of ours (four posts, an hour apart) and the rate of the fast feeds were "
-        "chosen by looking at this figure and at Table 4, among about 30 variants, so the agreement shows that such a "
+        "Bursts decide the level: the size of ours (four posts, an hour apart) and the rate of "
+        "the fast feeds were "
+        "chosen by looking at this figure and at Table 4, among about 30 variants, so the "
+        "agreement shows that such a "
         "trace exists, no more.",
-        "Missed posts of three policies against the number of polls; all fall, uniform far above the others.",
+        "Missed posts of three policies against the number of polls; all fall, uniform far above "
+        "the others.",
         picture,
         {"mean": mean, "at_most_polls": end},
     )
@@ -285,8 +298,10 @@ def figure_15(sweep: Sweep) -> Experiment:
         "Fig. 15: delay",
         [Row("minimum delay has the least delay from M =", "above 2,000", f"{best_from:,}")]
         + [Row(f"{LABELS[n]}, mean over M", "", f"{mean[n] / HOUR_S:.0f} h") for n in LABELS],
-        "Delay is over collected posts, so at few polls a policy that loses its oldest posts looks fast: at M = 1,000 "
-        "minimum missing beats minimum delay here. The paper, too, gives minimum delay the least delay only above "
+        "Delay is over collected posts, so at few polls a policy that loses its oldest posts "
+        "looks fast: at M = 1,000 "
+        "minimum missing beats minimum delay here. The paper, too, gives minimum delay the least "
+        "delay only above "
         "2,000.",
         "Mean delay of three policies against the number of polls.",
         picture,
@@ -311,7 +326,8 @@ def table_4(sweep: Sweep) -> Experiment:
         "han-table-4",
         "Table 4: what minimum missing buys",
         rows,
-        "Ratios of means over M. The paper's own means give 8/37 = 0.22 and 8/11 = 0.73, so its table averages "
+        "Ratios of means over M. The paper's own means give 8/37 = 0.22 and 8/11 = 0.73, so its "
+        "table averages "
         "otherwise; the mean of our "
         f"ratios at each M is {sweep.mean_of_ratios('missed', 'uniform'):.2f} and "
         f"{sweep.mean_of_ratios('missed', 'min-delay'):.2f} for "

@@ -1,4 +1,4 @@
-"""One experiment's result, and the page that shows them all: self-contained HTML, no request leaves it."""
+"""HTML report of the papers' experiments, self-contained without external requests."""
 
 import base64
 from collections.abc import Callable
@@ -15,7 +15,7 @@ PAGE = Path(__file__).with_name("report.html")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure: what it is, what the paper prints, what we measured."""
+    """One figure: its name, the paper's value, our value."""
 
     what: str
     paper: str
@@ -24,21 +24,21 @@ class Row:
 
     @classmethod
     def of(cls, what: str, paper: float, ours: float, form: Callable[[float], str]) -> "Row":
-        """Two numbers, written in the same form."""
+        """Format two numbers in the same way."""
         return cls(what, form(paper), form(ours), ours / paper)
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One table or figure of a paper, done again."""
+    """One reproduced table or figure of a paper."""
 
-    key: str  #: names its picture's file
+    key: str  #: name of its plot file
     title: str
     rows: list[Row]
-    remark: str  #: where we differ and why, with evidence; or that we do not
-    alt: str  #: the picture in words
+    remark: str  #: differences to the paper with reason and evidence, or agreement
+    alt: str  #: text alternative of the plot
     picture: Callable[[], plots.Figure] | None = (
-        None  #: of a table, by itself: how near its rows come
+        None  #: plot of a table: ratio of each row to the paper
     )
     figures: dict[str, Any] = field(
         default_factory=dict
@@ -58,7 +58,7 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A paper's experiments and what they ran on."""
+    """A paper's experiments and their trace."""
 
     name: str
     citation: str
@@ -67,7 +67,7 @@ class Paper:
 
 
 def _ratio_plot(rows: list[Row]) -> plots.Figure:
-    """Every row's figure as a multiple of the paper's: who is at 1 has met it."""
+    """Draw every row's figure as a multiple of the paper's."""
     known = [row for row in rows if row.ratio > 0]
     ratios, place = [row.ratio for row in known], range(len(known))[::-1]
     fig, ax = plots.figure(
@@ -92,7 +92,7 @@ def _ratio_plot(rows: list[Row]) -> plots.Figure:
 
 
 def write_report(papers: list[Paper], out: Path, note: str) -> None:
-    """Write ``out/index.html`` with every picture inside, and the pictures beside it as files."""
+    """Write ``out/index.html`` with all plots embedded, and the plots as files."""
     out.mkdir(parents=True, exist_ok=True)
     pictures = {}
     for experiment in (experiment for paper in papers for experiment in paper.experiments):
@@ -106,22 +106,22 @@ def write_report(papers: list[Paper], out: Path, note: str) -> None:
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share as people write it; a true minus sign."""
+    """Format a share as a percentage with a minus sign (U+2212)."""
     return f"{100 * share:.{digits}f} %".replace("-", "−")
 
 
 def format_change(share: float) -> str:
-    """A difference in words: ``8 % more``, ``0.6 % less``."""
+    """Format a difference: ``8 % more``, ``0.6 % less``."""
     digits = 0 if abs(share) >= 0.02 else 1
     return f"{100 * abs(share):.{digits}f} % {'less' if share < 0 else 'more'}"
 
 
 def format_minutes(seconds: float) -> str:
-    """Seconds as whole minutes, thousands apart."""
+    """Format seconds as whole minutes with thousands separators."""
     return f"{seconds / 60:,.0f} min"
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds as the papers write them: minutes under an hour, else hours and minutes."""
+    """Format seconds as minutes under an hour, else hours and minutes."""
     whole = round(seconds / 60)
     return f"{whole}m" if whole < 60 else f"{whole // 60}h:{whole % 60}m"

@@ -1,6 +1,7 @@
-"""Sia & Cho, what it buys: the four strategies (Fig. 13, Table 1), crawlers' policies (Table 2), the saving of sect. 4.6.
+"""Sia & Cho: the four strategies (Fig. 13, Table 1), crawling policies (Table 2), sect. 4.6.
 
-`sia_cho_learning` has Figs. 8 to 12. Policies are judged without windows, as in the paper; only sect. 4.6 needs them.
+`sia_cho_learning` has Figs. 8 to 12. Policies are scored without windows, as in the paper; only
+sect. 4.6 needs them.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +26,11 @@ from tidings.lab.traces import Trace
 from tidings.model import DAY_S, MINUTE_S
 
 NAME = "Sia & Cho"
-#: Our copy carries neither title nor year; Han et al. cite the journal's version.
-CITATION = "K. C. Sia, J. Cho: the blog aggregator (journal version: Efficient monitoring algorithm for fast news alert, 2007)."
+#: Our copy has neither title nor year; Han et al. cite the journal version.
+CITATION = (
+    "K. C. Sia, J. Cho: the blog aggregator "
+    "(journal version: Efficient monitoring algorithm for fast news alert, 2007)."
+)
 STRATEGIES = ("uniform", "scheduling", "min-delay", "combined")
 LABELS = {
     "uniform": "1 uniform",
@@ -44,7 +48,7 @@ TABLE_1 = {
 
 
 def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Paper:
-    """All experiments on one trace of 90 days; 5,566 feeds as in Fig. 10, fewer when quick."""
+    """Run all experiments on a trace of 90 days; 5,566 feeds as in Fig. 10, fewer if ``quick``."""
     trace = generate("sia-cho", 3000 if quick else 5566, 90.0, seed)
     budgets = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0) if quick else tuple(float(m) for m in range(1, 11))
     windows = (1, 3, 7, 14, 28) if quick else (1, 2, 4, 7, 10, 14, 21, 28)
@@ -58,13 +62,14 @@ def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Pape
     done += [figure_13(sweep), table_1(trace, sweep)]
     progress("Table 2, crawlers' policies")
     done += [table_2(trace, sweep), section_4_6(trace)]
-    data = f"Calibrated trace: {trace.n_feeds:,} feeds, {trace.n_posts:,} posts in {trace.days:.0f} days."
+    posts = f"{trace.n_posts:,} posts in {trace.days:.0f} days"
+    data = f"Calibrated trace: {trace.n_feeds:,} feeds, {posts}."
     return Paper(NAME, CITATION, data, done)
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The four strategies over the budget axis; delays in seconds, windows ignored."""
+    """Results of the four strategies over the budget; delays in seconds, without windows."""
 
     budgets: tuple[float, ...]
     mean_s: dict[str, list[float]]
@@ -73,7 +78,7 @@ class Sweep:
     ]  #: mean, longest, standard deviation at one poll a day
 
     def gain(self, policy: str) -> list[float]:
-        """Share of the uniform policy's delay that a policy saves, at each budget."""
+        """Return the share of the uniform policy's delay that a policy saves, at each budget."""
         return [1 - a / b for a, b in zip(self.mean_s[policy], self.mean_s["uniform"], strict=True)]
 
     def mean_gain(self, policy: str) -> float:
@@ -81,7 +86,7 @@ class Sweep:
 
 
 def run_strategies(trace: Trace, budgets: Sequence[float]) -> Sweep:
-    """All four strategies at every budget (polls per feed and day); one of them must be 1."""
+    """Run the four strategies at every budget (polls per feed and day); one budget must be 1."""
     mean: dict[str, list[float]] = {name: [] for name in STRATEGIES}
     at_one: dict[str, tuple[float, float, float]] = {}
     for budget in budgets:
@@ -121,11 +126,15 @@ def figure_13(sweep: Sweep) -> Experiment:
             for n in gains
             for i, b in ((0, sweep.budgets[0]), (len(sweep.budgets) - 1, sweep.budgets[-1]))
         ],
-        "Uniform has random phases here. Allocation's gain follows from the spread of rates, which was set from other "
-        "figures of the paper; scheduling's was used to set how sharp the daily patterns are, and combined follows. "
-        "Scheduling gains most at one poll a day (a phase can be chosen) and least at many, where only the square "
+        "Uniform has random phases here. Allocation's gain follows from the spread of rates, "
+        "which was set from other "
+        "figures of the paper; scheduling's was used to set how sharp the daily patterns are, and "
+        "combined follows. "
+        "Scheduling gains most at one poll a day (a phase can be chosen) and least at many, where "
+        "only the square "
         "root of the pattern's unevenness is left.",
-        "Mean delay of four strategies against budget on logarithmic axes; combined lowest, then allocation, "
+        "Mean delay of four strategies against budget on logarithmic axes; combined lowest, then "
+        "allocation, "
         "scheduling, uniform.",
         picture,
         {"budgets": list(sweep.budgets), "mean_delay_s": sweep.mean_s, "mean_gain": gains},
@@ -150,11 +159,13 @@ def table_1(trace: Trace, sweep: Sweep) -> Experiment:
         "sia-cho-table-1",
         "Table 1: delays at one poll a day",
         rows,
-        "A random phase gives 720 minutes whatever the pattern; the paper's 645 with a maximum of 1,440 fits polls of "
+        "A random phase gives 720 minutes with any pattern; the paper's 645 with a maximum of "
+        "1,440 fits polls of "
         "all feeds at one time of day. Against that baseline our scheduling saves "
         f"{percent(1 - sweep.at_one['scheduling'][0] / clock_s)} (the paper: 10 %) and combined "
         f"{percent(1 - sweep.at_one['combined'][0] / clock_s)} (39 %). The longest delay under "
-        "allocation is the interval of the slowest feeds, those with one post in the learning fortnight; combined "
+        "allocation is the interval of the slowest feeds, those with one post in the learning "
+        "fortnight; combined "
         "looks on whole days, hence somewhat longer, as in the paper.",
         "Delays of four strategies as multiples of the paper's.",
         figures={
@@ -179,8 +190,10 @@ def table_2(trace: Trace, sweep: Sweep) -> Experiment:
             Row.of("age against combined", 1.49, age / combined, "{:.2f}".format),
             Row.of("freshness against combined", 102, freshness / combined, "{:.0f}".format),
         ],
-        "Least age polls all fast feeds alike, most freshness abandons them: their posts wait for the closing look at "
-        "the end of the trace, so that its delay says how long the trace is (76 days, 109,000 minutes) more than "
+        "Least age polls all fast feeds alike, most freshness abandons them: their posts wait for "
+        "the closing look at "
+        "the end of the trace, so that its delay says how long the trace is (76 days, 109,000 "
+        "minutes) more than "
         "anything else.",
         "Delays of the combined policy and of two crawling policies as multiples of the paper's.",
         figures={"combined_s": combined, "age_s": age, "freshness_s": freshness},
@@ -188,7 +201,7 @@ def table_2(trace: Trace, sweep: Sweep) -> Experiment:
 
 
 def section_4_6(trace: Trace) -> Experiment:
-    """What a protocol saves that sends only what is new since the last visit, at one poll a day."""
+    """Compute the bytes saved by sending only new entries, at one poll a day."""
     start = trace.training_end(TRAIN_DAYS)
     budgets = (1.0, 2.0, 4.0, 8.0)
     saving, new = [], []
@@ -220,8 +233,10 @@ def section_4_6(trace: Trace) -> Experiment:
             ),
             Row("saved in bytes, headers and overflow counted", "", percent(saving[0])),
         ],
-        "The mean number of new posts set the calibration (4.3 a day), so 64 % is no test. The simulation adds what "
-        "the estimate leaves out: a feed that posts more than its window in a day cannot show it all, so a real "
+        "The mean number of new posts set the calibration (4.3 a day), so 64 % is no test. The "
+        "simulation adds what "
+        "the estimate leaves out: a feed that posts more than its window in a day cannot show it "
+        "all, so a real "
         "document saves more, and headers cost.",
         "Bars: the share of transferred bytes saved grows with the number of polls a day.",
         picture,

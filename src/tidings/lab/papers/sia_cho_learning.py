@@ -1,7 +1,7 @@
-"""Sia & Cho, what is learned: the estimation window (Fig. 8), rates (9), patterns and clusters (10 to 12).
+"""Sia & Cho, learning: estimation window (Fig. 8), rates (9), patterns and clusters (10 to 12).
 
-The paper counts the delay of every post and knows no windows, so its policies are judged here on the trace with windows taken
-away.
+The paper counts the delay of every post and has no windows, so its policies are scored here on the
+trace without windows.
 """
 
 from collections.abc import Sequence
@@ -18,22 +18,22 @@ from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.policy.estimate import cluster_patterns
 
 TRAIN_DAYS = 14.0
-#: Figs. 8 and 11 compare windows of up to four weeks: their test begins when the longest is full.
+#: Figs. 8 and 11 compare windows of up to four weeks; their test starts when the longest is full.
 LONG_TRAIN_DAYS = 28.0
 
 
 def without_windows(trace: Trace) -> Trace:
-    """The same posts, every document showing everything: the paper's world."""
+    """Return the same posts with unlimited windows, as in the paper."""
     return replace(trace, window=np.full(trace.n_feeds, UNLIMITED))
 
 
 def run(trace: Trace, spec: str, budget: float, train_days: float = TRAIN_DAYS) -> PollScores:
-    """One policy at a budget of polls per feed and day, judged without windows."""
+    """Run one policy at a budget (polls per feed and day) and score it without windows."""
     return simulate_and_score(without_windows(trace), spec, budget, trace.training_end(train_days))
 
 
 def figure_8(trace: Trace, windows: Sequence[int], budget: float = 4.0) -> Experiment:
-    """Rates from the past k days, estimated anew every day."""
+    """Rates from the past k days, estimated again every day."""
     delay = [
         float(
             run(trace, f"min-delay:days={k}:refit_days=1", budget, LONG_TRAIN_DAYS).delay_s.mean()
@@ -72,9 +72,11 @@ def figure_8(trace: Trace, windows: Sequence[int], budget: float = 4.0) -> Exper
                 format_change(at[windows[-1]] / at[14] - 1),
             ),
         ],
-        "Rates of the calibrated trace drift (log-sd 0.25, memory six weeks), so a longer window neither gains nor "
+        "Rates of the calibrated trace drift (log-sd 0.25, memory six weeks), so a longer window "
+        "neither gains nor "
         "loses much. "
-        f"Our curve is within 2 % of its best from {_flat_from(at)} days on. Mean delay at {budget:g} polls per "
+        f"Our curve is within 2 % of its best from {_flat_from(at)} days on. Mean delay at "
+        f"{budget:g} polls per "
         "feed and day.",
         "Mean delay against estimation window: steep fall over the first days, then flat.",
         picture,
@@ -83,7 +85,7 @@ def figure_8(trace: Trace, windows: Sequence[int], budget: float = 4.0) -> Exper
 
 
 def _flat_from(at: dict[int, float]) -> int:
-    """The shortest window within 2 % of the best."""
+    """Return the shortest window within 2 % of the best."""
     best = min(at.values())
     return min(k for k, delay in at.items() if delay <= 1.02 * best)
 
@@ -95,7 +97,7 @@ def _rates(trace: Trace, first_day: float, days: float) -> Floats:
 
 
 def figure_9(trace: Trace) -> Experiment:
-    """Rates of the first fortnight against those of the next and of the last."""
+    """Rates of the first two weeks against those of the next and the last two."""
     first, second = _rates(trace, 0, 14), _rates(trace, 14, 14)
     last = _rates(trace, trace.days - 14, 14)
     pairs = (("the next fortnight", second), ("the last fortnight", last))
@@ -153,16 +155,18 @@ def figure_9(trace: Trace) -> Experiment:
             Row(f"90 % of feeds within, {name}", "“a narrow band”", f"{d:.1f} posts/day")
             for name, (_, d) in found.items()
         ],
-        "The paper prints no number here; its words hold. Rates drift slowly in the model (log-sd 0.25, memory six "
+        "The paper prints no number here; its words hold. Rates drift slowly in the model (log-sd "
+        "0.25, memory six "
         "weeks), so the last fortnight is somewhat farther from the first than the next one is.",
-        "Two scatter plots of posting rates in different fortnights; the points lie along the diagonal.",
+        "Two scatter plots of posting rates in different fortnights; the points lie along the "
+        "diagonal.",
         picture,
         {name: {"correlation": r, "p90_distance_per_day": d} for name, (r, d) in found.items()},
     )
 
 
 def _hourly(trace: Trace, days: float | None = None) -> Floats:
-    """Posts in each hour of the day, (n, 24), over the first ``days`` days or all."""
+    """Return posts per hour of the day, (n, 24), over the first ``days`` days or all."""
     times = trace.times
     inside = (
         np.ones(len(times), dtype=np.bool_) if days is None else times < trace.start + days * DAY_S
@@ -196,8 +200,10 @@ def figure_10(trace: Trace) -> Experiment:
             ),
             Row("a weekend day against a weekday", "“more on weekdays”", f"{weekend:.2f}"),
         ],
-        "The paper's uniform policy needs 645 minutes where random phases need 720: it seems to poll all feeds at one "
-        "time of the day. Polls at midnight on the calibrated trace, whose hump by day was not fitted to this figure, "
+        "The paper's uniform policy needs 645 minutes where random phases need 720: it seems to "
+        "poll all feeds at one "
+        "time of the day. Polls at midnight on the calibrated trace, whose hump by day was not "
+        "fitted to this figure, "
         "need nearly the same.",
         "Share of posts by hour of the day: low at night, one broad hump by day.",
         picture,
@@ -231,7 +237,8 @@ def figure_11(trace: Trace, budget: float = 4.0) -> Experiment:
         "sia-cho-fig-11",
         "Fig. 11: how long to learn patterns",
         [Row("change of the delay from 1 to 4 weeks", "“not too much”", percent(spread, 1))],
-        f"Strategy 2 at {budget:g} polls per feed and day. Longer learning helps here by these few per cent and no more.",
+        f"Strategy 2 at {budget:g} polls per feed and day. Longer learning helps here by these "
+        "few per cent and no more.",
         "Mean delay against weeks of learning: almost flat.",
         picture,
         {"weeks": list(weeks), "mean_delay_s": delay},
@@ -272,8 +279,10 @@ def figure_12(trace: Trace, seed: int) -> Experiment:
             ),
             Row("of 12, with 40 % of a day's posts in two hours", "some", str(sharp)),
         ],
-        "Plain K-means on daily fractions gives a feed with two posts in the fortnight the same say as one with "
-        "hundreds. The narrow clusters here are partly such feeds (median 2 to 12 posts, where the broad ones have 26 "
+        "Plain K-means on daily fractions gives a feed with two posts in the fortnight the same "
+        "say as one with "
+        "hundreds. The narrow clusters here are partly such feeds (median 2 to 12 posts, where "
+        "the broad ones have 26 "
         "to 35, in the quick run of seed 0).",
         "Six small bar charts: centroids of the largest clusters with peaks at different hours.",
         picture,

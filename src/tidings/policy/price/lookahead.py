@@ -1,8 +1,9 @@
-"""One step ahead: of all moments to look next, the one that costs least.
+"""One-step lookahead: choose the time of the next poll with the lowest expected cost.
 
-Waiting from now until t costs what the posts visible by then have waited, plus what the posts lost by then are charged, minus
-the fall of the value until t (`value`: the later we look, the less future is left to pay for). Hours first, then five-minute
-bins of the two hours around the best.
+Waiting from now until t costs the delay of the posts visible by then, plus a charge for the posts
+missed by then, minus the decrease of the value function until t: the later the poll, the less
+future remains to pay for (docs/policy.md Eq. 4). The search first compares full hours, then
+five-minute bins of the two hours around the best hour.
 """
 
 from dataclasses import dataclass
@@ -10,35 +11,35 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidings.model import DAY_S, HOUR_S, MINUTE_S, Bools, Floats, Ints
-from tidings.policy.base import hour_of_week
+from tidings.policy.base import HOURS_PER_WEEK, hour_of_week
 from tidings.policy.price.overflow_loss import expected_loss
-from tidings.policy.price.value_function import HOURS_PER_WEEK
 
+#: Length of a bin, and bins per hour.
 BIN_S = 300.0
 BINS = int(HOUR_S / BIN_S)
-#: Windows that are filled to less than this share lose nothing worth computing.
+#: Share of the window below which the overflow loss is neglected.
 NEGLIGIBLE_FILL = 0.1
-#: Gaps tried for a steady feed, in units of the gap that it would have without losses.
+#: Gaps tried for a feed with a constant rate, in units of the optimal gap without losses.
 STEADY_GAP_FACTORS = np.geomspace(0.02, 50, 28)
 
 
 @dataclass(frozen=True, slots=True)
 class LookaheadInputs:
-    """What is known of some feeds when they are to be decided; one element (or row) per feed."""
+    """Inputs of a decision; one element (or row) per feed."""
 
     now: Floats
-    rate_per_day: Floats  #: posts a day
-    profile: Floats  #: (n, 168), mean 1
-    minutes: Floats  #: (n, 12), mean 1
-    fall: Floats  #: (n, 168) fall of the value per hour of the week, in polls
-    pending_posts: Floats  #: posts expected since the last look
+    rate_per_day: Floats  #: posts per day
+    profile: Floats  #: (n, 168) weekly profile, mean 1
+    minutes: Floats  #: (n, 12) factor of each five-minute bin of the hour, mean 1
+    value_decrease: Floats  #: (n, 168) decrease of the value function per hour, in polls
+    pending_posts: Floats  #: posts expected since the last poll
     scale: Floats  #: weight over price: polls per post-day
-    window: Floats
-    fano: Floats
-    batch: Floats  #: posts that come at once, on average
-    earliest: Floats
-    skip: Bools | None  #: (n, 168)
-    phase: Floats  #: where in a bin to look: in [0, 1), and the same always
+    window: Floats  #: entries in a document
+    fano: Floats  #: variance over mean of the counts
+    batch: Floats  #: mean number of posts published at once
+    earliest: Floats  #: no poll before this time
+    skip: Bools | None  #: (n, 168) hours of the week in which not to poll
+    phase: Floats  #: position of the poll within a bin, in [0, 1); constant per feed
 
 
 def optimal_steady_gap(
@@ -49,18 +50,19 @@ def optimal_steady_gap(
     scale: Floats,
     loss_days: float,
 ) -> tuple[Floats, Floats]:
-    """Least cost a day (in polls) of a feed that posts evenly, and the gap (days) that has it.
+    """Return the minimum cost per day of a feed with a constant rate, and the gap that has it.
 
-    Without losses: sqrt(2 rho) at sqrt(2 / rho), rho = scale x rate_per_day. A gap without end: what a full window saves is not
-    worth a poll, now.
+    The cost is in polls, the gap in days. Without losses these are sqrt(2 rho) and sqrt(2 / rho),
+    with rho = scale x rate_per_day (docs/policy.md Eq. 2). The gap is inf if the posts of a full
+    window are not worth a poll.
     """
     rho = np.maximum(scale * rate_per_day, 1e-12)
-    free_gap = np.sqrt(2 / rho)
-    cost, gap = np.sqrt(2 * rho), free_gap.copy()
-    risky = np.flatnonzero(rate_per_day * free_gap > NEGLIGIBLE_FILL * window)
+    lossless_gap = np.sqrt(2 / rho)
+    cost, gap = np.sqrt(2 * rho), lossless_gap.copy()
+    risky = np.flatnonzero(rate_per_day * lossless_gap > NEGLIGIBLE_FILL * window)
     if len(risky) == 0:
         return cost, gap
-    gaps = free_gap[risky, None] * STEADY_GAP_FACTORS
+    gaps = lossless_gap[risky, None] * STEADY_GAP_FACTORS
     mass = rate_per_day[risky, None] * gaps
     lost, charged = _loss(mass, window[risky], fano[risky], batch[risky])
     delay = _integral(mass - lost, np.zeros(len(risky)), np.diff(gaps, axis=1, prepend=0.0))
@@ -73,30 +75,33 @@ def optimal_steady_gap(
 
 
 def _integral(values: Floats, start: Floats, width: Floats) -> Floats:
-    """Running integral by trapezes of values at the ends of intervals, beginning at ``start``."""
-    before = np.concatenate([start[:, None], values[:, :-1]], axis=1)
-    area: Floats = np.cumsum((values + before) / 2 * width, axis=1)
+    """Return the running integral (trapezoidal rule) of values at the ends of intervals.
+
+    ``start`` is the value at the beginning of the first interval.
+    """
+    previous = np.concatenate([start[:, None], values[:, :-1]], axis=1)
+    area: Floats = np.cumsum((values + previous) / 2 * width, axis=1)
     return area
 
 
 def _loss(mass: Floats, window: Floats, fano: Floats, batch: Floats) -> tuple[Floats, Floats]:
-    """Posts expected to be lost at each of a row's points, and those of them that polling could have saved.
+    """Return the posts expected to be missed at each point, and the part that is charged.
 
-    What is lost of a batch larger than the window is lost however often one looks.
+    The part of a batch that exceeds the window is lost at any polling frequency, so it is not
+    charged.
     """
     lost = np.zeros_like(mass)
     row, point = np.nonzero(mass > NEGLIGIBLE_FILL * window[:, None])
     lost[row, point] = expected_loss(mass[row, point], window[row], fano[row])
-    anyway = expected_loss(batch, window, fano) / batch
-    return lost, np.maximum(lost - mass * anyway[:, None], 0.0)
+    unavoidable = expected_loss(batch, window, fano) / batch
+    return lost, np.maximum(lost - mass * unavoidable[:, None], 0.0)
 
 
 def _losses(mass: Floats, o: LookaheadInputs) -> tuple[Floats, Floats]:
-    """`_loss`, computed for feeds only whose window may fill."""
+    """Return `_loss`, computed only for feeds whose window may fill."""
     lost, charged = np.zeros_like(mass), np.zeros_like(mass)
-    risky = np.flatnonzero(
-        mass[:, -1] > NEGLIGIBLE_FILL * o.window
-    )  # never, for a window without end
+    # Windows of infinite size never fill.
+    risky = np.flatnonzero(mass[:, -1] > NEGLIGIBLE_FILL * o.window)
     if len(risky):
         lost[risky], charged[risky] = _loss(
             mass[risky], o.window[risky], o.fano[risky], o.batch[risky]
@@ -105,7 +110,10 @@ def _losses(mass: Floats, o: LookaheadInputs) -> tuple[Floats, Floats]:
 
 
 def cheapest_poll_times(o: LookaheadInputs, hours: int, loss_days: float) -> tuple[Floats, Floats]:
-    """The moment of least cost within ``hours`` for each feed, and the posts expected by then."""
+    """Return the time of lowest cost within ``hours``, and the posts expected by then.
+
+    docs/policy.md Eq. 4. ``loss_days`` is the charge for a missed post, in days of delay.
+    """
     n = len(o.now)
     row = np.arange(n)
     each = row[:, None]
@@ -113,26 +121,26 @@ def cheapest_poll_times(o: LookaheadInputs, hours: int, loss_days: float) -> tup
     week_hour = hour_of_week(o.now)[:, None]
     index = (week_hour + np.arange(hours)) % HOURS_PER_WEEK
 
-    # Hour boundaries: segment k ends at boundary k; segment 0 is what is left of this hour.
+    # Hour boundaries: segment k ends at boundary k; segment 0 is the rest of the current hour.
     width = np.full((n, hours), 1 / 24)
     width[:, 0] = ((hour0 + 1) * HOUR_S - o.now) / DAY_S
     rate = o.rate_per_day[:, None] * o.profile[each, index]
-    # Within an hour, posts and with them the fall of the value spread as the minutes of the hour say.
+    # Within an hour, posts and the decrease of the value function are distributed by `minutes`.
     active = np.full((n, hours), 1.0)
     active[:, 0] = _rest_of_hour(o.minutes, o.now)
     posts = rate / 24 * active
     mass = o.pending_posts[:, None] + np.cumsum(posts, axis=1)
     lost, charged = _losses(mass, o)
     delay = _integral(mass - lost, o.pending_posts, width)
-    fall = np.cumsum(o.fall[each, index] * active, axis=1)
-    cost = o.scale[:, None] * (delay + loss_days * charged) - fall
+    decrease = np.cumsum(o.value_decrease[each, index] * active, axis=1)
+    cost = o.scale[:, None] * (delay + loss_days * charged) - decrease
     ends = (hour0 + 1)[:, None] * HOUR_S + HOUR_S * np.arange(hours)
     cost[_disallowed(o, ends, (index + 1) % HOURS_PER_WEEK)] = np.inf
     best = np.argmin(cost, axis=1)
 
-    # Five-minute bins of the two hours around the best boundary, with the minutes of the hour.
-    start = best - 1  # the boundary where the bins begin; -1: the beginning of this hour
-    known = start >= 0
+    # Five-minute bins of the two hours around the best boundary.
+    start = best - 1  # boundary where the bins begin; -1: the beginning of the current hour
+    has_start = start >= 0
     at = np.maximum(start, 0)
     first_bin = (hour0 + 1 + start) * HOUR_S
     bins = first_bin[:, None] + BIN_S * np.arange(2 * BINS)
@@ -141,26 +149,29 @@ def cheapest_poll_times(o: LookaheadInputs, hours: int, loss_days: float) -> tup
     days = inside * (BIN_S / DAY_S)
     active = np.tile(o.minutes, 2) * days
     in_bin = rate[each, segment] * active
-    mass0 = np.where(known, mass[row, at], o.pending_posts)
+    mass0 = np.where(has_start, mass[row, at], o.pending_posts)
     fine_mass = mass0[:, None] + np.cumsum(in_bin, axis=1)
     fine_lost, fine_charged = _losses(fine_mass, o)
-    lost0 = np.where(known, lost[row, at], 0.0)
-    delay0 = np.where(known, delay[row, at], 0.0)
+    lost0 = np.where(has_start, lost[row, at], 0.0)
+    delay0 = np.where(has_start, delay[row, at], 0.0)
     fine_delay = delay0[:, None] + _integral(fine_mass - fine_lost, mass0 - lost0, days)
-    fall0 = np.where(known, fall[row, at], 0.0)
-    fine_fall = fall0[:, None] + np.cumsum(o.fall[each, index[each, segment]] * active * 24, axis=1)
-    fine = o.scale[:, None] * (fine_delay + loss_days * fine_charged) - fine_fall
+    decrease0 = np.where(has_start, decrease[row, at], 0.0)
+    fine_decrease = decrease0[:, None] + np.cumsum(
+        o.value_decrease[each, index[each, segment]] * active * 24, axis=1
+    )
+    fine = o.scale[:, None] * (fine_delay + loss_days * fine_charged) - fine_decrease
     fine[(inside <= 0) | _disallowed(o, bins + BIN_S, hour_of_week(bins + BIN_S))] = np.inf
     pick = np.argmin(fine, axis=1)
-    times = bins[row, pick] + BIN_S * (1 + o.phase)  # at the same second for all would be a herd
-    # Where the best bin is the one in which a poll becomes allowed, that moment is better than its end. The minimum
-    # interval is stretched by phase, so this is no herd either.
-    begins = (o.earliest > np.maximum(bins[row, pick], o.now)) & (
+    # The phase spreads the polls of similar feeds over the five minutes after the best bin.
+    times = bins[row, pick] + BIN_S * (1 + o.phase)
+    # If a poll becomes allowed within the best bin, that time is better than the end of the bin.
+    # The minimum interval includes the phase, so these polls are spread too.
+    allowed_in_bin = (o.earliest > np.maximum(bins[row, pick], o.now)) & (
         o.earliest <= bins[row, pick] + BIN_S
     )
-    times = np.where(begins, o.earliest, times)
+    times = np.where(allowed_in_bin, o.earliest, times)
 
-    # Feeds faster than the bins: the steady gap at the rate of now.
+    # Feeds with gaps shorter than the bins: the steady gap at the current rate.
     gap = np.sqrt(2 / np.maximum(o.scale * rate[:, 0], 1e-12)) * DAY_S
     fast = gap < 2 * BIN_S
     times = np.where(fast, np.minimum(times, o.now + np.maximum(gap, MINUTE_S)), times)
@@ -168,7 +179,7 @@ def cheapest_poll_times(o: LookaheadInputs, hours: int, loss_days: float) -> tup
 
 
 def _rest_of_hour(minutes: Floats, now: Floats) -> Floats:
-    """Hours of average activity that are left of this hour, given the minutes at which a feed posts."""
+    """Return the hours of average activity left in the current hour, by the factors ``minutes``."""
     position = (now % HOUR_S) / BIN_S
     at = position.astype(np.int64)
     row = np.arange(len(now))
@@ -178,8 +189,8 @@ def _rest_of_hour(minutes: Floats, now: Floats) -> Floats:
 
 
 def _disallowed(o: LookaheadInputs, times: Floats, hours: Ints) -> Bools:
-    """Moments at which the outside does not allow a look."""
-    closed: Bools = times < o.earliest[:, None]
+    """Return which times the poll constraints forbid; ``hours`` are their hours of the week."""
+    disallowed: Bools = times < o.earliest[:, None]
     if o.skip is not None:
-        closed |= o.skip[np.arange(len(hours))[:, None], hours]
-    return closed
+        disallowed |= o.skip[np.arange(len(hours))[:, None], hours]
+    return disallowed

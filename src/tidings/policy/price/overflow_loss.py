@@ -1,4 +1,7 @@
-"""Expected posts lost to a full window: E (N - S)+ for a count N that is more scattered than Poisson."""
+"""Overflow loss: expected posts missed when a window overflows, E (N - S)+.
+
+The count N is overdispersed: its variance exceeds its mean (docs/policy.md Eq. 5).
+"""
 
 import numpy as np
 
@@ -6,12 +9,13 @@ from tidings.model import Floats
 
 
 def gamma_cdf(shape: Floats, x: Floats) -> Floats:
-    """P(shape, x), the regularised lower incomplete gamma function, after Wilson and Hilferty; good to about 0.01.
+    """Approximate the regularized lower incomplete gamma function P(shape, x) to about 0.01.
 
-    Their z is normal; the normal distribution function is a logistic one of a cubic, to 0.0002.
+    Wilson-Hilferty approximation: the cube root of a gamma variable is nearly normal. The normal
+    distribution function is approximated by a logistic function of a cubic, to 0.0002.
     """
-    spread = 1 / (9 * shape)
-    z = (np.cbrt(x / shape) - (1 - spread)) / np.sqrt(spread)
+    variance = 1 / (9 * shape)
+    z = (np.cbrt(x / shape) - (1 - variance)) / np.sqrt(variance)
     z *= -1.5976 - 0.07056 * z * z
     np.exp(np.minimum(z, 50.0, out=z), out=z)
     cdf: Floats = 1 / (1 + z)
@@ -19,9 +23,11 @@ def gamma_cdf(shape: Floats, x: Floats) -> Floats:
 
 
 def expected_loss(mass: Floats, window: Floats, fano: Floats) -> Floats:
-    """E (N - S)+ with mean ``mass`` and variance ``fano`` x mean: F x the loss of a Poisson count at mass / F and S / F.
+    """Return E (N - S)+ for a count N with mean ``mass`` and variance ``fano`` x mean.
 
-    Poisson: E (N - S)+ = m P(N >= S) - S P(N >= S + 1), with P(N >= k) the gamma distribution function at m.
+    For Poisson N with mean m: E (N - S)+ = m P(N >= S) - S P(N >= S + 1), where P(N >= k) is the
+    gamma distribution function with shape k at m. With overdispersion F (Fano factor) it is
+    approximated by F times the loss of a Poisson count with mean m / F and window S / F.
     """
     m, s = mass / fano, window / fano
     lost: Floats = fano * np.maximum(m * gamma_cdf(s, m) - s * gamma_cdf(s + 1, m), 0.0)

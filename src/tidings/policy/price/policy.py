@@ -1,8 +1,9 @@
-"""`price`: poll a feed when the delay that waiting would add is worth a poll, at one price for all feeds.
+"""`price` policy: poll a feed when waiting longer would cost more than a poll, at one price.
 
-For every feed the policy keeps a rate_per_day that forgets (`rate_per_day`) and a weekly profile (`profile`): together an expected rate at any
-time. After each poll it looks ahead and takes the moment that costs least (`lookahead`), all in units of the price that the
-controller moves (`control`). docs/policy.md derives it.
+The price of a poll is the Lagrange multiplier of the budget, in weighted post-days of delay, and
+the same for all feeds. After each poll, lookahead finds the time of lowest cost for the next one
+(`lookahead`), from the expected rate of the feed (`feed_model`). `controller` adjusts the price so
+that spending meets the budget. docs/policy.md derives the policy.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidings.errors import UsageError
-from tidings.model import DAY_S, HOUR_S, WEEK_S, Documents, Floats, Rows
-from tidings.policy.base import Decisions, Feeds, Policy, clamp, reason
+from tidings.model import DAY_S, HOUR_S, Documents, Floats, Rows
+from tidings.policy.base import Decisions, Feeds, clamp, reason
 from tidings.policy.price.controller import (
     SLOT_S,
     SLOTS_PER_DAY,
@@ -20,333 +21,87 @@ from tidings.policy.price.controller import (
     PriceController,
     price_at_demand,
 )
-from tidings.policy.price.decayed_counts import count_posts, decay_counts
+from tidings.policy.price.feed_model import MIN_RHO, VALUE_STEPS, FeedModelPolicy
 from tidings.policy.price.lookahead import (
     BINS,
     LookaheadInputs,
     cheapest_poll_times,
     optimal_steady_gap,
 )
-from tidings.policy.price.rate_model import NO_DECAY_D, STATE_FIELDS, RateModel
 from tidings.policy.price.serialization import load_shared_state, save_shared_state
-from tidings.policy.price.value_function import HOURS_PER_WEEK, value_decrease
 from tidings.policy.price.weekly_profile import (
     BUSIEST_HOURS,
-    LAYERS,
-    SharedProfiles,
-    TemperedCounts,
     busiest_hours,
-    fit_profiles,
-    fit_strength_prior,
-    hours_between,
     in_chunks,
-    leave_one_out_strengths,
     mass_between,
     minute_factor,
-    responsibilities,
-    weekly_profile,
 )
 from tidings.reasons import Reason
 from tidings.reasons import reason as reason_value
 
-#: What a lost post is charged beyond its wait, in days.
-LOSS_DAYS = 1.0
-#: How far ahead to look, in steady gaps, and the horizons offered (hours); feeds of one horizon are decided together.
+#: Lookahead horizon, in steady gaps.
 HORIZON_GAPS = 4.0
+#: Possible horizons in hours; feeds with the same horizon are decided together.
 HORIZONS_H = (48, 120, 336)
-#: Feeds from which the demand curve is foretold, and its prices around the present one.
+#: Feeds from which the demand curve is predicted, and its prices relative to the current one.
 DEMAND_SAMPLE_FEEDS = 1000
-#: Feeds from which the shared shapes are learned, at most.
-PROFILE_SAMPLE_FEEDS = 5000
-#: A budget that is off by less is not worth finding the price anew when all is restored.
-BUDGET_TOLERANCE = 0.05
-#: When the feeds are so many times as many as they were, the price is found anew.
-GROWTH_FACTOR = 1.2
-#: The first price is found by rehearsing a week with so many feeds, so often.
-SIMULATED_FEEDS, SIMULATION_ROUNDS = 300, 2
-#: It lasts a week, or until a feed has been polled so often.
-SIMULATED_POLLS_PER_FEED = 14
 CURVE_PRICE_FACTORS = np.geomspace(1 / 64, 64, 25)
-#: A feed is decided anew before its time when the price has fallen by this factor since; feeds that are soon to be polled when
-#: it has moved by so much (in log), so that spending answers to the price within hours.
+#: Relative change of the budget below which a restored price is kept.
+BUDGET_TOLERANCE = 0.05
+#: Growth of the number of feeds above which the price is found again.
+GROWTH_FACTOR = 1.2
+#: Feeds and rounds of the simulation of a week that finds the first price.
+SIMULATED_FEEDS, SIMULATION_ROUNDS = 300, 2
+#: Mean number of polls per feed after which the simulation can end before the week.
+SIMULATED_POLLS_PER_FEED = 14
+#: Factor by which the price must have fallen for a feed to be decided again before its poll.
 REPLAN = 1.25
+#: Change of the log price for the same, for feeds with a poll soon: spending then responds to the
+#: price within hours.
 REPLAN_SOON = 0.02
+#: Days between fits of the prior, the shared profiles and the values.
 REFIT_DAYS = 7
-#: History is replayed in days since then, and in weeks before.
-DAILY_REPLAY_S = 28 * DAY_S
-#: Values are kept in so many steps; and solved for so many feeds at a time, none of them slower than a post in years.
-VALUE_STEPS = 255
-VALUE_CHUNK_ROWS = 1000
-MIN_RHO = 1e-5
-#: Where others look as well the price may move far in a day: values are solved anew when it has by so much (in log).
+#: Change of the log price after which values are solved again, if peers poll too: the price may
+#: then change much within a day.
 MAX_LOG_PRICE_DRIFT = np.log(3.0)
-#: A habit is told where this share of posts falls into so many hours of the day; weekends hold 2/7 of an even week.
+#: Share of posts in the busiest hours above which a reason mentions these hours.
 MIN_BUSIEST_SHARE = 0.4
+#: Shares of posts on weekends below and above which a reason mentions weekdays or weekends. A
+#: uniform week has 2/7.
 WEEKEND_RARE, WEEKEND_OFTEN = 0.1, 0.6
 
 
-class PricePolicy(Policy):
+class PricePolicy(FeedModelPolicy):
     name = "price"
-    summary = "when waiting longer would cost more than a poll, at one price for all feeds (ours)"
+    summary = "when waiting would cost more than a poll, at one price for all feeds (default)"
     budgeted = True
     holds_budget = True
     extends = True
     tick_s = SLOT_S
 
-    def __init__(
-        self,
-        *,
-        loss_days: float = LOSS_DAYS,
-        forget: bool = True,
-        weekly: bool = True,
-        shrink: bool = True,
-        minutes: bool = True,
-        bursts: bool = True,
-        lookahead: bool = True,
-        loss: bool = True,
-        scale: float = 1.0,
-        seed: int = 0,
-    ) -> None:
-        """The switches leave out one part each, to show what it is worth (`tidings lab ablate`)."""
-        super().__init__(scale=scale, seed=seed)
-        if not loss_days >= 0:
-            raise UsageError(f"price: loss_days must be 0 or more, not {loss_days}")
-        self.loss_days = loss_days
-        self.weekly, self.shrink, self.minutes = weekly, shrink, minutes
-        self.bursts, self.lookahead, self.loss = bursts, lookahead, loss
-        self.rate_model = RateModel() if forget else RateModel(half_lives_d=NO_DECAY_D)
-        self.shared_profiles: SharedProfiles
-        self.controller: PriceController
-        self._feeds_at_pricing = 0
-        self._reported_spent, self._spent_offset = (
-            0,
-            0,
-        )  # by the last tick; what the controller counts beyond that
-        self._values_price = 0.0  # the price of the values of time
+    controller: PriceController
+    #: Number of feeds when the price was found.
+    _feeds_at_pricing = 0
+    #: Polls reported by the last tick, and the difference to the controller's count.
+    _reported_spent, _spent_offset = 0, 0
+    #: Price at which the values were solved.
+    _values_price = 0.0
 
-    @property
-    def row_dtype(self) -> np.dtype[np.void]:
-        return np.dtype(
-            [
-                ("since", "f8"),
-                ("last", "f8"),  # everything until then was collected, or is lost
-                ("newest", "f8"),
-                ("next", "f8"),
-                ("price", "f8"),  # at which that was decided
-                ("hours", "f4", (HOURS_PER_WEEK,)),
-                ("minutes", "f4", (BINS,)),
-                (
-                    "batches",
-                    "f4",
-                ),  # in how many batches, bursts and different days the posts counted came
-                ("events", "f4"),
-                ("post_days", "f4"),
-                ("strengths", "f4", (LAYERS,)),
-                ("value", "u1", (HOURS_PER_WEEK,)),  # its fall per hour, in steps of its greatest
-                ("value_top", "f4"),
-                *STATE_FIELDS,
-            ]
-        )
-
-    # --- learning ------------------------------------------------------------------------------------------------------
+    # --- learning --------------------------------------------------------------------------------
 
     def _learn(self, history: Documents, now: float) -> None:
-        everyone = np.arange(len(self.feeds))
-        posts = self._init_rows(everyone, history)
+        rows = np.arange(len(self.feeds))
+        posts = self._init_rows(rows, history)
         self._fit_shared_profiles()
-        self._replay(everyone, *posts, now)
+        self._replay(rows, *posts, now)
         self.rate_model.fit_prior(self.state)
         self._find_price(now)
 
-    def _init_rows(self, rows: Rows, history: Documents) -> tuple[Rows, Floats]:
-        """Set up the records of new feeds and count their posts, which are returned with their rows."""
-        new_rows = self.state[rows]
-        new_rows["last"] = new_rows["since"]
-        new_rows["newest"] = -np.inf
-        new_rows["price"] = np.inf
-        self.rate_model.initialize(new_rows)
-        self.state[rows] = new_rows
-        index, times = history.new_entries()
-        count_posts(self.state, rows[index], times)
-        return rows[index], times
-
-    def _find_price(self, now: float) -> None:
-        """Find the price at which the feeds of today spend the budget."""
-        budget = max(self.budget_per_day / self.scale, 1e-9)
-        wish = float(
-            np.sqrt(
-                self.feeds.weight * self.rate_model.rate_per_day(self.state) / self.feeds.cost
-            ).sum()
-        )
-        price = max(wish**2 / (2 * budget**2), 1e-12)
-        price = price_at_demand(budget, *self._demand_curve(price))
-        self._solve_values(self._sample(SIMULATED_FEEDS), price)
-        for _ in range(SIMULATION_ROUNDS):
-            simulated_polls = self._simulate_week(price, now)
-            self.controller = PriceController(
-                budget,
-                len(self.feeds) / budget,
-                now,
-                *self._demand_curve(price),
-                price,
-                simulated_polls,
-            )
-            price *= float(np.clip(simulated_polls.mean() / budget, 0.25, 4.0)) ** 1.5
-        self._solve_all_values()
-        self._feeds_at_pricing = len(self.feeds)
-        self._spent_offset = -self._reported_spent
-
-    def _simulate_week(self, price: float, now: float) -> Floats:
-        """Polls a day in each slot of a week at one price, when nothing happens but what is expected.
-
-        Where polls are many, a few days say enough; the others are taken to be like them.
-        """
-        n = len(self.feeds)
-        rows = self._sample(SIMULATED_FEEDS)
-        days = int(
-            np.clip(np.ceil(SIMULATED_POLLS_PER_FEED * n / max(self.budget_per_day, 1e-9)), 1, 7)
-        )
-        end = now + days * DAY_S
-        kept, profile = self.state[rows].copy(), self._weekly_profile(rows)
-        earliest = self.feeds.earliest[rows]
-        polls = np.zeros(days * SLOTS_PER_DAY)
-        begin = np.full(len(rows), now)
-        due = clamp(self.feeds, rows, begin, self._choose(rows, begin, True, price, profile).times)
-        playing = np.flatnonzero(due < end)
-        while len(playing):
-            slot = ((due[playing] - now) / SLOT_S).astype(np.int64)
-            np.add.at(polls, slot, 1.0)
-            polled, at = rows[playing], due[playing]
-            self.state["last"][polled] = at
-            self.feeds.earliest[polled] = at + self.feeds.min_interval_s[polled]
-            chosen = self._choose(polled, at, False, price, profile[playing]).times
-            due[playing] = np.maximum(clamp(self.feeds, polled, at, chosen), at + 1.0)
-            playing = playing[due[playing] < end]
-        self.state[rows], self.feeds.earliest[rows] = kept, earliest
-        return np.resize(polls, SLOTS_PER_WEEK) * SLOTS_PER_DAY * n / max(len(rows), 1)
-
-    def _replay(self, who: Rows, rows: Rows, times: Floats, now: float) -> None:
-        """The rate_per_day of ``who``, as looks through their history would have shown it: once a day, and long ago once a week."""
-        begin = float(self.state["since"][who].min()) if len(who) else now
-        weeks = int(max(now - begin - DAILY_REPLAY_S, 0.0) // WEEK_S)
-        days = (
-            begin
-            + weeks * WEEK_S
-            + DAY_S * np.arange(1, np.ceil((now - begin - weeks * WEEK_S) / DAY_S) + 1)
-        )
-        poll_times = np.minimum(np.append(begin + WEEK_S * np.arange(1, weeks + 1), days), now)
-        seen = np.searchsorted(poll_times, times, side="right")  # at which look
-        usable = np.flatnonzero((times >= begin) & (seen < len(poll_times)))
-        order = usable[np.argsort(rows[usable], kind="stable")]
-        for part in in_chunks(np.sort(who)):
-            profile = self._weekly_profile(part)  # the same at all looks
-            own = order[slice(*np.searchsorted(rows[order], (part[0], part[-1] + 1)))]
-            cell = np.searchsorted(part, rows[own]) * len(poll_times) + seen[own]
-            posts = (
-                np.bincount(cell, minlength=len(part) * len(poll_times))
-                .reshape(len(part), len(poll_times))
-                .astype(np.float64)
-            )
-            for k, at in enumerate(poll_times.tolist()):
-                born = np.flatnonzero(self.state["last"][part] < at)
-                since = self.state["last"][part[born]]
-                self._update_rates(
-                    part[born], np.full(len(born), at), posts[born, k], since, since, profile[born]
-                )
-
     def observe(self, rows: Rows, now: Floats, seen: Documents) -> None:
-        state = self.state
-        begin = state["last"][rows]
-        decay_counts(state, rows, now - begin)
-        known_from = np.where(seen.gap, seen.oldest(), begin)
-        self._update_rates(
-            rows, now, seen.new.astype(np.float64), begin, known_from, self._weekly_profile(rows)
-        )
-        index, times = seen.new_entries()
-        count_posts(self.state, rows[index], times)
-        self._refresh_profiles(rows[seen.new > 0])
+        self._learn_documents(rows, now, seen)
+        self._refresh_profiles(rows[seen.new > 0], self.controller.price)
 
-    def _refresh_profiles(self, rows: Rows) -> None:
-        """After new posts. Where a layer holds otherwise than before, the week looks different, and time has another value."""
-        before = self.state["strengths"][rows]
-        self._fit_strengths(rows)
-        changed = rows[(self.state["strengths"][rows] != before).any(axis=1)]
-        self._solve_values(changed, self.controller.price)
-
-    def _update_rates(
-        self,
-        rows: Rows,
-        now: Floats,
-        posts: Floats,
-        begin: Floats,
-        known_from: Floats,
-        profile: Floats,
-    ) -> None:
-        """``posts`` were seen at ``now``. Where they are a full window they sample the time since ``known_from`` only."""
-        days = mass_between(profile, begin, now) / 24
-        gap = np.flatnonzero(known_from > begin)
-        if len(gap):
-            unseen = days[gap] - mass_between(profile[gap], known_from[gap], now[gap]) / 24
-            batch = self._loss_inputs(rows[gap])[2]
-            seen, rate = self.rate_model.estimate_from_full_window(
-                self.state[rows[gap]], posts[gap], days[gap] - unseen, batch
-            )
-            posts = posts.copy()
-            posts[gap] = seen + rate * unseen
-            # The pattern too: busy hours, of which least is seen, would look like quiet ones.
-            among = profile[gap] * hours_between(begin[gap], known_from[gap])
-            self.state["hours"][rows[gap]] += among * (rate / 24)[:, None]
-            self.state["batches"][rows[gap]] += rate * unseen / batch
-        self.rate_model.update(self.state, rows, posts, days, now - self.state["last"][rows])
-        self.state["last"][rows] = now
-
-    def _tempered_counts(self, rows: Rows) -> TemperedCounts:
-        hours = self.state["hours"][rows].astype(np.float64)
-        events = self.state["events"][rows] if self.bursts else hours.sum(axis=1)
-        return TemperedCounts.of(hours, events, self.state["post_days"][rows])
-
-    def _fit_strengths(self, rows: Rows) -> None:
-        """How strongly the layers of these feeds' patterns hold, after new posts."""
-        for part in in_chunks(rows):
-            evidence = self._tempered_counts(part)
-            z = responsibilities(evidence.hours, self.shared_profiles)
-            self.state["strengths"][part] = (
-                leave_one_out_strengths(evidence, z, self.shared_profiles)[0]
-                if self.shrink
-                else 1.0
-            )
-
-    def _weekly_profile(self, rows: Rows) -> Floats:
-        """Weekly profile of each row."""
-        evidence = self._tempered_counts(rows)
-        z = responsibilities(evidence.hours, self.shared_profiles)
-        profile = weekly_profile(
-            evidence, z, self.state["strengths"][rows].astype(np.float64), self.shared_profiles
-        )
-        return profile if self.weekly else _average_weekdays(profile)
-
-    def _fit_shared_profiles(self) -> None:
-        """What feeds learn from each other: cluster shapes, and how strongly they hold."""
-        some = self._sample(PROFILE_SAMPLE_FEEDS)
-        shapes = fit_profiles(self._tempered_counts(some).hours, seed=self.seed)
-        self.shared_profiles = fit_strength_prior(self._tempered_counts, some, shapes)
-        self._fit_strengths(np.arange(len(self.feeds)))
-
-    def _solve_all_values(self) -> None:
-        self._values_price = self.controller.price
-        self._solve_values(np.arange(len(self.feeds)), self._values_price)
-
-    def _solve_values(self, rows: Rows, price: float) -> None:
-        """The value of time of these feeds at a price."""
-        for begin in range(0, len(rows), VALUE_CHUNK_ROWS):
-            part = rows[begin : begin + VALUE_CHUNK_ROWS]
-            rho = self._polls_per_post_day(part, price) * self._polled_rate(part)
-            fall = value_decrease(self._weekly_profile(part), np.maximum(rho, MIN_RHO))
-            top = fall.max(axis=1)
-            self.state["value_top"][part] = top
-            self.state["value"][part] = np.rint(fall / top[:, None] * VALUE_STEPS)
-
-    # --- more feeds, and going on later --------------------------------------------------------------------------------
+    # --- adding feeds, saving and restoring ------------------------------------------------------
 
     def extend(self, feeds: Feeds, history: Documents, since: Floats, now: float) -> Rows:
         rows = np.arange(len(self.feeds), len(self.feeds) + len(feeds))
@@ -377,23 +132,21 @@ class PricePolicy(Policy):
         self,
         feeds: Feeds,
         rows: Sequence[bytes],
-        shared: bytes,
+        shared_state: bytes,
         budget_per_day: float | None,
         now: float,
     ) -> None:
         size = self.row_dtype.itemsize
         if any(len(row) != size for row in rows) or len(rows) != len(feeds):
-            raise UsageError("price: the saved estimates are not of this version")
+            raise UsageError("price: the saved state of feeds is from an incompatible version")
         self.feeds = feeds
         self.state = np.frombuffer(b"".join(rows), dtype=self.row_dtype).copy()
         self.controller, self.shared_profiles, self.rate_model.prior, self._feeds_at_pricing = (
-            load_shared_state(shared)
+            load_shared_state(shared_state)
         )
-        self._spent_offset, self._values_price, self.participation = (
-            self.controller.spent,
-            self.controller.price,
-            self.controller.participation,
-        )
+        self._spent_offset = self.controller.spent
+        self._values_price = self.controller.price
+        self.participation = self.controller.participation
         self.budget_per_day = self.controller.budget_per_day * self.scale
         if budget_per_day is None:
             return
@@ -401,14 +154,13 @@ class PricePolicy(Policy):
         if grown or abs(budget_per_day / self.budget_per_day - 1) > BUDGET_TOLERANCE:
             self.set_budget(budget_per_day, now)
 
-    # --- the price -----------------------------------------------------------------------------------------------------
+    # --- price -----------------------------------------------------------------------------------
 
     def tick(self, now: float, spent: int) -> Rows | None:
-        slot = round((now - self.controller.started_at) / SLOT_S)
-        if slot % SLOTS_PER_DAY == 0 or self.controller.has_peer_polls:
-            self.controller.prices, self.controller.demand = self._demand_curve(
-                self.controller.price
-            )
+        controller = self.controller
+        slot = round((now - controller.started_at) / SLOT_S)
+        if slot % SLOTS_PER_DAY == 0 or controller.has_peer_polls:
+            controller.prices, controller.demand = self._demand_curve(controller.price)
         self.all_rows_changed = slot % (SLOTS_PER_DAY * REFIT_DAYS) == 0
         if self.all_rows_changed:
             self.rate_model.fit_prior(self.state)
@@ -416,74 +168,105 @@ class PricePolicy(Policy):
             self._solve_all_values()
         self._reported_spent = spent
         peer_polls, self.peer_polls = self.peer_polls, 0
-        self.controller.tick(now, self._spent_offset + spent, peer_polls)
-        self.participation = self.controller.participation
+        controller.tick(now, self._spent_offset + spent, peer_polls)
+        self.participation = controller.participation
         if (
-            self.controller.has_peer_polls
-            and abs(np.log(self.controller.price / self._values_price)) > MAX_LOG_PRICE_DRIFT
+            controller.has_peer_polls
+            and abs(np.log(controller.price / self._values_price)) > MAX_LOG_PRICE_DRIFT
         ):
             self._solve_all_values()
             self.all_rows_changed = True
-        was, price = self.state["price"], self.controller.price
+        decided_price, price = self.state["price"], controller.price
         soon = self.state["next"] < now + 1.5 * SLOT_S
-        return np.flatnonzero(
-            (was > REPLAN * price) | (soon & (np.abs(np.log(was / price)) > REPLAN_SOON))
-        )
+        changed = np.abs(np.log(decided_price / price)) > REPLAN_SOON
+        return np.flatnonzero((decided_price > REPLAN * price) | (soon & changed))
 
     @property
     def has_peer_polls(self) -> bool:
         return self.peer_polls > 0 or self.controller.has_peer_polls
 
     def _demand_curve(self, around: float) -> tuple[Floats, Floats]:
-        """Polls a day of all feeds at prices around one, each feed polled at its best steady gap."""
+        """Predict the polls per day of all feeds at prices around one; return prices and polls.
+
+        Each feed is polled at its optimal steady gap.
+        """
         n = len(self.feeds)
         rows = self._sample(DEMAND_SAMPLE_FEEDS)
         rate_per_day, losses = self._polled_rate(rows), self._loss_inputs(rows)
-        shortest, longest = (
-            self.feeds.min_interval_s[rows] / DAY_S,
-            self.feeds.max_interval_s[rows] / DAY_S,
-        )
+        min_gap = self.feeds.min_interval_s[rows] / DAY_S
+        max_gap = self.feeds.max_interval_s[rows] / DAY_S
 
         def polls_per_day(price: float) -> float:
             _, gap = optimal_steady_gap(
                 rate_per_day, *losses, self._polls_per_post_day(rows, price), self.loss_days
             )
-            return float((1 / np.clip(gap, shortest, longest)).sum())
+            return float((1 / np.clip(gap, min_gap, max_gap)).sum())
 
         demand = [polls_per_day(price) for price in around * CURVE_PRICE_FACTORS]
         return around * CURVE_PRICE_FACTORS, np.array(demand) * (n / max(len(rows), 1))
 
-    def _sample(self, most: int) -> Rows:
+    def _find_price(self, now: float) -> None:
+        """Find the price at which the current feeds spend the budget, and reset the controller.
+
+        The first guess is docs/policy.md Eq. 2 summed over the feeds; then the demand curve and
+        simulated weeks refine it.
+        """
+        budget = max(self.budget_per_day / self.scale, 1e-9)
+        rates = self.rate_model.rate_per_day(self.state)
+        root_sum = float(np.sqrt(self.feeds.weight * rates / self.feeds.cost).sum())
+        price = max(root_sum**2 / (2 * budget**2), 1e-12)
+        price = price_at_demand(budget, *self._demand_curve(price))
+        self._solve_values(self._sample(SIMULATED_FEEDS), price)
+        for _ in range(SIMULATION_ROUNDS):
+            simulated_polls = self._simulate_week(price, now)
+            self.controller = PriceController(
+                budget,
+                len(self.feeds) / budget,
+                now,
+                *self._demand_curve(price),
+                price,
+                simulated_polls,
+            )
+            price *= float(np.clip(simulated_polls.mean() / budget, 0.25, 4.0)) ** 1.5
+        self._solve_all_values()
+        self._feeds_at_pricing = len(self.feeds)
+        self._spent_offset = -self._reported_spent
+
+    def _simulate_week(self, price: float, now: float) -> Floats:
+        """Simulate a week at one price; return the polls per day in each of its slots.
+
+        Posts come as expected, in a sample of feeds. If there are many polls, fewer days are
+        simulated and repeated to fill the week.
+        """
         n = len(self.feeds)
-        return (
-            np.arange(n)
-            if n <= most
-            else np.random.default_rng(self.seed).choice(n, most, replace=False)
+        rows = self._sample(SIMULATED_FEEDS)
+        days = int(
+            np.clip(np.ceil(SIMULATED_POLLS_PER_FEED * n / max(self.budget_per_day, 1e-9)), 1, 7)
         )
+        end = now + days * DAY_S
+        saved_state, profile = self.state[rows].copy(), self._weekly_profile(rows)
+        saved_earliest = self.feeds.earliest[rows]
+        polls = np.zeros(days * SLOTS_PER_DAY)
+        start = np.full(len(rows), now)
+        due = clamp(self.feeds, rows, start, self._choose(rows, start, True, price, profile).times)
+        active = np.flatnonzero(due < end)
+        while len(active):
+            slot = ((due[active] - now) / SLOT_S).astype(np.int64)
+            np.add.at(polls, slot, 1.0)
+            polled, at = rows[active], due[active]
+            self.state["last"][polled] = at
+            self.feeds.earliest[polled] = at + self.feeds.min_interval_s[polled]
+            chosen = self._choose(polled, at, False, price, profile[active]).times
+            due[active] = np.maximum(clamp(self.feeds, polled, at, chosen), at + 1.0)
+            active = active[due[active] < end]
+        self.state[rows], self.feeds.earliest[rows] = saved_state, saved_earliest
+        return np.resize(polls, SLOTS_PER_WEEK) * SLOTS_PER_DAY * n / max(len(rows), 1)
 
-    def _polled_rate(self, rows: Rows) -> Floats:
-        """Posts a day that polls are for: what is pushed comes by itself."""
-        return self.rate_model.rate_per_day(self.state[rows]) * (1 - self.feeds.pushed_share[rows])
+    def _solve_all_values(self) -> None:
+        self._values_price = self.controller.price
+        self._solve_values(np.arange(len(self.feeds)), self._values_price)
 
-    def _loss_inputs(self, rows: Rows) -> tuple[Floats, Floats, Floats]:
-        """What losses depend on: window, scatter of counts, posts that come at once."""
-        state = self.state[rows]
-        window = (
-            self.feeds.window[rows].astype(np.float64) if self.loss else np.full(len(rows), np.inf)
-        )
-        if not self.bursts:
-            return window, np.ones(len(rows)), np.ones(len(rows))
-        posts = state["hours"].sum(axis=1, dtype=np.float64)
-        return (
-            window,
-            self.rate_model.fano(state),
-            np.maximum(posts / np.maximum(state["batches"], 1.0), 1.0),
-        )
-
-    def _polls_per_post_day(self, rows: Rows, price: float) -> Floats:
-        return self.feeds.weight[rows] / (price * self.feeds.cost[rows])
-
-    # --- deciding ------------------------------------------------------------------------------------------------------
+    # --- decisions -------------------------------------------------------------------------------
 
     def _choose(
         self,
@@ -493,8 +276,12 @@ class PricePolicy(Policy):
         price: float | None = None,
         profile: Floats | None = None,
     ) -> Decisions:
-        """Best moments at a price, that of now if none is given; ``profile`` is worked out where it is not known."""
-        times, expected, habit = np.empty(len(rows)), np.empty(len(rows)), np.empty((len(rows), 3))
+        """Return the cheapest times at ``price``, by default the current price.
+
+        ``profile`` is computed if not given.
+        """
+        times, expected = np.empty(len(rows)), np.empty(len(rows))
+        busiest = np.empty((len(rows), 3))
         price = self.controller.price if price is None else price
         scale = self._polls_per_post_day(rows, price)
         rate_per_day = self._polled_rate(rows)
@@ -508,21 +295,21 @@ class PricePolicy(Policy):
             group = np.flatnonzero(horizon == h)
             for part in in_chunks(group):
                 own = self._weekly_profile(rows[part]) if profile is None else profile[part]
-                outlook = self._lookahead_inputs(
+                inputs = self._lookahead_inputs(
                     rows[part], now[part], rate_per_day[part], scale[part], cost[part], own
                 )
-                times[part], expected[part] = cheapest_poll_times(outlook, hours, self.loss_days)
-                habit[part] = busiest_hours(outlook.profile)
-        given_up = np.isinf(gap)
-        times[given_up] = now[given_up] + HORIZONS_H[-1] * HOUR_S
-        if (
-            first
-        ):  # as if polling had gone on for ever: no herd, and spending is even from the first hour
+                times[part], expected[part] = cheapest_poll_times(inputs, hours, self.loss_days)
+                busiest[part] = busiest_hours(inputs.profile)
+        not_worth_polling = np.isinf(gap)
+        times[not_worth_polling] = now[not_worth_polling] + HORIZONS_H[-1] * HOUR_S
+        if first:
+            # Start in the middle of a gap, as if polling had been running: spending is then uniform
+            # from the first hour on, and polls are spread.
             times = now + self.feeds.phase[rows] * (times - now)
         self.state["next"][rows] = times
-        # A feed that was given up is thought of again as soon as the price falls at all.
-        self.state["price"][rows] = np.where(given_up, REPLAN, 1.0) * price
-        return Decisions(times, **reason(0, expected, rate_per_day, *habit.T, n=len(rows)))
+        # A feed that is not worth a poll is decided again as soon as the price falls at all.
+        self.state["price"][rows] = np.where(not_worth_polling, REPLAN, 1.0) * price
+        return Decisions(times, **reason(0, expected, rate_per_day, *busiest.T, n=len(rows)))
 
     def _lookahead_inputs(
         self,
@@ -534,13 +321,13 @@ class PricePolicy(Policy):
         profile: Floats,
     ) -> LookaheadInputs:
         state = self.state[rows]
-        fall = state["value"] * (state["value_top"] / VALUE_STEPS)[:, None].astype(np.float64)
+        decrease = state["value"] * (state["value_top"] / VALUE_STEPS)[:, None].astype(np.float64)
         if not self.lookahead:
-            fall = np.full_like(fall, np.sqrt(2) / 24)
-        # The table knows no losses: a feed whose window may overflow pays for them too, as its posts come.
+            decrease = np.full_like(decrease, np.sqrt(2) / 24)
+        # The stored values do not include losses. Their cost is added in proportion to the profile.
         rho = np.maximum(scale * rate_per_day, MIN_RHO)
-        fall *= np.sqrt(rho)[:, None]
-        fall += ((cost - np.sqrt(2 * rho)) / 24)[:, None] * profile
+        decrease *= np.sqrt(rho)[:, None]
+        decrease += ((cost - np.sqrt(2 * rho)) / 24)[:, None] * profile
         window, fano, batch = self._loss_inputs(rows)
         late = now - state["last"] > 1.0
         pending_posts = (
@@ -555,7 +342,7 @@ class PricePolicy(Policy):
             minutes=minute_factor(state["minutes"].astype(np.float64), state["events"])
             if self.minutes
             else np.ones((len(rows), BINS)),
-            fall=fall,
+            value_decrease=decrease,
             pending_posts=pending_posts,
             scale=scale,
             window=window,
@@ -568,22 +355,13 @@ class PricePolicy(Policy):
 
     def reason(self, code: int, numbers: npt.NDArray[np.float32]) -> Reason:
         expected, per_day, hour, share, weekend = (float(number) for number in numbers)
-        days = (
-            "weekdays"
-            if weekend < WEEKEND_RARE
-            else "weekends"
-            if weekend > WEEKEND_OFTEN
-            else "all"
-        )
-        habit = (
-            {"from_hour": int(hour), "to_hour": (int(hour) + BUSIEST_HOURS) % 24}
-            if share > MIN_BUSIEST_SHARE
-            else {}
-        )
+        days = "all"
+        if weekend < WEEKEND_RARE:
+            days = "weekdays"
+        elif weekend > WEEKEND_OFTEN:
+            days = "weekends"
+        hours = {}
+        if share > MIN_BUSIEST_SHARE:
+            hours = {"from_hour": int(hour), "to_hour": (int(hour) + BUSIEST_HOURS) % 24}
         expected, per_day = float(f"{expected:.3g}"), float(f"{per_day:.3g}")
-        return reason_value("price", days=days, **habit, per_day=per_day, expected=expected)
-
-
-def _average_weekdays(profile: Floats) -> Floats:
-    """Weekly shapes (n, 168) with the days of the week made alike."""
-    return np.tile(profile.reshape(len(profile), 7, 24).mean(axis=1), (1, 7))
+        return reason_value("price", days=days, **hours, per_day=per_day, expected=expected)

@@ -1,6 +1,6 @@
-"""What `price` knows beyond single feeds, as bytes: the controller, the shapes that feeds share, the prior.
+"""Serialization of the shared state of `price`: controller, profiles, prior of the rates.
 
-Plain arrays in numpy's own format, never pickles: what is loaded can be wrong, but it cannot run.
+Stored as arrays in numpy's npz format, without pickle: loading invalid data cannot execute code.
 """
 
 import io
@@ -14,47 +14,67 @@ from tidings.model import Floats
 from tidings.policy.price.controller import PriceController
 from tidings.policy.price.weekly_profile import SharedProfiles
 
+#: Controller, shared profiles, prior of the rate model, number of feeds when the price was found.
 SharedState = tuple[PriceController, SharedProfiles, tuple[Floats, Floats], int]
+
+#: Stored names of controller fields that have been renamed since the format was defined. The keys
+#: of the format never change, so that the state of earlier versions can be restored.
+SAVED_NAMES = {
+    "started_at": "started",
+    "simulated_polls": "rehearsed",
+    "waived_polls": "forgiven",
+    "tick_count": "ticks",
+    "polls_with_peers": "looks",
+    "predicted_polls": "foretold",
+    "slot_shares": "timetable",
+    "participation": "turns",
+    "demand_bias": "bias",
+}
+#: Controller fields that are lists; the other array fields stay numpy arrays.
+LIST_FIELDS = ("polls", "polls_with_peers", "predicted_polls")
+
+
+def _key(field_name: str) -> str:
+    """Return the key under which a field of the controller is stored."""
+    return f"control_{SAVED_NAMES.get(field_name, field_name)}"
 
 
 def save_shared_state(
-    controller: PriceController, shapes: SharedProfiles, prior: tuple[Floats, Floats], feeds: int
+    controller: PriceController, profiles: SharedProfiles, prior: tuple[Floats, Floats], feeds: int
 ) -> bytes:
-    """Everything as one block of bytes."""
+    """Serialize the shared state; ``feeds`` is the number of feeds when the price was found."""
     arrays = {
-        f"control_{each.name}": np.asarray(getattr(controller, each.name))
-        for each in fields(controller)
+        _key(each.name): np.asarray(getattr(controller, each.name)) for each in fields(controller)
     }
-    arrays |= {
-        f"preferred_{k}": strength_prior for k, strength_prior in enumerate(shapes.strength_prior)
-    }
-    arrays |= {"centres": shapes.centers, "shares": shapes.shares}
+    arrays |= {f"preferred_{k}": layer for k, layer in enumerate(profiles.strength_prior)}
+    arrays |= {"centres": profiles.centers, "shares": profiles.shares}
     arrays |= {"prior": np.stack(prior), "feeds": np.asarray(feeds)}
     block = io.BytesIO()
-    np.savez(block, **arrays)  # type: ignore[arg-type]  # its one option is not among the names
+    np.savez(block, **arrays)  # type: ignore[arg-type]  # no array is called allow_pickle
     return block.getvalue()
 
 
 def load_shared_state(saved: bytes) -> SharedState:
-    """What `save_shared` gave."""
+    """Restore the state from `save_shared_state`.
+
+    Raises `UsageError` if the data is invalid or from an incompatible version.
+    """
     try:
         with np.load(io.BytesIO(saved), allow_pickle=False) as arrays:
             strength_prior = tuple(
                 arrays[name] for name in sorted(arrays.files) if name.startswith("preferred_")
             )
-            shapes = SharedProfiles(arrays["centres"], arrays["shares"], strength_prior)
+            profiles = SharedProfiles(arrays["centres"], arrays["shares"], strength_prior)
             controller = PriceController(
-                *(arrays[f"control_{each.name}"] for each in fields(PriceController) if each.init)
+                *(arrays[_key(each.name)] for each in fields(PriceController) if each.init)
             )
             for each in fields(PriceController):
-                value = arrays[f"control_{each.name}"]
-                plain = (
-                    value.tolist()
-                    if value.ndim == 0 or each.name in ("polls", "looks", "foretold")
-                    else value
-                )
-                setattr(controller, each.name, plain)
+                stored = arrays[_key(each.name)]
+                to_python = stored.ndim == 0 or each.name in LIST_FIELDS
+                setattr(controller, each.name, stored.tolist() if to_python else stored)
             prior = arrays["prior"]
-            return controller, shapes, (prior[0], prior[1]), int(arrays["feeds"])
+            return controller, profiles, (prior[0], prior[1]), int(arrays["feeds"])
     except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
-        raise UsageError(f"price: what was saved is not of this version ({error})") from None
+        raise UsageError(
+            f"price: the saved state is invalid or from an incompatible version ({error})"
+        ) from None

@@ -1,9 +1,11 @@
-"""The pattern: how a feed's posts spread over the hours of the week, from its own posts and from feeds like it.
+"""Weekly profile: posts over the hours of the week, with shrinkage to a cluster mixture.
 
-Layers of Dirichlet shrinkage: the clusters' weekly shapes; the feed's own hours of the day, smoothed, then sharp, and its days
-of the week; its own hours of the week. How strongly a layer holds the next is told by each feed's own posts (which strength
-would have foretold every post best from all the others?), and by the population where a feed has few. Posts that come in a
-burst are one piece of evidence about the hours, and posts of one day one piece about the days, not many.
+Layers of Dirichlet shrinkage, each towards the layer above: the weekly profiles of clusters of
+feeds; the feed's own hours of the day, first smoothed, then unsmoothed, and its days of the week;
+its own hours of the week. The strength of a layer is chosen per feed by leave-one-out likelihood
+(which strength predicts each post best from all the others), with a prior from all feeds that
+decides for feeds with few posts. Posts of a burst count once as evidence about the hours, and
+posts of a day once as evidence about the days of the week. docs/policy.md describes the model.
 """
 
 from collections.abc import Callable
@@ -12,17 +14,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidings.model import HOUR_S, Floats, Rows
-from tidings.policy.base import EPOCH_HOUR
-from tidings.policy.price.value_function import HOURS_PER_WEEK
+from tidings.policy.base import EPOCH_HOUR, HOURS_PER_WEEK
 
+#: Maximum number of clusters.
 CLUSTERS = 12
-#: Pseudo-posts with which evenness may hold the five-minute bins of the hour; and the evidence that they must bring (nats).
+#: Candidate strengths, in pseudo-posts, of the uniform prior of the five-minute bins of the hour,
+#: and the gain of log likelihood (nats) above which the bins are used.
 MINUTE_STRENGTHS = np.array([1.0, 5.0, 30.0, 150.0])
 MINUTE_EVIDENCE = 5.0
-#: Own hours of the day lend to their neighbours like this.
+#: Smoothing kernel for the hours of the day.
 KERNEL = np.array([1.0, 2.0, 3.0, 2.0, 1.0]) / 9
-#: Strengths offered to each layer, in pseudo-posts: cluster -> own hours of the day, smoothed; smoothed -> own hours of the
-#: day; cluster -> own days of the week; own days and hours -> own hours of the week.
+#: Candidate strengths of each layer, in pseudo-posts: cluster -> smoothed hours of the day;
+#: smoothed -> unsmoothed hours of the day; cluster -> days of the week; days and hours -> hours of
+#: the week.
 STRENGTH_CANDIDATES = (
     np.array([5.0, 20.0, 80.0, 320.0]),
     np.array([1.0, 5.0, 25.0, 125.0, 1000.0]),
@@ -30,43 +34,44 @@ STRENGTH_CANDIDATES = (
     np.array([40.0, 200.0, 1000.0, 5000.0]),
 )
 LAYERS = len(STRENGTH_CANDIDATES)
-#: The kernel around the clock, as a matrix: (24, 24).
+#: The kernel as a circulant matrix (24, 24).
 CIRCULAR_KERNEL: Floats = np.sum(
     [weight * np.roll(np.eye(24), k - 2, axis=1) for k, weight in enumerate(KERNEL)], axis=0
 )
-#: Feeds that are looked at together: temporary arrays have the weeks of so many, several times.
+#: Feeds per chunk: bounds the memory of temporary arrays, which hold several weeks per feed.
 CHUNK_ROWS = 250
-#: How many feeds are asked, at most, which strength they prefer.
+#: Maximum number of feeds from which the prior of the strengths is fitted.
 MAX_SAMPLED_FEEDS = 2_000
-#: The population's word on strengths is worth this many feeds that think nothing.
+#: Weight of the uniform distribution in the prior of the strengths, in feeds.
 UNIFORM_PRIOR_FEEDS = 5.0
 
 
 def in_chunks(rows: Rows) -> list[Rows]:
-    """A few rows at a time: all at once would take the memory of their weeks several times."""
-    return [rows[begin : begin + CHUNK_ROWS] for begin in range(0, len(rows), CHUNK_ROWS)]
+    """Split rows into chunks of `CHUNK_ROWS`, to bound the memory of temporary arrays."""
+    return [rows[start : start + CHUNK_ROWS] for start in range(0, len(rows), CHUNK_ROWS)]
 
 
 def _uniform_strength_prior() -> tuple[Floats, ...]:
-    return tuple(np.full(len(offered), 1 / len(offered)) for offered in STRENGTH_CANDIDATES)
+    return tuple(np.full(len(layer), 1 / len(layer)) for layer in STRENGTH_CANDIDATES)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedProfiles:
-    """What feeds share: cluster shapes (k, 168), each summing to 1, their shares of the population, and how many feeds prefer
-    each of the strengths offered, per layer."""
+    """Parameters shared by all feeds: clusters of weekly profiles, and prior of the strengths."""
 
-    centers: Floats
-    shares: Floats
+    centers: Floats  #: (k, 168) profiles of the clusters, each with sum 1
+    shares: Floats  #: (k,) share of feeds in each cluster
+    #: per layer, the probability of each of `STRENGTH_CANDIDATES`
     strength_prior: tuple[Floats, ...] = field(default_factory=_uniform_strength_prior)
 
 
 def fit_profiles(
     hours: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 25
 ) -> SharedProfiles:
-    """EM for a mixture of k multinomials over the hours of the week: feeds weigh by their evidence, sparse ones hardly.
+    """Cluster feeds by EM for a mixture of k multinomials over the hours of the week.
 
-    ``hours`` (n, 168) are counts, already tempered for bursts.
+    Feeds count in proportion to their posts, up to 200. ``hours`` (n, 168) are counts, tempered for
+    bursts. The last cluster is the mean of all feeds.
     """
     totals = hours.sum(axis=1)
     population = hours.sum(axis=0) + 1.0
@@ -77,7 +82,7 @@ def fit_profiles(
     if k < 2:
         return SharedProfiles(population[None, :], np.ones(1))
     tempered = hours[rich]
-    tempered *= np.minimum(1.0, 200 / totals[rich])[:, None]  # no feed speaks louder than 200 posts
+    tempered *= np.minimum(1.0, 200 / totals[rich])[:, None]  # at most 200 posts each
     centers = _seeds(tempered, population, k, rng)
     shares = np.full(k, 1 / k)
     for _ in range(rounds):
@@ -89,7 +94,7 @@ def fit_profiles(
 
 
 def _seeds(counts: Floats, population: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """Far-apart profiles to start from (k-means++ on square roots, the Hellinger distance)."""
+    """Choose initial profiles by k-means++ with the Hellinger distance."""
     roots = np.empty_like(counts)
     for part in in_chunks(np.arange(len(counts))):
         roots[part] = np.sqrt(
@@ -97,8 +102,9 @@ def _seeds(counts: Floats, population: Floats, k: int, rng: np.random.Generator)
         )
 
     def distance_to(row: int) -> Floats:
-        apart: Floats = np.maximum(2 - 2 * (roots @ roots[row]), 0.0)  # each row's squares sum to 1
-        return apart
+        # The squares of each row sum to 1.
+        squared: Floats = np.maximum(2 - 2 * (roots @ roots[row]), 0.0)
+        return squared
 
     chosen = [int(rng.integers(len(roots)))]
     distance = distance_to(chosen[0])
@@ -110,16 +116,16 @@ def _seeds(counts: Floats, population: Floats, k: int, rng: np.random.Generator)
 
 
 def smooth(counts: Floats) -> Floats:
-    """Neighbouring hours lend a quarter each (the week is a circle)."""
+    """Smooth counts over adjacent hours with the kernel (1/4, 1/2, 1/4); the week is cyclic."""
     quarter = counts / 4
-    lent: Floats = counts / 2
-    lent += np.roll(quarter, 1, axis=-1)
-    lent += np.roll(quarter, -1, axis=-1)
-    return lent
+    smoothed: Floats = counts / 2
+    smoothed += np.roll(quarter, 1, axis=-1)
+    smoothed += np.roll(quarter, -1, axis=-1)
+    return smoothed
 
 
 def responsibilities(hours: Floats, profiles: SharedProfiles) -> Floats:
-    """How well each cluster explains each feed: (n, k), rows sum to 1."""
+    """Return the posterior probability of each cluster for each feed: (n, k)."""
     log = hours @ np.log(profiles.centers).T + np.log(profiles.shares)
     log -= log.max(axis=1, keepdims=True)
     z: Floats = np.exp(log)
@@ -128,38 +134,40 @@ def responsibilities(hours: Floats, profiles: SharedProfiles) -> Floats:
 
 
 def _smooth_hours_of_day(of_day: Floats) -> Floats:
-    """Hours of the day (n, 24) smoothed with the kernel, the day being a circle."""
+    """Smooth hours of the day (n, 24) with `KERNEL`; the day is cyclic."""
     smoothed: Floats = of_day @ CIRCULAR_KERNEL
     return smoothed
 
 
 def _posterior(counts: Floats, size: Floats, above: Floats, strength: Floats) -> Floats:
-    """Mean of a Dirichlet layer: counts, ``size`` in all, held by the layer above."""
+    """Return the posterior mean of a Dirichlet layer with ``size`` counts and prior ``above``."""
     mean: Floats = (counts + strength * above) / (size + strength)
     return mean
 
 
 def _posterior_rows(counts: Floats, above: Floats, strength: Floats) -> Floats:
-    """What a layer comes to; rows sum to 1."""
+    """Return the posterior mean of a Dirichlet layer; rows sum to 1."""
     return _posterior(counts, counts.sum(axis=-1, keepdims=True), above, strength)
 
 
 def _leave_one_out(counts: Floats, weight: float) -> tuple[Floats, Floats]:
-    """Counts and their sums, for each bin as if one of its own posts (which lent it ``weight``) had not been seen."""
+    """Return counts and their sums, where each bin omits one post in it.
+
+    ``weight`` is what a post adds to its own bin.
+    """
     return np.maximum(counts - weight, 0.0), np.maximum(counts.sum(axis=-1, keepdims=True) - 1, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class TemperedCounts:
-    """Counts of some feeds over the hours of the week (n, 168), tempered: what they tell of the hours of the day (posts of a
-    burst are one), and of the week (posts of a day are one)."""
+    """Post counts over the hours of the week (n, 168), tempered for dependent posts."""
 
-    hours: Floats
-    weekly: Floats
+    hours: Floats  #: evidence about hours of the day: posts of a burst count once
+    weekly: Floats  #: evidence about the week: posts of a day count once
 
     @classmethod
     def of(cls, hours: Floats, events: Floats, days: Floats) -> "TemperedCounts":
-        """From raw counts, which become tempered ones, and how many bursts and different days they came in."""
+        """Temper raw counts (changed in place) by the numbers of bursts and of days with posts."""
         total = np.maximum(hours.sum(axis=1), 1.0)
         weekly = hours * np.clip(days / total, 0.02, 1.0)[:, None]
         hours *= np.clip(events / total, 0.05, 1.0)[:, None]
@@ -167,16 +175,17 @@ class TemperedCounts:
 
     @property
     def days(self) -> Floats:
-        """Days of the week: (n, 7)."""
+        """Counts per day of the week: (n, 7)."""
         days: Floats = self.weekly.reshape(len(self.weekly), 7, 24).sum(axis=2)
         return days
 
     def take(self, rows: Rows) -> "TemperedCounts":
+        """Return the counts of some of the feeds."""
         return TemperedCounts(self.hours[rows], self.weekly[rows])
 
 
 def _layers(e: TemperedCounts, prior: Floats, strengths: Floats) -> tuple[Floats, Floats, Floats]:
-    """Smoothed hours of the day, sharp ones, days of the week; each sums to 1."""
+    """Return smoothed hours of the day, unsmoothed hours, days of the week; each sums to 1."""
     n = len(prior)
     above = prior.reshape(n, 7, 24)
     of_day = e.hours.reshape(n, 7, 24).sum(axis=1)
@@ -189,7 +198,11 @@ def _layers(e: TemperedCounts, prior: Floats, strengths: Floats) -> tuple[Floats
 def weekly_profile(
     e: TemperedCounts, z: Floats, strengths: Floats, profiles: SharedProfiles
 ) -> Floats:
-    """Shape of each feed over the week, mean 1: (n, 168). ``z`` are its clusters, ``strengths`` (n, LAYERS) its own."""
+    """Return the weekly profile of each feed, mean 1: (n, 168).
+
+    ``z`` are the probabilities of its clusters, ``strengths`` (n, LAYERS) the strengths of its
+    layers.
+    """
     _, day, week = _layers(e, z @ profiles.centers, strengths)
     own = (week[:, :, None] * day[:, None, :]).reshape(len(z), HOURS_PER_WEEK)
     profile: Floats = _posterior_rows(e.weekly, own, strengths[:, 3:4]) * HOURS_PER_WEEK
@@ -199,41 +212,44 @@ def weekly_profile(
 def leave_one_out_strengths(
     e: TemperedCounts, z: Floats, profiles: SharedProfiles
 ) -> tuple[Floats, tuple[Floats, ...]]:
-    """The strengths that would have foretold each post of a feed best from its others: (n, LAYERS), and how likely all are.
+    """Choose the strengths that predict each post of a feed best from its other posts.
 
-    Leaving one out is what lets a layer be judged by the very posts that it was made from.
+    Leave-one-out likelihood: the posts that a layer is made from can also score it. Returns the
+    strengths (n, LAYERS) and, per layer, the posterior probabilities of all candidates.
     """
     n = len(z)
     prior = (z @ profiles.centers).reshape(n, 7, 24)
     of_day, above = e.hours.reshape(n, 7, 24).sum(axis=1), prior.sum(axis=1)
-    around = _smooth_hours_of_day(of_day)
+    smoothed = _smooth_hours_of_day(of_day)
     chosen = np.empty((n, LAYERS))
-    likely = []
+    posteriors = []
 
     def choose(
-        layer: int, counts: Floats, lent: Floats, above: Floats, weight: float = 1.0
+        layer: int, counts: Floats, own: Floats, above: Floats, weight: float = 1.0
     ) -> Floats:
-        """Settle the strength of a layer by the bins that have ``counts``; returns what is foretold with it."""
-        offered = STRENGTH_CANDIDATES[layer][:, None]
-        left, size = _leave_one_out(lent, weight)
-        row, bin = np.nonzero(counts)  # most are empty, and say nothing
-        told = counts[row, bin] * np.log(
-            _posterior(left[row, bin], size[row, 0], above[row, bin], offered)
-        )
-        score = np.stack([np.bincount(row, each, n) for each in told], axis=1) + np.log(
-            profiles.strength_prior[layer]
-        )
-        chosen[:, layer] = STRENGTH_CANDIDATES[layer][np.argmax(score, axis=1)]
-        score = np.exp(score - score.max(axis=1, keepdims=True))
-        likely.append(score / score.sum(axis=1, keepdims=True))
-        return _posterior(left, size, above, chosen[:, layer : layer + 1])
+        """Choose the strength of a layer and return its leave-one-out prediction.
 
-    smooth_day = choose(0, of_day, around, above, float(KERNEL[2]))
+        ``counts`` are scored; ``own`` are the counts that make the layer.
+        """
+        candidates = STRENGTH_CANDIDATES[layer]
+        others, size = _leave_one_out(own, weight)
+        row, bin = np.nonzero(counts)  # empty bins have no likelihood to score
+        log_likelihood = counts[row, bin] * np.log(
+            _posterior(others[row, bin], size[row, 0], above[row, bin], candidates[:, None])
+        )
+        score = np.stack([np.bincount(row, each, n) for each in log_likelihood], axis=1)
+        score = score + np.log(profiles.strength_prior[layer])
+        chosen[:, layer] = candidates[np.argmax(score, axis=1)]
+        score = np.exp(score - score.max(axis=1, keepdims=True))
+        posteriors.append(score / score.sum(axis=1, keepdims=True))
+        return _posterior(others, size, above, chosen[:, layer : layer + 1])
+
+    smooth_day = choose(0, of_day, smoothed, above, float(KERNEL[2]))
     day = choose(1, of_day, of_day, smooth_day)
     week = choose(2, e.days, e.days, prior.sum(axis=2))
     own = (week[:, :, None] * day[:, None, :]).reshape(n, HOURS_PER_WEEK)
     choose(3, e.weekly, e.weekly, own)
-    return chosen, tuple(likely)
+    return chosen, tuple(posteriors)
 
 
 def fit_strength_prior(
@@ -242,79 +258,89 @@ def fit_strength_prior(
     profiles: SharedProfiles,
     rounds: int = 4,
 ) -> SharedProfiles:
-    """Let the feeds with much to say tell how many prefer which strength (EM); ``evidence`` tells that of some ``rows``."""
-    told = [evidence(part).hours.sum(axis=1) for part in in_chunks(rows)]
-    rows = rows[np.concatenate([np.zeros(0), *told]) >= 20][:MAX_SAMPLED_FEEDS]
+    """Fit the prior of the strengths by EM, from feeds with at least 20 posts.
+
+    ``evidence`` returns the counts of some ``rows``. Returns ``profiles`` with the new prior.
+    """
+    posts = [evidence(part).hours.sum(axis=1) for part in in_chunks(rows)]
+    rows = rows[np.concatenate([np.zeros(0), *posts]) >= 20][:MAX_SAMPLED_FEEDS]
     clusters = [responsibilities(evidence(part).hours, profiles) for part in in_chunks(rows)]
     for _ in range(rounds if len(rows) else 0):
-        likely = [
+        posteriors = [
             leave_one_out_strengths(evidence(part), z, profiles)[1]
             for part, z in zip(in_chunks(rows), clusters, strict=True)
         ]
-        votes = (
+        feeds_per_strength = (
             np.sum([each.sum(axis=0) for each in layer], axis=0)
-            for layer in zip(*likely, strict=True)
+            for layer in zip(*posteriors, strict=True)
         )
         strength_prior = tuple(
             (each + UNIFORM_PRIOR_FEEDS / len(each)) / (len(rows) + UNIFORM_PRIOR_FEEDS)
-            for each in votes
+            for each in feeds_per_strength
         )
         profiles = SharedProfiles(profiles.centers, profiles.shares, strength_prior)
     return profiles
 
 
 def minute_factor(minutes: Floats, events: Floats) -> Floats:
-    """Factor of each five-minute bin of the hour, mean 1: (n, 12); 1 throughout unless the evidence is strong."""
+    """Return the factor of each five-minute bin of the hour, mean 1: (n, 12).
+
+    All factors of a feed are 1 unless the bins improve its leave-one-out log likelihood by
+    `MINUTE_EVIDENCE`.
+    """
     bins = minutes.shape[1]
     counts = minutes * np.clip(events / np.maximum(minutes.sum(axis=1), 1.0), 0.05, 1.0)[:, None]
-    even = np.full((1, bins), 1 / bins)
+    uniform = np.full((1, bins), 1 / bins)
     strengths = MINUTE_STRENGTHS[:, None, None]
-    gain = (counts * np.log(_posterior(*_leave_one_out(counts, 1.0), even, strengths) * bins)).sum(
-        axis=2
-    )
+    gain = (
+        counts * np.log(_posterior(*_leave_one_out(counts, 1.0), uniform, strengths) * bins)
+    ).sum(axis=2)
     best = np.argmax(gain, axis=0)
-    factor = _posterior_rows(counts, even, MINUTE_STRENGTHS[best][:, None]) * bins
-    kept: Floats = np.where(
-        gain[best, np.arange(len(counts))][:, None] > MINUTE_EVIDENCE, factor, 1.0
-    )
-    return kept
+    factor = _posterior_rows(counts, uniform, MINUTE_STRENGTHS[best][:, None]) * bins
+    significant = gain[best, np.arange(len(counts))] > MINUTE_EVIDENCE
+    used: Floats = np.where(significant[:, None], factor, 1.0)
+    return used
 
 
 def mass_between(profile: Floats, begin: Floats, end: Floats) -> Floats:
-    """Integral of a weekly profile (n, 168), in hours of average activity, between two times of each row."""
+    """Return the integral of weekly profiles (n, 168) over [begin, end], in hours."""
     ends = np.cumsum(profile, axis=1)
     row = np.arange(len(profile))
 
-    def upto(t: Floats) -> Floats:
+    def until(t: Floats) -> Floats:
         hours = t / HOUR_S + EPOCH_HOUR
         weeks = np.floor(hours / HOURS_PER_WEEK)
-        within = hours - weeks * HOURS_PER_WEEK
-        at = np.minimum(within.astype(np.int64), HOURS_PER_WEEK - 1)
-        total: Floats = weeks * ends[:, -1] + ends[row, at] - (at + 1 - within) * profile[row, at]
+        part = hours - weeks * HOURS_PER_WEEK
+        at = np.minimum(part.astype(np.int64), HOURS_PER_WEEK - 1)
+        total: Floats = weeks * ends[:, -1] + ends[row, at] - (at + 1 - part) * profile[row, at]
         return total
 
-    return upto(end) - upto(begin)
+    return until(end) - until(begin)
 
 
 def hours_between(begin: Floats, end: Floats) -> Floats:
-    """How long each hour of the week lasted between two times of each row, in hours: (n, 168)."""
+    """Return how much of [begin, end] falls into each hour of the week, in hours: (n, 168)."""
 
-    def upto(t: Floats) -> Floats:
-        weeks, within = np.divmod(t / HOUR_S + EPOCH_HOUR, HOURS_PER_WEEK)
+    def until(t: Floats) -> Floats:
+        weeks, part = np.divmod(t / HOUR_S + EPOCH_HOUR, HOURS_PER_WEEK)
         total: Floats = weeks[:, None] + np.clip(
-            within[:, None] - np.arange(HOURS_PER_WEEK), 0.0, 1.0
+            part[:, None] - np.arange(HOURS_PER_WEEK), 0.0, 1.0
         )
         return total
 
-    return upto(end) - upto(begin)
+    return until(end) - until(begin)
 
 
-#: Length of the busiest time of day that is told to people.
+#: Length of the busiest time of day that reasons mention, in hours.
 BUSIEST_HOURS = 4
 
 
 def busiest_hours(profile: Floats) -> Floats:
-    """For words: (n, 3) first hour of the busiest HABIT_HOURS of the day, their share of posts, and the weekend's."""
+    """Return facts for reasons: (n, 3).
+
+    First hour of the busiest `BUSIEST_HOURS` hours of the day, their share of the posts, and the
+    share of the weekend.
+    """
     week = profile.reshape(len(profile), 7, 24) / HOURS_PER_WEEK
     of_day = week.sum(axis=1)
     busy = np.sum([np.roll(of_day, -k, axis=1) for k in range(BUSIEST_HOURS)], axis=0)
