@@ -1,4 +1,4 @@
-"""The service as a process of its own, and somebody who walks through it with Chromium."""
+"""Browser tests: the service as a subprocess, and browser sessions of its users."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ _names = count(1)
 
 @contextmanager
 def run_server(folder):
-    """A service that nobody has set up yet: its port. Feeds on the loopback address may be followed."""
+    """Run the service before setup, with feeds on loopback allowed; yields its port."""
     command = [
         TIDINGS,
         "--data-dir",
@@ -40,7 +40,7 @@ def run_server(folder):
 
 
 class BrowserSession:
-    """A person and a tab. ``walker.go("/unread")``, ``walker.keys("j s")``, ``walker.page`` for the rest."""
+    """A user with a browser tab: ``session.go("/unread")``, ``session.keys("j s")``."""
 
     def __init__(self, browser, port, client=None, **context):
         self.client, self.base, self.browser_errors = client, f"http://127.0.0.1:{port}", []
@@ -57,13 +57,12 @@ class BrowserSession:
         self.page.on("requestfailed", self._on_request_failed)
 
     def _on_console(self, message):
-        if (
-            message.type in ("error", "warning") and "blocked by Playwright" not in message.text
-        ):  # that was the test's own wish
+        blocked_by_test = "blocked by Playwright" in message.text
+        if message.type in ("error", "warning") and not blocked_by_test:
             self.browser_errors.append(f"{message.location['url']}: {message.text}")
 
     def _on_request_failed(self, request):
-        """What the page itself gave up, when it was left, is no complaint."""
+        """Record failed requests, except those aborted because the page was left."""
         if request.failure != "net::ERR_ABORTED":
             self.browser_errors.append(f"{request.url}: {request.failure}")
 
@@ -72,20 +71,20 @@ class BrowserSession:
         return self.page
 
     def keys(self, keys):
-        self.page.wait_for_load_state()  # before that nobody listens
+        self.page.wait_for_load_state()  # the scripts are loaded
         for key in keys.split(" "):
             self.page.keyboard.press(key)
 
     @property
     def names(self):
-        """The titles in the list."""
+        """Titles of the entries in the list."""
         return [
             text.partition("\n")[0]
             for text in self.page.locator("#list .entry .title").all_inner_texts()
         ]
 
     def ignore_browser_errors(self):
-        """Somewhere on the way the browser complains for a good reason."""
+        """Accept console errors that the test provokes."""
         self.errors_ignored = True
 
     def close(self):
@@ -94,12 +93,12 @@ class BrowserSession:
 
 
 def add_reader(admin):
-    """A new user."""
+    """Add a new user."""
     return admin.add_user(f"reader-{next(_names)}")
 
 
 def feed_id(client, title):
-    """The number of one of the person's feeds."""
+    """Return the id of a user's feed."""
     return int(re.search(rf'/feed/(\d+)/about"><b>{title}<', client.get("/feeds").text).group(1))
 
 
@@ -107,9 +106,9 @@ __all__ = [
     "DESKTOP",
     "PASSWORD",
     "PHONE",
-    "UserClient",
     "BrowserSession",
+    "UserClient",
+    "add_reader",
     "feed_id",
     "run_server",
-    "add_reader",
 ]

@@ -1,4 +1,4 @@
-"""A real Chromium, a real service in a process of its own, and magazines to read. No page may complain in its console."""
+"""Fixtures: Chromium, the service in a subprocess, and sample feeds. Console errors fail a test."""
 
 import os
 import shutil
@@ -14,10 +14,11 @@ from tests.web.client import UserClient
 BROWSER_COMMANDS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-# Playwright keeps an event loop in this thread, so it must be gone before other tests run theirs: not for the whole session.
+# Package scope: Playwright runs an event loop in this thread, so it must be closed before other
+# tests start theirs.
 @pytest.fixture(scope="package")
 def browser():
-    """The Chromium that is installed, else Playwright's own."""
+    """Installed Chromium, or else Playwright's own."""
     try:
         from playwright.sync_api import Error, expect, sync_playwright
     except ImportError:
@@ -25,19 +26,20 @@ def browser():
     path = next(filter(None, map(shutil.which, BROWSER_COMMANDS)), None)
     with sync_playwright() as playwright:
         try:
-            made = playwright.chromium.launch(executable_path=path)
+            chromium = playwright.chromium.launch(executable_path=path)
         except Error as error:
             _skip_or_fail(
-                f"needs a browser; apt install chromium, or .venv/bin/playwright install chromium ({error})"
+                "needs a browser; apt install chromium, or"
+                f" .venv/bin/playwright install chromium ({error})"
             )
         expect.set_options(timeout=1000 * TEST_TIMEOUT_S)
-        yield made
-        made.close()
+        yield chromium
+        chromium.close()
 
 
-def _skip_or_fail(why):
-    """On a laptop the pages need not be walked through; where tests are to prove something they must."""
-    (pytest.fail if os.environ.get("CI") else pytest.skip)(why)
+def _skip_or_fail(reason):
+    """Skip the browser tests on developers' machines, fail in CI."""
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
 
 
 @pytest.fixture(scope="package")
@@ -48,8 +50,8 @@ def feed_server():
 
 @pytest.fixture(scope="package")
 def admin(tmp_path_factory, feed_server):
-    """The administrator of a service that has all magazines."""
-    with run_server(tmp_path_factory.mktemp("house")) as port:
+    """Administrator of a service with all sample feeds."""
+    with run_server(tmp_path_factory.mktemp("data")) as port:
         ada = UserClient(port, "ada").create_admin()
         for slug in SAMPLE_FEEDS:
             ada.subscribe(feed_server.feed(slug))
@@ -58,7 +60,7 @@ def admin(tmp_path_factory, feed_server):
 
 @pytest.fixture
 def open_session(browser, admin):
-    """``enter()`` is a new user with a tab; options are those of the browser's context."""
+    """Return a function that opens a session of a new user; options go to the browser context."""
     sessions = []
 
     def make(client=None, **context):
@@ -72,7 +74,7 @@ def open_session(browser, admin):
 
 @pytest.fixture
 def reader(request, open_session, feed_server):
-    """A tab of somebody who follows all magazines; a parameter holds options of the browser's context."""
+    """Session of a user with all sample feeds; a parameter has options of the browser context."""
     session = open_session(**getattr(request, "param", {}))
     session.client.send_file("/feeds/import", "file", feed_server.opml())
     session.go("/unread")

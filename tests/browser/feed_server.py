@@ -1,4 +1,4 @@
-"""Magazines on the loopback address: feeds, sites, pictures and sound, over real HTTP, with posts that appear when told to."""
+"""Feed server on loopback: sample feeds and sites with images and audio; tests publish posts."""
 
 import io
 import struct
@@ -11,7 +11,7 @@ from html import escape
 from tests.browser.sample_feeds import SAMPLE_FEEDS
 from tests.local_server import LocalServer, rss
 
-#: Between two posts of a magazine, so that a list mixes them.
+#: Time between two posts of a feed, so that lists mix the feeds.
 POST_INTERVAL_S = 9100
 COLORS = {
     "marginalia": "#0f6b6b",
@@ -23,7 +23,7 @@ COLORS = {
 
 
 class FeedServer(LocalServer):
-    """``with Newsstand() as stand``: ``stand.feed("kiln")`` is an address; ``stand.publish("kiln", "Release 5", html)``."""
+    """``feed_server.feed("kiln")`` is a URL; ``feed_server.publish("kiln", "Release 5", html)``."""
 
     def __init__(self):
         super().__init__()
@@ -47,14 +47,14 @@ class FeedServer(LocalServer):
         return f"{self.address}/{slug}/feed.xml"
 
     def publish(self, slug, title, html="<p>New.</p>", author="", ago_s=0.0):
-        """A magazine that is not there yet begins with it."""
+        """Publish a post; creates the feed if it does not exist."""
         self._posts.setdefault(slug, []).append((time.time() - ago_s, title, author, html, False))
 
     def remove_post(self, slug, title):
         self._posts[slug] = [post for post in self._posts[slug] if post[1] != title]
 
     def opml(self):
-        """All magazines, in their folders, as another reader would export them."""
+        """Return an OPML file with all sample feeds in their folders."""
         folders = {}
         for slug, (title, folder, _posts) in SAMPLE_FEEDS.items():
             line = f'<outline text="{title}" type="rss" xmlUrl="{self.feed(slug)}"/>'
@@ -81,7 +81,10 @@ class FeedServer(LocalServer):
             return self._document(slug), "application/rss+xml"
         if rest == ["icon.png"]:
             return _icon(slug), "image/png"
-        links = '<link rel="alternate" type="application/rss+xml" href="feed.xml"><link rel="icon" href="icon.png">'
+        links = (
+            '<link rel="alternate" type="application/rss+xml" href="feed.xml">'
+            '<link rel="icon" href="icon.png">'
+        )
         return f"<html><head>{links}</head><body><p>{slug}</p></body></html>".encode(), "text/html"
 
     def _document(self, slug):
@@ -91,24 +94,28 @@ class FeedServer(LocalServer):
         ]
         return rss(title, items, self.site(slug))
 
-    def _item(self, slug, number, at, title, author, html, sounds):
-        sound = (
-            f'<enclosure url="{self.address}/sound/{number}.wav" type="audio/wav" length="31000000"/>'
-            if sounds
+    def _item(self, slug, number, at, title, author, html, has_audio):
+        audio_url = f"{self.address}/sound/{number}.wav"
+        enclosure = (
+            f'<enclosure url="{audio_url}" type="audio/wav" length="31000000"/>'
+            if has_audio
             else ""
         )
         writer = f"<author>{escape(author)}</author>" if author else ""
         text = escape(html.replace("{site}", self.address))
         return (
-            f'<item><guid isPermaLink="false">{slug}/{number}</guid><link>{self.site(slug)}{number}</link>{writer}{sound}'
-            f"<title>{escape(title)}</title><pubDate>{formatdate(at)}</pubDate><description>{text}</description></item>"
+            f'<item><guid isPermaLink="false">{slug}/{number}</guid>'
+            f"<link>{self.site(slug)}{number}</link>{writer}{enclosure}"
+            f"<title>{escape(title)}</title><pubDate>{formatdate(at)}</pubDate>"
+            f"<description>{text}</description></item>"
         )
 
 
 def _picture():
-    """Hills in the evening."""
+    """Return an SVG landscape."""
     hills = "".join(
-        f'<path fill="{color}" d="M0 {top} Q 160 {top - rise} 320 {top} T 640 {top - 20} T 960 {top} V480 H0z"/>'
+        f'<path fill="{color}" d="M0 {top} Q 160 {top - rise} 320 {top}'
+        f' T 640 {top - 20} T 960 {top} V480 H0z"/>'
         for color, top, rise in [
             ("#8fb0ad", 250, 90),
             ("#5b8a88", 310, -70),
@@ -116,14 +123,17 @@ def _picture():
             ("#173f3f", 430, -60),
         ]
     )
-    sky = '<rect width="960" height="480" fill="#f2dcbc"/><circle cx="690" cy="190" r="52" fill="#f7f0e2"/>'
+    sky = (
+        '<rect width="960" height="480" fill="#f2dcbc"/>'
+        '<circle cx="690" cy="190" r="52" fill="#f7f0e2"/>'
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 480">{sky}{hills}</svg>'.encode()
     )
 
 
 def _icon(slug):
-    """A PNG: a disc of the magazine's colour with a white bar."""
+    """Return a PNG: a disc in the feed's color with a white bar."""
     red, green, blue = bytes.fromhex(COLORS.get(slug, "#586363")[1:])
     rows = b""
     for y in range(-16, 16):
@@ -138,11 +148,11 @@ def _icon(slug):
         (b"IDAT", zlib.compress(rows)),
         (b"IEND", b""),
     ]
-    made = [
+    chunks = [
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         for kind, data in parts
     ]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(made)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 def _silence():

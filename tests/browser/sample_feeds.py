@@ -1,23 +1,24 @@
-"""What the magazines of the newsstand print: enough to look at, and every kind of thing that a page has to show."""
+"""Sample feeds of the browser tests: text, images, code, tables and audio."""
 
 RIVER = """
-<p>For about four hundred years the Tarn ran past the tannery, turned under the bridge and left town by the east gate.
-Then, in the dry spring of 1873, it stopped. Not gradually, as rivers do when the rain stays away, but between a Tuesday
-and a Wednesday.</p>
+<p>For about four hundred years the Tarn ran past the tannery, turned under the bridge and left
+the valley by the east gate. Then, in the dry spring of 1873, it stopped. Not gradually, as rivers
+do when the rain stays away, but between a Tuesday and a Wednesday.</p>
 <p>The mill stood still. Children collected eels in buckets. And the surveyor <a
-href="https://example.org/moreau">Hélène Moreau</a> did what nobody had asked her to do: she bought three pounds of
-dye.</p>
+href="https://example.org/moreau">Hélène Moreau</a> did something unexpected: she bought three
+pounds of dye.</p>
 <figure><img src="{site}/picture/4.svg" alt="Hills above a valley in the evening" width="960"
 height="480"><figcaption>The valley above the sink, looking east.</figcaption></figure>
-<p>Where limestone lies under a bed of clay a river does not so much flow as negotiate. It finds a joint in the rock,
-dissolves a little of it each winter, and one day the joint is a door.</p>
+<p>Where limestone lies under a bed of clay a river does not flow, it negotiates. It finds a joint
+in the rock, dissolves a little of it each winter, and one day the joint is a door.</p>
 <blockquote><p>A river is only ever the shortest way that has been found so far.</p>
 </blockquote>
-<p>Moreau’s dye came up nine kilometres away, in the cellar of an inn, eleven days later, and turned the wash of a whole
-village green. She paid for the linen, and drew the first correct map of the valley.</p>
+<p>Moreau’s dye came up nine kilometers away, in the cellar of an inn, eleven days later, and
+turned all the laundry of the place green. She paid for the linen, and drew the first correct map
+of the valley.</p>
 <h2>Where it is now</h2>
-<p>You can still hear it. At the east gate, at night, if no cars pass, there is a sound below the grating like somebody
-reading aloud in another room.</p>
+<p>You can still hear it. At the east gate, at night, if no cars pass, there is a sound below the
+grating like a voice reading aloud next door.</p>
 """
 
 RELEASE = """
@@ -26,11 +27,12 @@ RELEASE = """
 nothing to do: 1,204 targets are as they should be (11 ms)</code></pre>
 <ul><li>Remote caches may be <code>read-only</code>.</li>
 <li><code>kiln why TARGET</code> prints the shortest path to what changed.</li></ul>
-<table><tr><th>targets</th><th>4.1</th><th>4.2</th></tr><tr><td>1,000</td><td>90 ms</td><td>11 ms</td></tr>
+<table><tr><th>targets</th><th>4.1</th><th>4.2</th></tr>
+<tr><td>1,000</td><td>90 ms</td><td>11 ms</td></tr>
 <tr><td>100,000</td><td>7.2 s</td><td>0.4 s</td></tr></table>
 """
 
-#: Slug -> title, folder, and its posts from old to new: title, author, HTML.
+#: Feeds by slug: title, folder, and posts (title, author, HTML) from old to new.
 SAMPLE_FEEDS = {
     "marginalia": (
         "Marginalia",
@@ -39,20 +41,21 @@ SAMPLE_FEEDS = {
             (
                 "Counting swifts",
                 "Ada Writer",
-                "<p>Every evening in June somebody stands on the roof of the old school and counts. The numbers go into a"
-                " notebook that was begun in 1931.</p><p>Nobody is paid, and no year is missing.</p>",
+                "<p>Every evening in June a volunteer stands on the roof of the old school and"
+                " counts. The numbers go into a notebook from 1931.</p><p>No year is missing.</p>",
             ),
             (
                 "A map of the night",
                 "Ada Writer",
-                "<p>The darkest place in the county is a lay-by. I drove there to see what could be seen.</p>",
+                "<p>The darkest place in the county is a lay-by. I drove there to see what could"
+                " be seen.</p>",
             ),
             (
                 "What a glacier writes down",
                 "Jon Field",
-                "<p>Ice keeps a diary in bubbles. Cut a core, let a slice of it melt in a closed jar, and the air of some"
-                " forgotten winter is in your laboratory.</p><h2>How to read it</h2><p>Slowly. The oldest pages are the"
-                " thinnest.</p>",
+                "<p>Ice keeps a diary in bubbles. Cut a core, let a slice of it melt in a closed"
+                " jar, and the air of some forgotten winter is in your laboratory.</p>"
+                "<h2>How to read it</h2><p>Slowly. The oldest pages are the thinnest.</p>",
             ),
             (
                 "The river that went underground",

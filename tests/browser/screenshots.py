@@ -1,4 +1,4 @@
-"""Draws the pictures of the reader for README and guide: ``python -m tests.browser.screenshots docs/img``."""
+"""Take the screenshots of the docs: ``python -m tests.browser.screenshots docs/img``."""
 
 import shutil
 import sys
@@ -33,7 +33,7 @@ def take_screenshots(folder):
                 browser, port, ada, viewport=WIDE, color_scheme=theme, device_scale_factor=1.5
             )
             page = session.go("/all")
-            page.locator("summary", has_text="Feeds of Science").click()
+            page.locator("summary", has_text="Feeds in Science").click()
             page.get_by_role("link", name=NAME).click()
             expect(page.locator("article img").first).to_be_visible()
             page.screenshot(path=folder / f"{name}.png")
@@ -43,25 +43,25 @@ def take_screenshots(folder):
 
 
 def prepare_feeds(ada, feed_server):
-    """All magazines, with their icons; some posts are read, some have a star, one came after it was first looked at."""
+    """Subscribe to all sample feeds; mark some posts as read, star one, fetch one with a delay."""
     feed_server.remove_post("marginalia", NAME)
     ada.send_file("/feeds/import", "file", feed_server.opml())
     for slug in SAMPLE_FEEDS:
         ada.subscribe(feed_server.feed(slug))
     feed_server.publish("marginalia", NAME, RIVER, "Ada Writer", ago_s=660)
-    ada.post(f"/feed/{feed_id(ada, 'Marginalia')}/look")
+    ada.post(f"/feed/{feed_id(ada, 'Marginalia')}/poll")
     entries = ada.get("/all").entries
     for entry in entries[5:9]:
         ada.post(f"/entry/{entry}", read="1")
     ada.post(f"/entry/{entries[2]}", star="1")
     deadline = time.monotonic() + TEST_TIMEOUT_S
-    while "letter" in ada.get("/feeds").text and time.monotonic() < deadline:
-        time.sleep(0.5)  # icons are looked for now and then
-    ada.get("/feeds")  # what there is to note is told there, and not in the picture
+    while 'class="favicon initial"' in ada.get("/feeds").text and time.monotonic() < deadline:
+        time.sleep(0.5)  # icons are fetched in the background
+    ada.get("/feeds")  # shows the toasts, so that they are not in the screenshots
 
 
 def phone(browser, port, ada, folder):
-    """The list and an article, side by side."""
+    """Take a screenshot of list and article on a phone, side by side."""
     session = BrowserSession(
         browser, port, ada, viewport=PHONE, is_mobile=True, has_touch=True, device_scale_factor=2
     )
@@ -79,7 +79,10 @@ def phone(browser, port, ada, folder):
     frames = "".join(
         f'<img src="data:image/png;base64,{b64encode(shot).decode()}">' for shot in shots
     )
-    style = "body{margin:24px;display:flex;gap:24px;background:#dfe6e4} img{width:390px;border-radius:28px}"
+    style = (
+        "body{margin:24px;display:flex;gap:24px;background:#dfe6e4}"
+        " img{width:390px;border-radius:28px}"
+    )
     both.set_content(f"<style>{style}</style>{frames}")
     both.screenshot(path=folder / "phone.png")
 

@@ -1,4 +1,4 @@
-"""For those who use other senses: axe finds nothing serious on any page, in both themes, and the order of focus makes sense."""
+"""Accessibility: no serious axe violations in both themes, visible focus, landmarks."""
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -24,30 +24,30 @@ MANAGEMENT_PAGES = [
 
 
 def axe_violations(page, theme="light"):
-    """What axe calls serious, with where it is. The dark differs from the light by nothing but its colours."""
+    """Return serious axe violations with their HTML; in the dark theme only contrast is checked."""
     rules = {"runOnly": ["color-contrast"]} if theme == "dark" else {}
     found = Axe().run(page, options=rules).response["violations"]
     return [
-        (fault["id"], node["html"][:200])
-        for fault in found
-        if fault["impact"] in SERIOUS
-        for node in fault["nodes"]
+        (violation["id"], node["html"][:200])
+        for violation in found
+        if violation["impact"] in SERIOUS
+        for node in violation["nodes"]
     ]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_page_has_a_serious_fault(open_session, admin, theme):
+def test_pages_have_no_serious_violations(open_session, admin, theme):
     session = open_session(admin, color_scheme=theme)
     for path in READER_PAGES + MANAGEMENT_PAGES:
         assert axe_violations(session.go(path), theme) == [], path
     page = session.go("/feeds")
     page.locator(".feeds-list a").first.click()
-    expect(page.locator(".why .lead")).to_contain_text("Next check")
+    expect(page.locator(".next-check .lead")).to_contain_text("Next check")
     assert axe_violations(page, theme) == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_an_article_with_all_its_menus_has_none_either(reader, theme):
+def test_article_and_menus_have_no_serious_violations(reader, theme):
     page = reader.page
     page.emulate_media(color_scheme=theme)
     for name in ("The river that went underground", "Release 4.2", "Episode 12: The time signal"):
@@ -61,7 +61,7 @@ def test_an_article_with_all_its_menus_has_none_either(reader, theme):
     assert axe_violations(page, theme) == []
 
 
-def test_strangers_and_phones(open_session, admin):
+def test_login_page_and_phone_have_no_serious_violations(open_session, admin):
     session = open_session(admin, viewport=PHONE)
     page = session.go("/unread")
     page.get_by_role("link", name="Feeds and settings").click()
@@ -70,22 +70,25 @@ def test_strangers_and_phones(open_session, admin):
     assert axe_violations(session.go("/login")) == []
 
 
-def test_the_focus_begins_with_a_way_past_the_feeds_and_can_always_be_seen(reader):
+def test_focus_starts_with_skip_link_and_is_visible(reader):
     page = reader.page
     reader.go("/feeds")
     reader.keys("Tab")
-    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     reader.keys("Enter Tab")
     assert page.evaluate("document.activeElement.closest('main') !== null")
     for _ in range(12):
-        seen = "(s => s.outlineStyle !== 'none' && s.outlineWidth !== '0px')(getComputedStyle(document.activeElement))"
-        assert page.evaluate(seen), page.evaluate("document.activeElement.outerHTML")
+        has_outline = (
+            "(s => s.outlineStyle !== 'none' && s.outlineWidth !== '0px')"
+            "(getComputedStyle(document.activeElement))"
+        )
+        assert page.evaluate(has_outline), page.evaluate("document.activeElement.outerHTML")
         reader.keys("Tab")
 
 
-def test_who_cannot_see_the_dot_hears_of_it(reader):
+def test_unread_state_and_landmarks_have_labels(reader):
     page = reader.page
     expect(page.get_by_role("link", name="Release 4.2 (unread)")).to_be_visible()
     expect(page.get_by_role("navigation", name="Feeds")).to_be_visible()
-    expect(page.get_by_role("region", name="Entries")).to_be_visible()
+    expect(page.get_by_role("region", name="Posts")).to_be_visible()
     expect(page.get_by_role("main")).to_be_visible()

@@ -1,4 +1,4 @@
-"""The same pages on a phone, in the dark, without scripts, without a connection."""
+"""Pages on a phone, in the dark theme, without JavaScript and offline."""
 
 import pytest
 from playwright.sync_api import expect
@@ -25,16 +25,16 @@ def phone(open_session, feed_server):
     return session
 
 
-def test_one_pane_at_a_time_on_a_phone(phone):
+def test_phone_shows_one_pane_at_a_time(phone):
     page = phone.go("/unread")
     expect(page.locator("#list")).to_be_visible()
     expect(page.locator("#main")).to_be_hidden()
     page.get_by_role("link", name="The river that went underground").tap()
     expect(page.locator("article .content")).to_be_visible()
     expect(page.locator("#list")).to_be_hidden()
-    page.get_by_role("button", name="Next entry").tap()
+    page.get_by_role("button", name="Next post").tap()
     expect(page.locator("#article-title")).not_to_have_text("The river that went underground")
-    page.get_by_role("link", name="Back to the list").tap()
+    page.get_by_role("link", name="Back to list").tap()
     expect(page.locator("#list")).to_be_visible()
     page.get_by_role("link", name="Feeds and settings").tap()
     page.locator("#sidebar").get_by_role("link", name="Science").tap()
@@ -47,7 +47,7 @@ def test_one_pane_at_a_time_on_a_phone(phone):
     expect(page.locator("#list")).to_be_visible()
 
 
-def test_what_is_far_down_scrolls_its_own_pane(reader):
+def test_panes_scroll_instead_of_the_page(reader):
     reader.page.set_viewport_size({"width": 1200, "height": 420})
     for path in ("/feeds#folders", "/settings", "/unread"):
         page = reader.go(path)
@@ -55,7 +55,7 @@ def test_what_is_far_down_scrolls_its_own_pane(reader):
         assert page.evaluate("document.scrollingElement.scrollTop") == 0, path
 
 
-def test_nothing_is_wider_than_a_phone(phone):
+def test_pages_fit_the_width_of_a_phone(phone):
     for path in PAGES:
         page = phone.go(path)
         assert page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"], path
@@ -65,7 +65,7 @@ def test_nothing_is_wider_than_a_phone(phone):
     assert page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
 
 
-def test_what_is_pressed_on_a_phone_is_large_enough(phone):
+def test_touch_targets_are_large_enough(phone):
     page = phone.go("/unread")
     for control in page.locator("#list :is(a, button):visible").all():
         box = control.bounding_box()
@@ -73,7 +73,7 @@ def test_what_is_pressed_on_a_phone_is_large_enough(phone):
         assert box["width"] >= 40, control.inner_text()
 
 
-def test_colours_follow_the_system_until_somebody_chooses(open_session):
+def test_theme_follows_system_until_chosen(open_session):
     session = open_session(color_scheme="dark")
     page = session.go("/settings")
 
@@ -86,16 +86,16 @@ def test_colours_follow_the_system_until_somebody_chooses(open_session):
     assert brightness() < 60
     page.emulate_media(color_scheme="light")
     assert brightness() > 200
-    switch = page.get_by_role("button", name="Change between light and dark")
+    switch = page.get_by_role("button", name="Change theme")
     for chosen in ("light", "dark"):
         with page.expect_response("**/settings/theme"):
             switch.click()
         expect(page.locator("html")).to_have_attribute("data-theme", chosen)
     page.reload()
-    assert brightness() < 60  # whatever the system says
+    assert brightness() < 60  # despite the light system theme
 
 
-def test_reading_needs_no_scripts(open_session, feed_server):
+def test_reader_works_without_javascript(open_session, feed_server):
     session = open_session(java_script_enabled=False)
     session.client.send_file("/feeds/import", "file", feed_server.opml())
     page = session.go("/unread")
@@ -115,18 +115,18 @@ def test_reading_needs_no_scripts(open_session, feed_server):
     expect(rows).to_contain_text(["What a glacier writes down"])
     page.locator("#sidebar").get_by_role("link", name="Unread").click()
     page.get_by_role("button", name="Mark all as read").click()
-    expect(page.get_by_text("You have read everything.")).to_be_visible()
+    expect(page.get_by_text("All caught up")).to_be_visible()
     page.get_by_role("button", name="Undo").click()
     expect(rows).to_have_count(before - 1)
 
 
-def test_without_a_connection_the_installed_page_says_so(open_session):
+def test_offline_page_is_shown_without_connection(open_session):
     session = open_session()
     page = session.go("/unread")
     page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-    page.reload()  # from now on the worker answers
+    page.reload()  # now controlled by the service worker
     session.context.set_offline(True)
     page.goto("/starred")
-    expect(page.get_by_role("heading", name="No connection")).to_be_visible()
+    expect(page.get_by_role("heading", name="You're offline")).to_be_visible()
     session.context.set_offline(False)
-    session.ignore_browser_errors()  # Chromium itself says that it is offline
+    session.ignore_browser_errors()  # Chromium logs failed requests

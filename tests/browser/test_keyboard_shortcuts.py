@@ -1,4 +1,4 @@
-"""Everything that a reader does all day, without a mouse."""
+"""Keyboard shortcuts of the reader."""
 
 import pytest
 from playwright.sync_api import expect
@@ -20,10 +20,10 @@ def test_next_and_previous(reader):
     press_and_expect(reader, "j", first)
     press_and_expect(reader, "j", second)
     press_and_expect(reader, "k", first)
-    press_and_expect(reader, "k", first)  # nothing is before it
+    press_and_expect(reader, "k", first)  # there is no previous entry
 
 
-def test_space_reads_on_and_at_the_end_opens_the_next_unread(reader):
+def test_space_scrolls_and_then_opens_next_unread(reader):
     main, (first, second, *_) = reader.page.locator("#main"), reader.names
     press_and_expect(reader, "Space", first)
     reader.page.set_viewport_size({"width": 1360, "height": 300})
@@ -34,7 +34,7 @@ def test_space_reads_on_and_at_the_end_opens_the_next_unread(reader):
     press_and_expect(reader, "Space", second)
 
 
-def test_next_and_previous_unread_pass_over_what_is_read(reader):
+def test_next_and_previous_unread_skip_read_entries(reader):
     page, (first, second, third, *_) = reader.page, reader.names
     press_and_expect(reader, "j", first)
     press_and_expect(reader, "j", second)
@@ -46,7 +46,7 @@ def test_next_and_previous_unread_pass_over_what_is_read(reader):
     press_and_expect(reader, "p", third)
 
 
-def test_open_close_and_the_original_in_another_tab(reader, feed_server):
+def test_open_close_and_original_in_new_tab(reader, feed_server):
     page = reader.page
     press_and_expect(reader, "o", reader.names[0])
     reader.keys("o")
@@ -59,18 +59,18 @@ def test_open_close_and_the_original_in_another_tab(reader, feed_server):
     expect(article_title(page)).to_have_count(0)
 
 
-# What a page asks for that a service worker has taken over, at any moment after its first load, passes by `page.route`.
+# `page.route` does not see requests of pages that a service worker controls, so it is blocked.
 @pytest.mark.parametrize("reader", [{"service_workers": "block"}], indirect=True)
-def test_the_last_wish_holds_however_slow_the_answer_to_the_first(reader):
+def test_last_change_wins_over_slow_earlier_request(reader):
     page, first, held = reader.page, reader.names[0], []
 
     def hold(route):
         held.append(route) if route.request.method == "POST" and not held else route.continue_()
 
     page.route("**/entry/*", hold)
-    with page.expect_request(lambda request: request.method == "POST"):  # it is read
+    with page.expect_request(lambda request: request.method == "POST"):  # marks it as read
         reader.keys("j")
-    reader.keys("m")  # and shall not be
+    reader.keys("m")  # marks it as unread
     row = page.locator(".entry", has_text=first)
     expect(row).to_have_class("entry unread")
     with page.expect_response(lambda answer: "read=0" in (answer.request.post_data or "")):
@@ -81,7 +81,7 @@ def test_the_last_wish_holds_however_slow_the_answer_to_the_first(reader):
 
 
 @pytest.mark.parametrize("reader", [{"service_workers": "block"}], indirect=True)
-def test_a_list_made_anew_knows_what_was_read_a_moment_ago(reader):
+def test_list_reload_waits_for_pending_changes(reader):
     page, first, held = reader.page, reader.names[0], []
 
     def hold(route):
@@ -90,13 +90,14 @@ def test_a_list_made_anew_knows_what_was_read_a_moment_ago(reader):
     page.route("**/entry/*", hold)
     with page.expect_request(lambda request: request.method == "POST"):
         reader.keys("j")
-    asked = []
+    list_requests = []
     page.on(
-        "request", lambda request: asked.append(request.url) if "part=list" in request.url else None
+        "request",
+        lambda request: list_requests.append(request.url) if "part=list" in request.url else None,
     )
     reader.keys("r")
     expect(article_title(page)).to_have_text(first)
-    assert asked == []
+    assert list_requests == []
     with page.expect_response(lambda answer: "part=list" in answer.url):
         held[0].continue_()
     expect(page.locator("#list .entry", has_text=first)).to_have_count(0)
@@ -125,17 +126,17 @@ def test_read_star_and_tag(reader):
     expect(page.locator("#list h1")).to_have_text("Starred")
 
 
-def test_going_places(reader):
+def test_go_to_views_and_search(reader):
     page = reader.page
     for keys, title in [
         ("g s", "Starred"),
-        ("g a", "All entries"),
+        ("g a", "All posts"),
         ("g u", "Unread"),
         ("/", "Search"),
     ]:
         reader.keys(keys)
         expect(page.locator("#list h1")).to_have_text(title)
-    page.keyboard.type("jo glacier g u")  # the field has the focus: letters are words now
+    page.keyboard.type("jo glacier g u")  # typed into the focused field, no shortcuts
     expect(page.get_by_role("searchbox")).to_have_value("jo glacier g u")
     page.get_by_role("searchbox").fill("glacier")
     reader.keys("Enter")
@@ -154,11 +155,11 @@ def test_administrators_go_to_timing(open_session, admin):
     expect(page.get_by_role("heading", name="Timing")).to_be_visible()
 
 
-def test_feed_by_feed_and_unread_alone(reader):
+def test_next_feed_and_unread_only(reader):
     page = reader.page
-    page.locator("summary", has_text="Feeds of Science").click()
+    page.locator("summary", has_text="Feeds in Science").click()
     reader.keys("g a")
-    expect(page.locator("#list h1")).to_have_text("All entries")
+    expect(page.locator("#list h1")).to_have_text("All posts")
     reader.keys("J")
     expect(page.locator("#list h1")).to_have_text("Listening")
     reader.keys("J")
@@ -175,28 +176,28 @@ def test_feed_by_feed_and_unread_alone(reader):
     expect(page.locator("#list .entry")).to_have_count(before)
 
 
-def test_mark_all_and_take_it_back(reader):
+def test_mark_all_as_read_and_undo(reader):
     page, before = reader.page, len(reader.names)
     reader.keys("Shift+A")
-    expect(page.get_by_text("You have read everything.")).to_be_visible()
+    expect(page.get_by_text("All caught up")).to_be_visible()
     expect(page.locator("#sidebar [data-count=unread]")).to_have_text("")
     page.get_by_role("status").get_by_role("button", name="Undo").click()
     expect(page.locator("#list .entry.unread")).to_have_count(before)
     expect(page.locator("#sidebar [data-count=unread]")).to_have_text(str(before))
 
 
-def test_all_keys_are_told(reader):
+def test_help_lists_all_shortcuts(reader):
     reader.keys("Shift+?")
-    dialog = reader.page.get_by_role("dialog", name="Keys")
+    dialog = reader.page.get_by_role("dialog", name="Keyboard shortcuts")
     expect(dialog).to_be_visible()
     assert {*"jknpovmstAur/aJK?gf", "Enter"} <= set(dialog.locator("kbd").all_inner_texts())
-    reader.keys("j")  # not while it is open
+    reader.keys("j")  # disabled while the dialog is open
     reader.keys("Escape")
     expect(dialog).to_be_hidden()
     expect(article_title(reader.page)).to_have_count(0)
 
 
-def test_back_and_forward_are_those_of_the_browser(reader):
+def test_browser_back_and_forward(reader):
     page = reader.page
     press_and_expect(reader, "j", reader.names[0])
     page.go_back()
@@ -204,6 +205,6 @@ def test_back_and_forward_are_those_of_the_browser(reader):
     page.go_forward()
     expect(article_title(page)).to_have_text(reader.names[0])
     reader.keys("g a")
-    expect(page.locator("#list h1")).to_have_text("All entries")
+    expect(page.locator("#list h1")).to_have_text("All posts")
     page.go_back()
     expect(page.locator("#list h1")).to_have_text("Unread")

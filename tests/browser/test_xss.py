@@ -1,4 +1,4 @@
-"""Posts that try to run something: through a real feed, into the real page, in the real browser. Nothing runs."""
+"""Cross-site scripting (XSS): attacks in all fields of a feed must not run in the browser."""
 
 from html import escape
 
@@ -7,24 +7,30 @@ from playwright.sync_api import expect
 
 from tests.browser.xss_payloads import ALL_PAYLOADS, DOM_CLOBBERING, SCHEMES
 
-#: In the page that is looked at; what an article holds, and where it leads.
+#: Runs in the page: triggers events and returns dangerous attributes and elements.
 INSPECT = """() => {
   for (const element of document.querySelectorAll("article, article *, .entry *")) {
-    for (const kind of ["mouseover", "pointerenter", "focus", "toggle"]) element.dispatchEvent(new Event(kind));
+    for (const kind of ["mouseover", "pointerenter", "focus", "toggle"]) {
+      element.dispatchEvent(new Event(kind));
+    }
   }
   const inside = [...document.querySelectorAll("article *, .entry *, #sidebar *")];
   const wrong = inside.flatMap((element) => [...element.attributes]
     .filter(({ name, value }) => /^(on|style$|srcdoc$|formaction$)/.test(name)
-      || /^(href|src|poster|cite|data|background)$/.test(name) && !/^(https?:|mailto:|\\/|#)/.test(value))
+      || /^(href|src|poster|cite|data|background)$/.test(name)
+      && !/^(https?:|mailto:|\\/|#)/.test(value))
     .map(({ name, value }) => `${element.tagName} ${name}=${value}`));
-  const foreign = [...document.querySelectorAll("article .content *")].map((element) => element.localName)
-    .filter((name) => /^(script|style|i?frame|object|embed|form|input|button|select|svg|math|meta|link|base)$/.test(name));
+  const forbidden = new RegExp("^(script|style|i?frame|object|embed|form|input|button|select|svg"
+    + "|math|meta|link|base)$");
+  const foreign = [...document.querySelectorAll("article .content *")]
+    .map((element) => element.localName)
+    .filter((name) => forbidden.test(name));
   return [...wrong, ...foreign];
 }"""
 
 
 def document(site):
-    """A feed with an attack in every place that a post has: title, text, author, category, address, file."""
+    """Return a feed with an attack in every field: title, text, author, category, link, file."""
     items = []
     for number, attack in enumerate(ALL_PAYLOADS):
         attack = attack.replace("RUN", f"alert({number})").replace("\u2028", "&#8232;")
@@ -33,17 +39,19 @@ def document(site):
             escape(SCHEMES[number % len(SCHEMES)].replace("RUN", f"alert({number})")),
         )
         items.append(
-            f"<item><title>{number} {text}</title><guid isPermaLink='false'>{number}</guid><author>{text}</author>"
-            f"<category>{text}</category><link>{scheme}</link><comments>{scheme}</comments>"
-            f"<enclosure url='{scheme}' type='audio/mpeg' length='1'/><description>{text}</description></item>"
+            f"<item><title>{number} {text}</title><guid isPermaLink='false'>{number}</guid>"
+            f"<author>{text}</author><category>{text}</category><link>{scheme}</link>"
+            f"<comments>{scheme}</comments><enclosure url='{scheme}' type='audio/mpeg' length='1'/>"
+            f"<description>{text}</description></item>"
         )
-    head = f"<title>Evil {escape('<img src=x onerror=alert(-1)>')}</title><link>javascript:alert(-2)</link><description/>"
+    title = escape("<img src=x onerror=alert(-1)>")
+    head = f"<title>Evil {title}</title><link>javascript:alert(-2)</link><description/>"
     return f"<rss version='2.0'><channel>{head}{''.join(items)}</channel></rss>".encode()
 
 
 @pytest.fixture
 def victim(open_session, feed_server):
-    """Somebody who follows that feed, in a browser whose second lock, the content security policy, is open."""
+    """Subscriber of the malicious feed, with the content security policy bypassed."""
     feed_server.documents["evil"] = document(feed_server.address)
     session = open_session(bypass_csp=True)
     session.client.post("/settings", page_size=200)
@@ -55,7 +63,7 @@ def victim(open_session, feed_server):
     return session
 
 
-def test_no_post_runs_anything_in_any_place(victim):
+def test_payloads_do_not_run_in_any_field(victim):
     page = victim.go(f"/feed/{victim.feed}?show=all")
     expect(page.locator("#list .entry")).to_have_count(len(ALL_PAYLOADS))
     for entry in page.locator("#list .entry").evaluate_all(
@@ -76,25 +84,26 @@ def test_no_post_runs_anything_in_any_place(victim):
         victim.go(path)
         assert page.evaluate(INSPECT) == []
     assert victim.dialogs == []
-    assert page.url.endswith("/statistics")  # nothing led away
-    victim.ignore_browser_errors()  # pictures that are not there
+    assert page.url.endswith("/statistics")  # no navigation
+    victim.ignore_browser_errors()  # missing images
 
 
-def test_no_post_takes_the_place_of_a_part_of_the_page(victim):
+def test_dom_clobbering_has_no_effect(victim):
     page = victim.go(f"/feed/{victim.feed}?show=all")
     page.locator("#list .entry").nth(ALL_PAYLOADS.index(DOM_CLOBBERING)).click()
     expect(page.locator("article .content")).to_contain_text("x")
     assert page.locator("article .content :is([id], [name], [class])").count() == 0
     victim.keys("Shift+?")
-    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     victim.ignore_browser_errors()
 
 
-def test_an_attack_that_got_through_would_be_noticed(victim):
-    """Else the tests above would prove nothing."""
+def test_harness_detects_a_running_payload(victim):
+    """Check the test itself: an unsanitized payload opens a dialog."""
     page = victim.go("/unread")
     page.evaluate(
-        "document.querySelector('#main').innerHTML = '<img src=x onerror=alert(7)><p onwheel=x style=x>'"
+        "document.querySelector('#main').innerHTML ="
+        " '<img src=x onerror=alert(7)><p onwheel=x style=x>'"
     )
     with page.expect_event("dialog"):
         page.evaluate("document.querySelector('#main').innerHTML = '<img src=x onerror=alert(8)>'")
@@ -102,8 +111,8 @@ def test_an_attack_that_got_through_would_be_noticed(victim):
     victim.ignore_browser_errors()
 
 
-def test_what_got_through_would_be_stopped_by_the_policy(open_session, feed_server):
-    """The second lock alone: attacks written into the page as they are, past the sanitiser."""
+def test_content_security_policy_stops_unsanitized_payloads(open_session, feed_server):
+    """Write payloads into the page without sanitizing: the policy must stop them."""
     session = open_session()
     dialogs = []
     session.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
@@ -115,18 +124,18 @@ def test_what_got_through_would_be_stopped_by_the_policy(open_session, feed_serv
             attack.replace("RUN", "alert(1)"),
         )
     page.evaluate(
-        "address => { document.querySelector('#main').innerHTML = `<form action=${address}><button>x` }",
+        "url => { document.querySelector('#main').innerHTML = `<form action=${url}><button>x` }",
         canary,
     )
     page.evaluate("document.querySelector('#main form').submit()")
-    page.evaluate("address => fetch(address).catch(() => 0)", canary)
+    page.evaluate("url => fetch(url).catch(() => 0)", canary)
     assert dialogs == []
     assert not [path for path in feed_server.requested_paths if path.startswith("/canary")]
-    assert any("Content Security Policy" in said for said in session.browser_errors)
+    assert any("Content Security Policy" in error for error in session.browser_errors)
     session.ignore_browser_errors()
 
 
-def test_pictures_of_strangers_run_nothing_when_opened_by_themselves(open_session, feed_server):
+def test_svg_image_opened_directly_runs_no_script(open_session, feed_server):
     session = open_session()
     dialogs = []
     session.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
@@ -140,9 +149,9 @@ def test_pictures_of_strangers_run_nothing_when_opened_by_themselves(open_sessio
     session.client.post("/settings", image_proxy="on")
     page = session.go(f"/feed/{feed}")
     page.locator("#list .entry").click()
-    picture = page.locator("article .content img")
-    expect(picture).to_be_visible()
-    session.go(picture.get_attribute("src"))
+    image = page.locator("article .content img")
+    expect(image).to_be_visible()
+    session.go(image.get_attribute("src"))
     assert page.evaluate("document.documentElement.localName") == "svg"
     assert dialogs == []
-    session.ignore_browser_errors()  # Chromium says that it did not run the script
+    session.ignore_browser_errors()  # Chromium logs the blocked script

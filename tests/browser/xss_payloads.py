@@ -1,10 +1,10 @@
-"""Ways in which the text of a post tries to run something, written down by kind. RUN is what would run.
+"""XSS payloads by kind; RUN is replaced by the code that would run.
 
-The kinds are those of OWASP's list of filter evasions, of the mutations that DOMPurify and bleach are held to, and of posts
-that were seen in feeds: HTML that a filter reads in one way and a browser in another.
+Sources: OWASP's XSS filter evasion list, the mutation XSS tests of DOMPurify and bleach, and posts
+seen in feeds: HTML that sanitizers and browsers parse differently.
 """
 
-#: Elements and events.
+#: Elements and event handlers.
 ELEMENT_PAYLOADS = [
     "<script>RUN</script>",
     "<SCRIPT type=module>RUN</SCRIPT>",
@@ -28,7 +28,7 @@ ELEMENT_PAYLOADS = [
     "<svg><a xlink:href='javascript:RUN'><text y=20>x</text></a></svg>",
     "<svg><animate onbegin=RUN attributeName=x dur=1s></svg>",
     "<svg><set onbegin=RUN attributeName=x></svg>",
-    "<svg><a id=z><animate attributeName=href values=javascript:RUN /><text y=20>x</text></a></svg>",
+    "<svg><a id=z><animate attributeName=href values=javascript:RUN /><text y=20>x</text></a></svg>",  # noqa: E501
     "<svg><use href='data:image/svg+xml,<svg id=x xmlns=http://www.w3.org/2000/svg><script>RUN</script></svg>#x'/></svg>",
     "<svg><foreignObject><body onload=RUN></foreignObject></svg>",
     "<math href='javascript:RUN'>x</math>",
@@ -85,7 +85,7 @@ ELEMENT_PAYLOADS = [
     "<dialog open onclose=RUN><form method=dialog><button>x</button></form></dialog>",
     "<p popover onbeforetoggle=RUN>x</p>",
 ]
-#: Read in one way by a filter, in another by a browser.
+#: Mutation XSS: HTML that sanitizers and browsers parse differently.
 MUTATIONS = [
     '<noscript><p title="</noscript><img src=x onerror=RUN>">',
     "<title><p title='</title><img src=x onerror=RUN>'>",
@@ -112,11 +112,11 @@ MUTATIONS = [
     "<svg><style><!--</style><img src=x onerror=RUN>--></svg>",
     "<svg><![CDATA[</svg><img src=x onerror=RUN>]]>",
     "<svg><title><style><img src='</style><img src=x onerror=RUN>'></title></svg>",
-    "<svg><desc><noscript><style>&lt;/noscript>&lt;img src=x onerror=RUN></style></noscript></desc></svg>",
-    "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=x onerror=RUN&gt;'>",
+    "<svg><desc><noscript><style>&lt;/noscript>&lt;img src=x onerror=RUN></style></noscript></desc></svg>",  # noqa: E501
+    "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=x onerror=RUN&gt;'>",  # noqa: E501
     "<form><math><mtext></form><form><mglyph><style></math><img src onerror=RUN>",
-    "<math><mi><table><mglyph><style><math href='javascript:RUN'>x</math></style></table></mi></math>",
-    "<math><annotation-xml encoding='text/html'><style></math><img src=x onerror=RUN></style></annotation-xml></math>",
+    "<math><mi><table><mglyph><style><math href='javascript:RUN'>x</math></style></table></mi></math>",  # noqa: E501
+    "<math><annotation-xml encoding='text/html'><style></math><img src=x onerror=RUN></style></annotation-xml></math>",  # noqa: E501
     "<math></p><style><!--</style><img src/onerror=RUN>--></style></math>",
     "<select><option><style></option></select><b><img src=x onerror=RUN></style></option>",
     "<table><td><svg><desc><table><img src=x onerror=RUN></table></desc></svg></td></table>",
@@ -134,7 +134,7 @@ MUTATIONS = [
     "<img src=x style='x:\\65xpression(RUN)' onerror='RUN'>",
     "{{constructor.constructor('RUN')()}}${RUN}<%= RUN %>",
 ]
-#: Every way to write one forbidden address, in every attribute that holds one.
+#: Spellings of forbidden URL schemes; each is used in every attribute of `URL_ATTRIBUTES`.
 SCHEMES = [
     "javascript:RUN",
     "JaVaScRiPt:RUN",
@@ -177,16 +177,16 @@ URL_ATTRIBUTES = [
     '<a ping="{}" href="https://example.org/">x</a>',
     '<a xlink:href="{}">x</a>',
 ]
-#: These take the place of parts of the page.
+#: DOM clobbering: elements with ids and names that the page's scripts use.
 DOM_CLOBBERING = "".join(
-    f"<{tag} id={name} name={name} class='note sheet'>x</{tag}>"
+    f"<{tag} id={name} name={name} class='toast popover'>x</{tag}>"
     for tag in ("form", "a", "p", "object")
     for name in (
         "list",
         "main",
-        "notes",
+        "toasts",
         "help",
-        "fresh",
+        "new-entries",
         "theme",
         "body",
         "location",

@@ -1,4 +1,7 @@
-"""The service as a process, with two blogs; each test is a reader of its own, whose marks are looked at by the REST API."""
+"""A service process with two blogs, and a new user for each test.
+
+The REST API is used to check entry states.
+"""
 
 import os
 import shutil
@@ -34,7 +37,7 @@ def app(service):
 
 
 def require_programs(*programs):
-    """Clients that pip cannot install. On a laptop their tests can be left out, where they are to prove something not."""
+    """Require clients that pip cannot install: fail in CI, skip elsewhere."""
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(
@@ -43,17 +46,17 @@ def require_programs(*programs):
 
 
 def entry_states(app):
-    """What is read, and what is starred, by title."""
+    """Return the titles of read and of starred entries."""
     entries = app.rest("GET", "/v1/entries?limit=1000").json["entries"]
     return {e["title"] for e in entries if e["status"] == "read"}, {
         e["title"] for e in entries if e["starred"]
     }
 
 
-def wait_until(condition, what, seconds=TEST_TIMEOUT_S, every=0.05):
-    """What it gives, as soon as that is something."""
+def wait_until(condition, description, seconds=TEST_TIMEOUT_S, interval_s=0.05):
+    """Wait until a condition is true and return its value."""
     end = time.monotonic() + seconds
     while not (found := condition()):
-        assert time.monotonic() < end, f"waited {seconds} s for {what}"
-        time.sleep(every)
+        assert time.monotonic() < end, f"waited {seconds} s for {description}"
+        time.sleep(interval_s)
     return found

@@ -1,8 +1,8 @@
-"""Houses where apps call, and a press with blogs to read, all on 127.0.0.1.
+"""API servers and a blog server for tests, all on 127.0.0.1.
 
-`House`: the APIs on real HTTP over a real store, in a thread, with the operations under them at hand:
-``with Press() as press, House(folder) as house``: ``ann = house.reader("ann")``; ``ann.follow(press.feed("alpha"))``.
-`Service`: the whole service, a process of its own, where everything goes through its door.
+`ApiServer`: the APIs over HTTP with a real store, in a thread, with access to `ReaderService`:
+``with BlogServer() as blogs, ApiServer(folder) as server``: ``ann = server.user("ann")``;
+``ann.subscribe_to(blogs.feed("alpha"))``. `ServiceProcess`: the complete service as a process.
 """
 
 import asyncio
@@ -31,15 +31,17 @@ from tidings.web.server import EmbeddedServer
 from tidings.web.status import StatusReporter
 
 PASSWORD = "correct horse battery"
-#: The smallest picture there is.
+#: A GIF of one pixel.
 GIF = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
-ITEM = """<item><title>{title}</title><link>{site}/{number}</link><guid isPermaLink="false">{name}-{number}</guid>
-<pubDate>{date}</pubDate><author>Nan</author><category>news</category><description>&lt;p&gt;Text {number} of {name},
-released.&lt;/p&gt;</description><enclosure url="{site}/{number}.mp3" type="audio/mpeg" length="1234"/></item>"""
+ITEM = """<item><title>{title}</title><link>{site}/{number}</link>
+<guid isPermaLink="false">{name}-{number}</guid><pubDate>{date}</pubDate><author>Nan</author>
+<category>news</category><description>&lt;p&gt;Text {number} of {name},
+released.&lt;/p&gt;</description>
+<enclosure url="{site}/{number}.mp3" type="audio/mpeg" length="1234"/></item>"""
 
 
 class BlogServer(LocalServer):
-    """Blogs ``alpha``, ``beta`` and so on, of ``posts`` entries each; each has a page that names its feed, and an icon."""
+    """Blogs of any name with ``posts`` entries each, a page that links the feed, and an icon."""
 
     def __init__(self, posts=6):
         super().__init__()
@@ -81,7 +83,7 @@ class BlogServer(LocalServer):
 
 
 class HttpResponse:
-    """What came back."""
+    """An HTTP response with its body."""
 
     def __init__(self, response):
         self.status, self.headers = response.status, response.headers
@@ -97,7 +99,7 @@ class HttpResponse:
 
 
 class RunningServer:
-    """Where requests are brought."""
+    """Base class of servers: sends requests."""
 
     port: int
 
@@ -123,7 +125,7 @@ class RunningServer:
 
 
 class App:
-    """Of a user; ``token`` is its own."""
+    """An app of a user, with its own API token."""
 
     def __init__(self, server, name, token):
         self.server, self.name, self.token = server, name, token
@@ -136,7 +138,7 @@ class App:
 
     @property
     def auth(self):
-        """Google Reader's Auth token."""
+        """Auth token of the Google Reader API."""
         if not hasattr(self, "_auth"):
             result = self.server.post(
                 "/accounts/ClientLogin", {"Email": self.name, "Passwd": PASSWORD}
@@ -145,7 +147,7 @@ class App:
         return self._auth
 
     def google(self, path, fields=None, prefix=""):
-        """GET, or POST with fields: pairs or a mapping."""
+        """Send GET, or POST with fields (pairs or a mapping)."""
         headers = {"Authorization": f"GoogleLogin auth={self.auth}"}
         target = f"{prefix}/reader/api/0/{path}"
         return (
@@ -156,7 +158,7 @@ class App:
 
 
 class UserApp(App):
-    """A user with an app, and what `Reading` can do, plainly."""
+    """A user with an app and the methods of `ReaderService`, called synchronously."""
 
     def __init__(self, server, name, admin):
         self.user = server.wait(server.user_service.add_user(name, PASSWORD, admin=admin, by=None))
@@ -174,7 +176,7 @@ class UserApp(App):
 
 
 class ApiServer(RunningServer):
-    """The APIs, served from a thread of their own."""
+    """A server of the APIs in a separate thread."""
 
     def __init__(self, folder):
         self._settings = read(folder, {}, {"fetch.allow_private": "true"})
@@ -192,7 +194,7 @@ class ApiServer(RunningServer):
             ) as aggregator:
                 self.user_service = UserService(aggregator.store, time.time)
                 live = StatusReporter(aggregator, None, aggregator.store.counts, time.time)
-                self.site = request_context.Site(
+                self.site = request_context.AppServices(
                     live,
                     self.user_service,
                     EventBus(),
@@ -207,7 +209,7 @@ class ApiServer(RunningServer):
                 await self._stop.wait()
                 server.should_exit = True
                 await task
-        except Exception as error:  # raised again in the test's own thread
+        except Exception as error:  # raised again in the thread of the test
             if self._started.done():
                 raise
             self._started.set_exception(error)
@@ -233,7 +235,7 @@ class ApiServer(RunningServer):
 
 
 class ServiceProcess(RunningServer):
-    """``service.reader("ann")`` is a new user who follows what `feeds` names: addresses with the folders that they are in."""
+    """The service as a process; new users are subscribed to ``feeds`` (folders by URL)."""
 
     def __init__(self, folder, feeds=(), settings=()):
         self._folder, self._feeds, self._settings = (
@@ -243,21 +245,21 @@ class ServiceProcess(RunningServer):
         )
 
     def __enter__(self):
-        before = [
+        command = [
             TIDINGS,
             "--data-dir",
             self._folder,
-            *(word for one in self._settings for word in ("--set", one)),
+            *(argument for setting in self._settings for argument in ("--set", setting)),
         ]
         subprocess.run(
-            [*before, "user", "add", "admin", "--admin", "--password-stdin"],
+            [*command, "user", "add", "admin", "--admin", "--password-stdin"],
             input=PASSWORD,
             text=True,
             check=True,
         )
         with open(self._folder / "log", "w") as log:
             self._process = subprocess.Popen(
-                [*before, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=log, text=True
+                [*command, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=log, text=True
             )
         self.port = int(
             re.search(r"http://127.0.0.1:(\d+)", self._process.stdout.readline()).group(1)
@@ -270,8 +272,10 @@ class ServiceProcess(RunningServer):
         assert self._process.returncode == 0
 
     def _basic(self, name, method, path, body):
-        known = base64.b64encode(f"{name}:{PASSWORD}".encode()).decode()
-        response = self.call(method, path, json.dumps(body), {"Authorization": f"Basic {known}"})
+        credentials = base64.b64encode(f"{name}:{PASSWORD}".encode()).decode()
+        response = self.call(
+            method, path, json.dumps(body), {"Authorization": f"Basic {credentials}"}
+        )
         assert response.status == 201, response.text
         return response.json
 

@@ -1,4 +1,4 @@
-"""A program in a terminal, with somebody at its keys."""
+"""A program in a pseudo-terminal that tests control with keys."""
 
 import fcntl
 import os
@@ -12,17 +12,21 @@ import time
 
 from tests import TEST_TIMEOUT_S
 
-#: What moves the cursor and sets colours.
+#: Control sequences for cursor and colors.
 CONTROL = re.compile(rb"\x1b(\[[0-9;?]*[ -/]*[@-~]|[()].|[=>78]|\][^\x07]*\x07)")
-#: Lines and columns: wide enough for every title to be drawn in one piece.
+#: Lines and columns, wide enough for each title to fit on one line.
 SIZE = (40, 160)
 
 
 class Terminal:
-    """``with Terminal(command, env) as terminal``: ``terminal.sees("Alpha")``; ``terminal.keys("\\r")``."""
+    """A terminal: ``terminal.wait_for("Alpha")``; ``terminal.send_keys("\\r")``."""
 
     def __init__(self, command, env):
-        self._command, self._env, self._seen = command, {**os.environ, "TERM": "xterm", **env}, b""
+        self._command, self._env, self._output = (
+            command,
+            {**os.environ, "TERM": "xterm", **env},
+            b"",
+        )
 
     def __enter__(self):
         self._master, slave = pty.openpty()
@@ -39,17 +43,17 @@ class Terminal:
         return self
 
     def wait_for(self, text, seconds=TEST_TIMEOUT_S):
-        """Waits until this was drawn; what was drawn before it is forgotten."""
+        """Wait until a text is displayed, and discard the output up to it."""
         end = time.monotonic() + seconds
-        while (at := (plain := CONTROL.sub(b"", self._seen)).find(text.encode())) < 0:
+        while (at := (plain := CONTROL.sub(b"", self._output)).find(text.encode())) < 0:
             ready, _, _ = select.select([self._master], [], [], max(0, end - time.monotonic()))
             assert ready, (
-                f"waited {seconds} s for {text!r}; drawn was {plain.decode(errors='replace')}"
+                f"waited {seconds} s for {text!r}; output was {plain.decode(errors='replace')}"
             )
-            self._seen += os.read(self._master, 65536)
-        self._seen = plain[at + len(text) :]
+            self._output += os.read(self._master, 65536)
+        self._output = plain[at + len(text) :]
 
-    def keys(self, keys):
+    def send_keys(self, keys):
         os.write(self._master, keys.encode())
 
     def __exit__(self, *_):

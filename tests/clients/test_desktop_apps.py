@@ -1,4 +1,4 @@
-"""Liferea and RSS Guard, as they come with Debian, on a screen that nobody sees. `make test-slow` runs them."""
+"""Liferea and RSS Guard from Debian on a virtual display; run by `make test-slow`."""
 
 import base64
 import json
@@ -12,14 +12,16 @@ from tests.clients.servers import PASSWORD
 from tests.clients.xvfb import press_key, program, virtual_display
 
 pytestmark = pytest.mark.slow
-FEED_LIST = """<?xml version="1.0"?><opml version="1.0"><head><title>Liferea Feed List Export</title></head><body>
-<outline title="tidings" text="tidings" description="tidings" type="source" sourceType="fl_google_reader" id="aaaaaaa"
+FEED_LIST = """<?xml version="1.0"?><opml version="1.0">
+<head><title>Liferea Feed List Export</title></head><body>
+<outline title="tidings" text="tidings" description="tidings" type="source"
+ sourceType="fl_google_reader" id="aaaaaaa"
  xmlUrl="{address}" username="{name}" password="{password}" expanded="true" sortColumn="time"/>
 </body></opml>"""
 
 
 def rows(file, query):
-    """None as long as there is no such table."""
+    """Return the rows of a query; None if the database or table does not exist yet."""
     if not file.exists():
         return None
     with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=10)) as db:
@@ -36,7 +38,7 @@ def test_liferea(service, app, tmp_path):
     (config / "feedlist.opml").write_text(
         FEED_LIST.format(address=service.address, name=app.name, password=PASSWORD)
     )
-    kept = tmp_path / ".local" / "share" / "liferea" / "liferea.db"
+    database = tmp_path / ".local" / "share" / "liferea" / "liferea.db"
     with virtual_display(tmp_path) as env:
         env |= {
             "GSETTINGS_BACKEND": "memory",
@@ -45,19 +47,19 @@ def test_liferea(service, app, tmp_path):
         }
         with program(["dbus-run-session", "--", "liferea"], env, tmp_path):
             wait_until(
-                lambda: len(rows(kept, "SELECT title FROM items") or ()) == 8, "all items", 120
+                lambda: len(rows(database, "SELECT title FROM items") or ()) == 8, "all items", 120
             )
 
-            for key, done, what in (
-                ("ctrl+n", lambda: entry_states(app)[0], "a read mark"),
+            for key, condition, description in (
+                ("ctrl+n", lambda: entry_states(app)[0], "a read entry"),
                 ("ctrl+t", lambda: entry_states(app)[1], "a star"),
             ):
                 press_key(env, "Liferea", key)
-                wait_until(done, what)
+                wait_until(condition, description)
             assert len(entry_states(app)[0]) == 1
 
 
-# --- RSS Guard ---------------------------------------------------------------------------------------------------------
+# --- RSS Guard ------------------------------------------------------------------------------------
 
 KEY = 0x0102030405060708
 CONFIG = """
@@ -75,17 +77,20 @@ m_actionUpdateAllItems=F7
 
 
 def obfuscate(password):
-    """As RSS Guard keeps passwords: each byte is mixed with one of the key and with the one before; no checksum, not packed."""
-    mixed, last = bytearray(b"\3\0"), 0
-    for place, byte in enumerate(b"\0" + password.encode()):
-        last ^= byte ^ KEY.to_bytes(8, "little")[place % 8]
-        mixed.append(last)
-    return base64.b64encode(mixed).decode()
+    """Encrypt a password as RSS Guard stores it: XOR with the key and the previous byte.
+
+    Without checksum and compression.
+    """
+    encrypted, last = bytearray(b"\3\0"), 0
+    for position, byte in enumerate(b"\0" + password.encode()):
+        last ^= byte ^ KEY.to_bytes(8, "little")[position % 8]
+        encrypted.append(last)
+    return base64.b64encode(encrypted).decode()
 
 
 def test_rss_guard(service, app, tmp_path):
     require_programs("rssguard", "Xvfb", "xdotool")
-    command, kept = (
+    command, database = (
         ["rssguard", "--data", tmp_path / "data"],
         tmp_path / "data" / "database" / "database.db",
     )
@@ -101,10 +106,12 @@ def test_rss_guard(service, app, tmp_path):
         env["QTWEBENGINE_DISABLE_SANDBOX"] = "1"  # it does not run as root otherwise
         with program(command, env, tmp_path):
             wait_until(
-                lambda: rows(kept, "SELECT 1 FROM Information WHERE inf_key = 'schema_version'"),
+                lambda: rows(
+                    database, "SELECT 1 FROM Information WHERE inf_key = 'schema_version'"
+                ),
                 "its tables",
             )
-        with closing(sqlite3.connect(kept)) as db, db:
+        with closing(sqlite3.connect(database)) as db, db:
             db.execute(
                 "INSERT INTO Accounts (type, custom_data) VALUES ('greader', ?)",
                 (json.dumps(account),),
@@ -115,16 +122,17 @@ def test_rss_guard(service, app, tmp_path):
         (config / "key.private").write_text(str(KEY))
         with program(command, env, tmp_path):
             wait_until(
-                lambda: len(rows(kept, "SELECT 1 FROM Messages") or ()) == 8, "all items", 120
+                lambda: len(rows(database, "SELECT 1 FROM Messages") or ()) == 8, "all items", 120
             )
 
             def marked(column):
                 return {
-                    title for (title,) in rows(kept, f"SELECT title FROM Messages WHERE {column}")
+                    title
+                    for (title,) in rows(database, f"SELECT title FROM Messages WHERE {column}")
                 }
 
             def read_next():
-                """The next feed, its next unread post."""
+                """Select the next feed and its next unread post."""
                 press_key(env, "RSS Guard", "F2")
                 press_key(env, "RSS Guard", "F5")
                 return marked("is_read")
@@ -134,8 +142,8 @@ def test_rss_guard(service, app, tmp_path):
             wait_until(lambda: marked("is_important"), "something starred")
 
             def synchronized():
-                """What was done is sent before what is new is asked for; never while that is still going on."""
+                """Synchronize; RSS Guard sends changes before a fetch, but not during one."""
                 press_key(env, "RSS Guard", "F7")
                 return entry_states(app) == (marked("is_read"), marked("is_important"))
 
-            wait_until(synchronized, "both marks", 120, every=3)
+            wait_until(synchronized, "read and starred entries", 120, interval_s=3)

@@ -1,4 +1,4 @@
-"""Client libraries that others wrote: everything that they can do is done, and seen by the other APIs."""
+"""Third-party client libraries: all their operations, checked through the other APIs."""
 
 import freshrss_api
 import libgreader
@@ -15,12 +15,12 @@ ALL = {f"{blog} 2.0.{number}" for blog in ("Alpha", "Beta") for number in range(
 
 @pytest.fixture(params=["password", "key"])
 def client(service, app, request):
-    known = (
+    credentials = (
         {"api_key": app.token}
         if request.param == "key"
         else {"username": app.name, "password": PASSWORD}
     )
-    return miniflux.Client(service.address, **known)
+    return miniflux.Client(service.address, **credentials)
 
 
 def test_miniflux(client, app, blogs):
@@ -48,15 +48,15 @@ def test_miniflux(client, app, blogs):
     assert client.get_feed_entries(feed["id"], status=["unread"])["total"] == 0
     assert client.discover(blogs.site("gamma"))[0]["url"] == blogs.feed("gamma")
     category = client.create_category("Third")
-    made = client.create_feed(blogs.feed("gamma"), category["id"])
-    assert client.get_feed(made)["category"]["title"] == "Third"
-    assert client.update_feed(made, title="Mine")["title"] == "Mine"
+    feed_id = client.create_feed(blogs.feed("gamma"), category["id"])
+    assert client.get_feed(feed_id)["category"]["title"] == "Third"
+    assert client.update_feed(feed_id, title="Mine")["title"] == "Mine"
     assert client.get_category_entries(category["id"])["total"] == 4
-    client.refresh_feed(made)
+    client.refresh_feed(feed_id)
     assert blogs.feed("gamma") in client.export()
-    client.delete_feed(made)
-    listed = f'<opml version="2.0"><body><outline xmlUrl="{blogs.feed("alpha")}"/></body></opml>'
-    assert "imported" in client.import_feeds(listed)["message"]
+    client.delete_feed(feed_id)
+    opml = f'<opml version="2.0"><body><outline xmlUrl="{blogs.feed("alpha")}"/></body></opml>'
+    assert "imported" in client.import_feeds(opml)["message"]
     client.mark_user_entries_as_read(client.me()["id"])
     client.flush_history()
     assert client.get_entries(status=["unread"])["total"] == 0
@@ -64,14 +64,14 @@ def test_miniflux(client, app, blogs):
         client.get_entry(10**9)
 
 
-def test_a_wrong_key_is_refused_as_the_client_expects(service):
+def test_wrong_key_raises_access_unauthorized(service):
     with pytest.raises(miniflux.AccessUnauthorized):
         miniflux.Client(service.address, api_key="guessed").me()
 
 
 @pytest.fixture
 def google(service, app, monkeypatch):
-    """Its addresses are Google's, which are gone."""
+    """Replace the library's URLs of Google by those of the service."""
     monkeypatch.setattr(ClientAuthMethod, "CLIENT_URL", f"{service.address}/accounts/ClientLogin")
     for name, value in vars(ReaderUrl).items():
         if isinstance(value, str):
@@ -109,7 +109,7 @@ def test_libgreader(google, app, blogs):
 
 
 def test_freshrss_api(service, app):
-    """Fever's dialect, at the address where FreshRSS has it."""
+    """Fever API at the URL path of FreshRSS."""
     client = freshrss_api.FreshRSSAPI(service.address, app.name, app.token)
     assert {feed["title"] for feed in client.get_feeds()["feeds"]} == {"Alpha", "Beta"}
     assert [group["title"] for group in client.get_groups()["groups"]] == ["Greek"]

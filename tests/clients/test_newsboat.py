@@ -1,4 +1,4 @@
-"""newsboat, as it comes with Debian, in a terminal: through Google Reader's API (`feedhq`) and through Miniflux's."""
+"""newsboat from Debian in a terminal, with the Google Reader (`feedhq`) and Miniflux APIs."""
 
 import shutil
 import sqlite3
@@ -33,7 +33,7 @@ def source(request):
 
 @pytest.fixture
 def newsboat(source, service, app, tmp_path):
-    """The command, with everything that it keeps in a folder of its own."""
+    """Return the command with its files in a temporary folder."""
     config = CONFIG.format(source=source, address=service.address, name=app.name, password=PASSWORD)
     (tmp_path / "config").write_text(config + (STAR if source == "feedhq" else ""))
     (tmp_path / "urls").touch()
@@ -49,7 +49,7 @@ def newsboat(source, service, app, tmp_path):
 
 
 def reload(newsboat, tmp_path):
-    """Titles, with whether they are unread there."""
+    """Reload the feeds; return whether each title is unread in newsboat."""
     subprocess.run(
         [*newsboat, "-x", "reload"],
         env={"HOME": str(tmp_path)},
@@ -61,7 +61,7 @@ def reload(newsboat, tmp_path):
         return dict(cache.execute("SELECT title, unread FROM rss_item"))
 
 
-def test_reads_and_writes_back(source, newsboat, app, tmp_path):
+def test_newsboat_reads_and_writes_state(source, newsboat, app, tmp_path):
     entry = app.rest("GET", "/v1/entries?search=2.0.1").json["entries"][0]
     app.rest("PUT", "/v1/entries", {"entry_ids": [entry["id"]], "status": "read"})
     found = reload(newsboat, tmp_path)
@@ -69,23 +69,23 @@ def test_reads_and_writes_back(source, newsboat, app, tmp_path):
     assert [title for title, unread in found.items() if not unread] == [entry["title"]]
     with Terminal(newsboat, {"HOME": str(tmp_path)}) as terminal:
         terminal.wait_for("Alpha")
-        terminal.keys("\r")  # opens the blog
+        terminal.send_keys("\r")  # opens the blog
         terminal.wait_for("Alpha 2.0.4")
-        terminal.keys("\r")  # opens its newest post, which is the first
+        terminal.send_keys("\r")  # opens its newest post, which is the first
         terminal.wait_for("Text 4 of alpha")
-        terminal.keys("q")  # and leaves it: now it is read
-        wait_until(lambda: "Alpha 2.0.4" in entry_states(app)[0], "the read mark")
-        if source == "feedhq":  # with Miniflux, this newsboat keeps its flags to itself
-            terminal.keys("\x05")
+        terminal.send_keys("q")  # closes it: now it is read
+        wait_until(lambda: "Alpha 2.0.4" in entry_states(app)[0], "the read state")
+        if source == "feedhq":  # with Miniflux, this version of newsboat does not sync flags
+            terminal.send_keys("\x05")
             terminal.wait_for("Flags:")
-            terminal.keys("s\r")
+            terminal.send_keys("s\r")
             wait_until(lambda: entry_states(app)[1] == {"Alpha 2.0.4"}, "the star")
-        terminal.keys("N")
-        wait_until(lambda: "Alpha 2.0.4" not in entry_states(app)[0], "the unread mark")
-        terminal.keys("A")  # the whole blog
+        terminal.send_keys("N")
+        wait_until(lambda: "Alpha 2.0.4" not in entry_states(app)[0], "the unread state")
+        terminal.send_keys("A")  # marks all posts of the blog as read
         wait_until(
             lambda: {f"Alpha 2.0.{n}" for n in range(1, 5)} <= entry_states(app)[0],
-            "the blog being read",
+            "all posts of the blog being read",
         )
     assert {
         title for title, unread in reload(newsboat, tmp_path).items() if not unread

@@ -1,7 +1,8 @@
-"""Apps that cannot be run here, request by request: what each asks for, in its order and its spelling, and what it makes of it.
+"""Request sequences of apps that cannot run in tests, in their order and spelling.
 
-Taken from their sources or from recorded requests; of Reeder and Unread, which are closed, from descriptions. Every app finds
-everything, with one post read and one starred, and writes back another read mark and another star, seen by the REST API.
+They are from the apps' source code or recorded requests; those of Reeder and Unread, which are
+closed source, from descriptions. Each app must find all posts, one read and one starred. It then
+marks another post as read and stars another one, which the REST API must report.
 """
 
 import re
@@ -28,7 +29,7 @@ def multipart(fields):
 
 
 class GoogleReaderApp:
-    """Google Reader's dialect as an app speaks it, behind the prefix that it puts before every path."""
+    """A Google Reader client with its path prefix and its local state."""
 
     def __init__(self, app, prefix=""):
         self.server, self.name, self.token, self.prefix = app.server, app.name, app.token, prefix
@@ -43,12 +44,12 @@ class GoogleReaderApp:
         return response
 
     def post(self, path, fields, headers=None):
-        known = (
+        headers = (
             {"Authorization": f"GoogleLogin auth={self.auth}"}
             if self.auth and headers is None
             else headers
         )
-        response = self.server.post(self.prefix + path, fields, known)
+        response = self.server.post(self.prefix + path, fields, headers)
         assert response.status == 200, (path, response.text)
         return response
 
@@ -62,7 +63,7 @@ class GoogleReaderApp:
         return self.get("/reader/api/0/subscription/list?output=json").json["subscriptions"]
 
     def fetch_item_ids(self, query):
-        """Ids, page after page."""
+        """Return the ids of all pages."""
         found, after = [], ""
         while after is not None:
             result = self.get(f"/reader/api/0/stream/items/ids?{query}{after}").json
@@ -71,14 +72,14 @@ class GoogleReaderApp:
         return found
 
     def apply_categories(self, items):
-        """As those do that believe the categories."""
+        """Update the local state from the categories of items."""
         for item in items:
             self.ids[item["title"]] = item["id"]
             self.unread |= set() if READ in item["categories"] else {item["title"]}
             self.starred |= {item["title"]} if STARRED in item["categories"] else set()
 
     def apply_id_lists(self, items, unread, starred):
-        """As those do that believe the lists of ids."""
+        """Update the local state from lists of unread and starred ids."""
         self.ids = {item["title"]: item["id"] for item in items}
         by_id = {str(int(item["id"].removeprefix(LONG), 16)): item["title"] for item in items}
         self.unread, self.starred = {by_id[i] for i in unread}, {by_id[i] for i in starred}
@@ -88,11 +89,11 @@ class GoogleReaderApp:
         assert self.post("/reader/api/0/edit-tag", fields).body == b"OK"
 
 
-# --- the apps ----------------------------------------------------------------------------------------------------------
+# --- Google Reader apps ---------------------------------------------------------------------------
 
 
 def newsboat_freshrss(app):
-    """From 2.24 on: `freshrss`."""
+    """newsboat from version 2.24, `freshrss`."""
     client = GoogleReaderApp(app, "/api/greader.php")
     client.log_in(source="newsboat")
     for feed in client.feeds():
@@ -108,7 +109,7 @@ def newsboat_freshrss(app):
 def liferea(app):
     client = GoogleReaderApp(app)
     client.log_in(service="reader", source="liferea", **{"continue": app.server.address})
-    feeds, address = client.feeds(), {}
+    feeds, feed_urls = client.feeds(), {}
     for feed in feeds:
         params = f"s={quote(feed['id'], safe='')}&client=liferea&n=50&output=json&merge=true"
         pairs = [
@@ -117,17 +118,17 @@ def liferea(app):
             ("T", client.auth),
             *(("i", i) for i in client.fetch_item_ids(params)),
         ]
-        items = client.post("/reader/api/0/stream/items/contents", pairs, {}).json[
-            "items"
-        ]  # the token as T is all it sends
-        address |= {item["title"]: feed["url"] for item in items}
+        # Liferea sends only the token as T.
+        response = client.post("/reader/api/0/stream/items/contents", pairs, {})
+        items = response.json["items"]
+        feed_urls |= {item["title"]: feed["url"] for item in items}
         client.apply_categories(items)
 
     def mark(title, tag):
         token = client.get("/reader/api/0/token").text
         fields = {
             "i": client.ids[title],
-            "s": f"feed/{address[title]}",
+            "s": f"feed/{feed_urls[title]}",
             "a": tag,
             "ac": "edit-tags",
             "T": f"{token}\n",
@@ -147,12 +148,12 @@ def rss_guard(app):
     client.feeds()
     since = "ot=1763164800"
     starred = client.fetch_item_ids(f"output=json&n=200000&s={quote(STARRED, safe='')}&{since}")
-    every = client.fetch_item_ids(f"output=json&n=200000&s={quote(READING, safe='')}&{since}")
+    all_ids = client.fetch_item_ids(f"output=json&n=200000&s={quote(READING, safe='')}&{since}")
     unread = client.fetch_item_ids(
         f"output=json&n=200000&s={quote(READING, safe='')}&xt={READ}&{since}"
     )
-    long = [("i", f"{LONG}{int(i):016x}") for i in every]
-    items = client.post("/reader/api/0/stream/items/contents?output=json&n=200000", long).json[
+    long_ids = [("i", f"{LONG}{int(i):016x}") for i in all_ids]
+    items = client.post("/reader/api/0/stream/items/contents?output=json&n=200000", long_ids).json[
         "items"
     ]
     client.apply_id_lists(items, unread, starred)
@@ -164,18 +165,17 @@ def netnewswire(app):
     client.log_in()
     client.get("/reader/api/0/tag/list?output=json")
     tag = client.get("/reader/api/0/subscription/list?output=json").headers["ETag"]
-    known = {"Authorization": f"GoogleLogin auth={client.auth}", "If-None-Match": tag}
+    headers = {"Authorization": f"GoogleLogin auth={client.auth}", "If-None-Match": tag}
     assert (
-        app.server.call("GET", "/reader/api/0/subscription/list?output=json", None, known).status
+        app.server.call("GET", "/reader/api/0/subscription/list?output=json", None, headers).status
         == 304
     )
-    every = client.fetch_item_ids(
-        f"s={READING}&ot=1&n=3&output=json"
-    )  # three a page, so that it has to go on
+    # Three per page, to test pagination.
+    all_ids = client.fetch_item_ids(f"s={READING}&ot=1&n=3&output=json")
     unread = client.fetch_item_ids(f"s={READING}&xt={READ}&n=1000&output=json")
     starred = client.fetch_item_ids(f"s={STARRED}&n=1000&output=json")
     token = client.get("/reader/api/0/token").text.strip()
-    fields = [("T", token), ("output", "json"), *(("i", f"{LONG}{int(i):016x}") for i in every)]
+    fields = [("T", token), ("output", "json"), *(("i", f"{LONG}{int(i):016x}") for i in all_ids)]
     client.apply_id_lists(
         client.post("/reader/api/0/stream/items/contents", fields).json["items"], unread, starred
     )
@@ -183,7 +183,7 @@ def netnewswire(app):
 
 
 def fluent_reader(app):
-    """Its ids are decimal, and it sends no T."""
+    """Sends decimal ids and no T."""
     client = GoogleReaderApp(app, "/api/greader.php")
     client.log_in()
     client.get("/reader/api/0/user-info")
@@ -201,7 +201,7 @@ def fluent_reader(app):
 
 
 def readrops(app):
-    """Forms are multipart, two streams are left out at once, and a reference may hold nothing but an id."""
+    """Sends multipart forms, excludes two streams at once, and accepts only ids in references."""
     client = GoogleReaderApp(app, "/api/greader.php")
     body, headers = multipart([("Email", app.name), ("Passwd", PASSWORD)])
     client.auth = (
@@ -215,14 +215,14 @@ def readrops(app):
     items = client.get(
         f"/reader/api/0/stream/contents/{READING}?xt={READ}&xt={STARRED}&n=2500"
     ).json["items"]
-    kept = client.get(f"/reader/api/0/stream/contents/{STARRED}?n=1000").json["items"]
-    assert not {item["id"] for item in items} & {item["id"] for item in kept}
+    starred_items = client.get(f"/reader/api/0/stream/contents/{STARRED}?n=1000").json["items"]
+    assert not {item["id"] for item in items} & {item["id"] for item in starred_items}
     read = client.fetch_item_ids(f"xt={STATE}unread&s={READING}&n=2500")
     unread = client.fetch_item_ids(f"xt={READ}&s={READING}&n=2500")
     assert (len(read), len(unread)) == (1, 7)
     result = client.get("/reader/api/0/stream/items/ids?s=" + STARRED).json["itemRefs"]
     assert [list(reference) for reference in result] == [["id"]]
-    client.apply_id_lists(items + kept, unread, [reference["id"] for reference in result])
+    client.apply_id_lists(items + starred_items, unread, [reference["id"] for reference in result])
     return client, lambda title, tag: client.edit(title, tag, T=token)
 
 
@@ -252,7 +252,7 @@ def read_you(app):
 
 
 def feedme(app):
-    """Its T is empty."""
+    """Sends an empty T."""
     client = GoogleReaderApp(app, "/api/greader.php")
     client.log_in()
     client.get("/reader/api/0/tag/list?output=json")
@@ -266,14 +266,14 @@ def feedme(app):
 
 
 def reeder(app):
-    """Its T is the letter x."""
+    """Sends x as T."""
     client = GoogleReaderApp(app, "/api/greader.php")
     client.log_in()
     client.feeds()
     unread = client.fetch_item_ids(f"s={READING}&xt={READ}&n=10000&output=json")
     starred = client.fetch_item_ids(f"s={STARRED}&n=10000&output=json")
-    every = client.fetch_item_ids(f"s={READING}&n=10000&output=json")
-    params = [("output", "json"), ("T", "x"), *(("i", i) for i in every)]
+    all_ids = client.fetch_item_ids(f"s={READING}&n=10000&output=json")
+    params = [("output", "json"), ("T", "x"), *(("i", i) for i in all_ids)]
     client.apply_id_lists(
         client.post("/reader/api/0/stream/items/contents", params).json["items"], unread, starred
     )
@@ -281,7 +281,7 @@ def reeder(app):
 
 
 @pytest.mark.parametrize(
-    "play",
+    "run_app",
     [
         newsboat_freshrss,
         liferea,
@@ -298,9 +298,8 @@ def reeder(app):
 def test_google_reader(app, run_app):
     set_entry_states(app)
     client, mark = run_app(app)
-    assert set(client.ids) == (
-        ALL - {"Alpha 2.0.1"} if run_app is readrops else ALL
-    )  # it does not ask for what is read
+    # Readrops does not fetch read items.
+    assert set(client.ids) == (ALL - {"Alpha 2.0.1"} if run_app is readrops else ALL)
     assert (client.unread, client.starred) == (ALL - {"Alpha 2.0.1"}, {"Beta 2.0.2"})
     mark("Alpha 2.0.3", READ)
     mark("Beta 2.0.4", STARRED)
@@ -313,11 +312,11 @@ def set_entry_states(app):
     app.rest("PUT", "/v1/entries", {"entry_ids": [ids["Beta 2.0.2"]], "starred": True})
 
 
-# --- Fever -------------------------------------------------------------------------------------------------------------
+# --- Fever ----------------------------------------------------------------------------------------
 
 
 def unread_and_reeder(app, key):
-    """Forward from the first id; everything in forms."""
+    """Fetches forward from the first id, with all parameters in forms."""
 
     def request(*names, **fields):
         return app.server.post(f"/fever/?api&{'&'.join(names)}", {"api_key": key, **fields}).json
@@ -329,11 +328,11 @@ def unread_and_reeder(app, key):
     while found := request("items", f"since_id={last}")["items"]:
         items, last = items + found, found[-1]["id"]
     result = request("unread_item_ids", "saved_item_ids")
-    return items, result, lambda i, how: request(mark="item", id=i, **{"as": how})
+    return items, result, lambda i, state: request(mark="item", id=i, **{"as": state})
 
 
 def fluent_reader_by_fever(app, key):
-    """Backward from the highest number that its language knows."""
+    """Fetches backward from the largest safe integer of JavaScript."""
 
     def request(names, **fields):
         return app.server.post(
@@ -344,11 +343,11 @@ def fluent_reader_by_fever(app, key):
     while found := request(f"&items&max_id={lowest}")["items"]:
         items, lowest = items + found, found[-1]["id"]
     result = request("&unread_item_ids") | request("&saved_item_ids")
-    return items, result, lambda i, how: request("", mark="item", id=i, **{"as": how})
+    return items, result, lambda i, state: request("", mark="item", id=i, **{"as": state})
 
 
 def readrops_by_fever(app, key):
-    """The address does not say ``api``, and marks stand in it."""
+    """Omits ``api`` in the URL and sends marks in the query string."""
 
     def request(query):
         body, headers = multipart([("api_key", key)])
@@ -360,12 +359,12 @@ def readrops_by_fever(app, key):
     return (
         items,
         request("unread_item_ids") | request("saved_item_ids"),
-        lambda i, how: request(f"mark=item&as={how}&id={i}"),
+        lambda i, state: request(f"mark=item&as={state}&id={i}"),
     )
 
 
 @pytest.mark.parametrize(
-    "play",
+    "run_app",
     [unread_and_reeder, fluent_reader_by_fever, readrops_by_fever],
     ids=lambda run_app: run_app.__name__,
 )
@@ -378,7 +377,7 @@ def test_fever(app, run_app):
     unread = set(map(int, result["unread_item_ids"].split(",")))
     assert unread == {ids[title] for title in ALL - {"Alpha 2.0.1"}}
     assert result["saved_item_ids"] == str(ids["Beta 2.0.2"])
-    for _ in range(2):  # said twice, it is done once
+    for _ in range(2):  # the operation is idempotent
         mark(ids["Alpha 2.0.3"], "read")
         mark(ids["Beta 2.0.4"], "saved")
     assert entry_states(app) == ({"Alpha 2.0.1", "Alpha 2.0.3"}, {"Beta 2.0.2", "Beta 2.0.4"})

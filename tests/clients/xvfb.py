@@ -1,4 +1,4 @@
-"""A screen that nobody sees, for programs with windows."""
+"""A virtual display (Xvfb) for desktop apps."""
 
 import os
 import subprocess
@@ -11,23 +11,23 @@ TRIES = 50
 
 @contextmanager
 def virtual_display(folder):
-    """The environment in which a program draws there, and keeps what it keeps in `folder`."""
-    reading, writing = os.pipe()
+    """Yield the environment of a program on the display, with `folder` as its home."""
+    read_fd, write_fd = os.pipe()
     command = [
         "Xvfb",
         "-displayfd",
-        str(writing),
+        str(write_fd),
         "-screen",
         "0",
         "1280x1024x24",
         "-nolisten",
         "tcp",
     ]
-    with subprocess.Popen(command, pass_fds=[writing], stderr=subprocess.DEVNULL) as server:
-        os.close(writing)
+    with subprocess.Popen(command, pass_fds=[write_fd], stderr=subprocess.DEVNULL) as server:
+        os.close(write_fd)
         try:
-            with os.fdopen(reading) as result:
-                display = f":{int(result.readline())}"
+            with os.fdopen(read_fd) as pipe:
+                display = f":{int(pipe.readline())}"
             yield {
                 "DISPLAY": display,
                 "HOME": str(folder),
@@ -40,7 +40,7 @@ def virtual_display(folder):
 
 @contextmanager
 def program(command, env, folder):
-    """Running, with all that it starts, until it is left."""
+    """Run a program and kill it with its child processes at the end."""
     with open(folder / "program.log", "w") as log:
         process = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -51,12 +51,13 @@ def program(command, env, folder):
 
 
 def press_key(env, window, key):
-    """As a person would. There is no window manager, so the window of this name is given the keys first.
+    """Send a key to a window by name.
 
-    The screen does one thing after another: nothing has to wait for the focus, which a window that closes never gets.
+    There is no window manager, so the window gets the focus first. X processes requests in order,
+    so there is no need to wait for the focus, which a closing window never gets.
     """
     command = ["xdotool", "search", "--onlyvisible", "--name", window, "windowfocus", "key", key]
-    for _ in range(TRIES):  # some other window may be closed while it is looked at
+    for _ in range(TRIES):  # the search fails if another window closes meanwhile
         if (
             subprocess.run(
                 command, env=env, check=False, stderr=subprocess.DEVNULL, timeout=TEST_TIMEOUT_S
@@ -64,4 +65,4 @@ def press_key(env, window, key):
             == 0
         ):
             return
-    raise AssertionError(f"no window {window} takes {key}")
+    raise AssertionError(f"no window {window} accepts {key}")

@@ -1,4 +1,4 @@
-"""A tiny vocabulary for tests: documents with just the parts that a story is about."""
+"""Builders of minimal RSS and Atom documents for tests."""
 
 from tidings.document import Document, Entry
 from tidings.parse import parse
@@ -26,7 +26,10 @@ def rss(*parts: str) -> str:
 
 
 def atom(*parts: str, attributes: str = "") -> str:
-    return f'<feed xmlns="http://www.w3.org/2005/Atom" {_NAMESPACES} {attributes}>{"".join(parts)}</feed>'
+    return (
+        f'<feed xmlns="http://www.w3.org/2005/Atom" {_NAMESPACES} '
+        f"{attributes}>{''.join(parts)}</feed>"
+    )
 
 
 def parse_document(text: str | bytes, content_type: str = "") -> Document:

@@ -1,4 +1,4 @@
-"""Feeds that pages name."""
+"""Feed autodiscovery on web pages."""
 
 import time
 
@@ -9,7 +9,7 @@ from tidings.parse.autodiscovery import FeedLink, common_paths, find_feeds, look
 PAGE = "https://example.org/blog/index.html"
 
 
-def addresses(html: str) -> list[str]:
+def feed_urls(html: str) -> list[str]:
     return [feed.url for feed in find_feeds(html.encode(), PAGE)]
 
 
@@ -17,10 +17,12 @@ def test_link_elements_in_head_and_body() -> None:
     html = """<html><head><title>B</title>
       <link rel="stylesheet alternate" type="text/css" href="x.css">
       <link rel="alternate" type="application/rss+xml" title=" The  Feed " href="feed.xml">
-      <LINK REL="Alternate" TYPE="application/atom+xml; charset=utf-8" HREF="//other.example.org/atom">
+      <LINK REL="Alternate" TYPE="application/atom+xml; charset=utf-8"
+        HREF="//other.example.org/atom">
       <link rel="alternate" type="application/rss+xml" href="feed.xml">
       <link rel="alternate" type="application/json" href="/wp-json/wp/v2/posts/1">
-      </head><body><link rel=alternate type=application/feed+json href=/feed.json><a href="/rss">not looked at</a></body>"""
+      </head><body><link rel=alternate type=application/feed+json href=/feed.json>
+      <a href="/rss">ignored</a></body>"""
     assert find_feeds(html.encode(), PAGE) == [
         FeedLink("https://example.org/blog/feed.xml", "The Feed", "rss"),
         FeedLink("https://other.example.org/atom", "", "atom"),
@@ -28,14 +30,15 @@ def test_link_elements_in_head_and_body() -> None:
     ]
 
 
-def test_the_base_of_the_page_holds() -> None:
-    assert addresses(
+def test_base_element_is_applied() -> None:
+    assert feed_urls(
         '<base href="/b/"><link rel=alternate type=application/rss+xml href=feed>'
     ) == ["https://example.org/b/feed"]
 
 
-def test_plain_links_where_no_element_names_a_feed() -> None:
-    html = """<a href="/about">About</a><a href="/feedback">Write</a><a href="/blog/rss.xml">RSS</a><a href="/feed/">Feed</a>
+def test_plain_links_are_used_without_link_elements() -> None:
+    html = """<a href="/about">About</a><a href="/feedback">Write</a>
+      <a href="/blog/rss.xml">RSS</a><a href="/feed/">Feed</a>
       <a href="atom.xml" title="Atom">x</a><a href="javascript:feed">no</a><a href="http://[bad/feed">no</a>"""
     assert find_feeds(html.encode(), PAGE) == [
         FeedLink("https://example.org/blog/rss.xml", "RSS", "rss"),
@@ -45,7 +48,7 @@ def test_plain_links_where_no_element_names_a_feed() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\0\1\2", b"plain words", b"<rss/>"])
-def test_no_page_no_feeds(body: bytes) -> None:
+def test_invalid_page_has_no_feeds(body: bytes) -> None:
     assert find_feeds(body, PAGE) == []
 
 
@@ -59,7 +62,7 @@ def test_no_page_no_feeds(body: bytes) -> None:
         b"<!--",
     ],
 )
-def test_pages_that_grow(piece: bytes) -> None:
+def test_hostile_pages_are_parsed_in_time(piece: bytes) -> None:
     start = time.process_time()
     find_feeds(piece * 200_000, PAGE)
     looks_like_feed(piece * 200_000)
@@ -67,11 +70,12 @@ def test_pages_that_grow(piece: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "answer"),
+    ("body", "expected"),
     [
         (b'<rss version="2.0">', True),
         (
-            b'\xef\xbb\xbf <?xml version="1.0"?><!-- x --><feed xmlns="http://www.w3.org/2005/Atom">',
+            b'\xef\xbb\xbf <?xml version="1.0"?><!-- x -->'
+            b'<feed xmlns="http://www.w3.org/2005/Atom">',
             True,
         ),
         (b'<?xml version="1.0"?><!DOCTYPE rss [<!ENTITY a "b">]><rss>', True),
@@ -85,8 +89,8 @@ def test_pages_that_grow(piece: bytes) -> None:
         (b"", False),
     ],
 )
-def test_a_feed_that_is_served_as_a_page(body: bytes, answer: bool) -> None:
-    assert looks_like_feed(body) is answer
+def test_looks_like_feed_ignores_content_type(body: bytes, expected: bool) -> None:
+    assert looks_like_feed(body) is expected
 
 
 def test_common_paths_are_few() -> None:

@@ -1,8 +1,8 @@
-"""Documents that are not quite XML, in encodings that are not quite what they claim."""
+"""Repair of malformed XML and detection of wrongly declared encodings."""
 
 import pytest
 
-from .feeds import only_entry, parse_document, rss
+from tests.parse.feeds import only_entry, parse_document, rss
 
 
 def item(title: str, declaration: str = "") -> str:
@@ -24,20 +24,21 @@ def item(title: str, declaration: str = "") -> str:
         ("<![CDATA[a & b &nbsp; <b>c</b>]]> & d", "a & b c & d"),
     ],
 )
-def test_mended_where_a_browser_would(title: str, text: str) -> None:
+def test_malformed_markup_is_repaired(title: str, text: str) -> None:
     document = parse_document(item(title))
     assert document.repaired
     assert [entry.title for entry in document.entries] == [text]
 
 
-def test_an_item_after_a_broken_one_is_an_item_of_its_own() -> None:
+def test_item_after_malformed_item_is_separate() -> None:
     document = parse_document(
-        "<rss><channel><item><title>A <br> & B</title></item><item><title>C</item><item><title>D</title></item></channel></rss>"
+        "<rss><channel><item><title>A <br> & B</title></item><item><title>C</item><item>"
+        "<title>D</title></item></channel></rss>"
     )
     assert [entry.title for entry in document.entries] == ["A & B", "C", "D"]
 
 
-def test_an_item_that_is_not_closed_ends_where_the_next_begins() -> None:
+def test_unclosed_item_ends_at_next_item() -> None:
     document = parse_document(
         "<rss><channel><item><title>A</title><item><title>B</title><link>/b</channel></rss>"
     )
@@ -54,28 +55,31 @@ def test_an_item_that_is_not_closed_ends_where_the_next_begins() -> None:
         "\ufeff" + item("T"),
     ],
 )
-def test_junk_around_the_root(body: str) -> None:
+def test_text_around_root_is_ignored(body: str) -> None:
     assert only_entry(body).title == "T"
 
 
-def test_a_document_that_ends_too_early_keeps_what_came() -> None:
-    whole = rss(
+def test_truncated_document_keeps_parsed_entries() -> None:
+    complete = rss(
         *(
             f"<item><guid>{number}</guid><description>{'x' * 50}</description></item>"
             for number in range(20)
         )
     )
-    document = parse_document(whole[: len(whole) // 2])
+    document = parse_document(complete[: len(complete) // 2])
     assert document.repaired
     assert 8 <= len(document.entries) <= 11
 
 
-def test_entities_of_an_external_dtd_are_not_lost() -> None:
-    doctype = '<!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN" "http://my.netscape.com/publish/formats/rss-0.91.dtd">'
+def test_entities_of_external_dtd_are_kept() -> None:
+    doctype = (
+        '<!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN" '
+        '"http://my.netscape.com/publish/formats/rss-0.91.dtd">'
+    )
     assert only_entry(doctype + item("caf&eacute;")).title == "café"
 
 
-def test_entities_of_the_document_itself_are_known() -> None:
+def test_internal_entities_are_resolved() -> None:
     assert only_entry('<!DOCTYPE rss [<!ENTITY me "Ann">]>' + item("by &me;")).title == "by Ann"
 
 
@@ -123,7 +127,7 @@ def test_encodings(body: bytes, content_type: str) -> None:
     assert parse_document(body, content_type).entries[0].title == UMLAUTS
 
 
-def test_an_encoding_that_is_as_declared_needs_no_repair() -> None:
+def test_declared_encoding_needs_no_repair() -> None:
     assert not parse_document(
         item(UMLAUTS, '<?xml version="1.0" encoding="iso-8859-1"?>').encode("cp1252")
     ).repaired
@@ -132,7 +136,7 @@ def test_an_encoding_that_is_as_declared_needs_no_repair() -> None:
     ).repaired
 
 
-def test_one_bad_byte_does_not_make_it_another_encoding() -> None:
+def test_single_invalid_byte_keeps_utf8() -> None:
     body = item("Grüße, Füße, Öl, Äther, Übel | cut").encode().replace(b"|", b"\xc3")
     assert only_entry(body).title.startswith("Grüße, Füße")
 

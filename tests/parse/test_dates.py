@@ -1,4 +1,4 @@
-"""Dates as they are found."""
+"""Date formats found in real feeds."""
 
 from datetime import UTC, datetime
 
@@ -76,7 +76,7 @@ def parsed_date(text: str) -> str | None:
         ("1704103200123", "2024-01-01T10:00:00"),
     ],
 )
-def test_read(text: str, expected: str) -> None:
+def test_date_is_parsed(text: str, expected: str) -> None:
     assert parsed_date(text) == expected
 
 
@@ -100,11 +100,11 @@ def test_read(text: str, expected: str) -> None:
         "031",
     ],
 )
-def test_unreadable(text: str) -> None:
+def test_invalid_date_is_none(text: str) -> None:
     assert parse_date(text) is None
 
 
-def test_a_year_of_four_digits_is_that_year() -> None:
+def test_four_digit_year_is_literal() -> None:
     when = parse_date("Fri, 01 Jan 0100 00:00:01 +0000")
     assert when is not None
     assert datetime.fromtimestamp(when.time, UTC).year == 100

@@ -1,26 +1,27 @@
-"""Every format ends in the same shape."""
+"""Parsing of all feed formats to the same document model."""
 
 import json
 
 import pytest
 
+from tests.parse.feeds import URL, atom, atom_entry, only_entry, parse_document, rss, rss_item
 from tidings.document import Enclosure
 from tidings.parse import ParseError, parse
-
-from .feeds import URL, atom, atom_entry, only_entry, parse_document, rss, rss_item
 
 
 def test_rss_2() -> None:
     document = parse_document(
         rss(
-            "<title>News &amp;amp; more</title><link>https://example.org/</link><description>All of it</description>",
+            "<title>News &amp;amp; more</title><link>https://example.org/</link>"
+            "<description>All of it</description>",
             "<language>en_GB</language><managingEditor>ed@example.org (Ed)</managingEditor>",
             "<image><url>/logo.png</url></image>",
             "<item><title>First</title><link>/first</link><guid>g1</guid>",
             "<dc:creator>Ann</dc:creator><dc:creator>Bob</dc:creator>",
             "<pubDate>Mon, 01 Jan 2024 00:00:00 GMT</pubDate>",
             "<category>a</category><category>b</category><category>a</category>",
-            "<description>short</description><content:encoded>&lt;p&gt;long&lt;/p&gt;</content:encoded>",
+            "<description>short</description>"
+            "<content:encoded>&lt;p&gt;long&lt;/p&gt;</content:encoded>",
             "<comments>/first#comments</comments></item>",
         )
     )
@@ -44,12 +45,17 @@ def test_rss_2() -> None:
 def test_atom_1() -> None:
     document = parse_document(
         atom(
-            '<title type="html">A &amp;lt;b&amp;gt; title</title><subtitle>about</subtitle><icon>/i.ico</icon>',
-            '<link href="https://example.org/"/><link rel="self" href="/atom"/><author><name>Ann</name></author>',
+            '<title type="html">A &amp;lt;b&amp;gt; title</title><subtitle>about</subtitle>'
+            "<icon>/i.ico</icon>",
+            '<link href="https://example.org/"/><link rel="self" href="/atom"/><author>'
+            "<name>Ann</name></author>",
             '<entry><id>tag:1</id><title>&lt;b> is a tag</title><link rel="alternate" href="one"/>',
-            "<published>2024-01-01T01:00:00+01:00</published><updated>2024-01-02T00:00:00Z</updated>",
-            '<category term="x" label="The X"/><author><name>Bob</name><email>b@example.org</email></author>',
-            '<content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml"><p>a &lt; b<br/></p></div></content>',
+            "<published>2024-01-01T01:00:00+01:00</published>"
+            "<updated>2024-01-02T00:00:00Z</updated>",
+            '<category term="x" label="The X"/><author><name>Bob</name>'
+            "<email>b@example.org</email></author>",
+            '<content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml"><p>a &lt; b<br/>'
+            "</p></div></content>",
             "<summary>1 &lt; 2</summary></entry>",
         )
     )
@@ -60,7 +66,7 @@ def test_atom_1() -> None:
     )
     assert (document.author, document.icon_url) == ("Ann", "https://example.org/i.ico")
     (entry,) = document.entries
-    assert entry.title == "<b> is a tag", "type=text is text, whatever it looks like"
+    assert entry.title == "<b> is a tag", "type=text is plain text even if it looks like HTML"
     assert entry.url == "https://example.org/blog/one"
     assert (entry.content, entry.summary) == ("<p>a &lt; b<br></p>", "1 &lt; 2")
     assert (entry.published, entry.updated) == (1704067200.0, 1704153600.0)
@@ -69,8 +75,10 @@ def test_atom_1() -> None:
 
 def test_atom_03() -> None:
     entry = only_entry(
-        '<feed version="0.3" xmlns="http://purl.org/atom/ns#"><entry><id>1</id><issued>2004-01-01</issued>'
-        "<modified>2004-01-02T00:00:00Z</modified><title mode='escaped' type='text/html'>&lt;i>T&lt;/i></title>"
+        '<feed version="0.3" xmlns="http://purl.org/atom/ns#"><entry><id>1</id>'
+        "<issued>2004-01-01</issued>"
+        "<modified>2004-01-02T00:00:00Z</modified><title mode='escaped' "
+        "type='text/html'>&lt;i>T&lt;/i></title>"
         '<content type="text/html" mode="escaped">&lt;b>x&lt;/b></content></entry></feed>'
     )
     assert (entry.title, entry.content) == ("T", "<b>x</b>")
@@ -78,9 +86,10 @@ def test_atom_03() -> None:
     assert entry.updated == 1073001600.0
 
 
-def test_channels_of_1997() -> None:
+def test_cdf_channel() -> None:
     document = parse_document(
-        '<CHANNEL HREF="http://example.org/"><TITLE>C</TITLE><ITEM HREF="/1" LASTMOD="2004-01-02"><TITLE>T</TITLE>'
+        '<CHANNEL HREF="http://example.org/"><TITLE>C</TITLE>'
+        '<ITEM HREF="/1" LASTMOD="2004-01-02"><TITLE>T</TITLE>'
         "<ABSTRACT>words</ABSTRACT></ITEM></CHANNEL>"
     )
     (entry,) = document.entries
@@ -100,11 +109,12 @@ def test_channels_of_1997() -> None:
         ("http://my.netscape.com/rdf/simple/0.9/", "rdf 0.90"),
     ],
 )
-def test_rdf_has_its_items_beside_the_channel(namespace: str, expected: str) -> None:
+def test_rdf_items_next_to_channel(namespace: str, expected: str) -> None:
     document = parse_document(
         f'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="{namespace}" '
         'xmlns:dc="http://purl.org/dc/elements/1.1/"><channel><title>R</title></channel>'
-        '<item rdf:about="urn:1"><title>T</title><link>https://example.org/1</link><dc:date>2024-01-01T00:00:00Z</dc:date></item></rdf:RDF>'
+        '<item rdf:about="urn:1"><title>T</title><link>https://example.org/1</link>'
+        "<dc:date>2024-01-01T00:00:00Z</dc:date></item></rdf:RDF>"
     )
     assert (document.format, document.title) == (expected, "R")
     assert (document.entries[0].identity, document.entries[0].published) == ("urn:1", 1704067200.0)
@@ -117,15 +127,33 @@ def test_json_feed() -> None:
         "home_page_url": "https://example.org/",
         "feed_url": URL,
         "next_url": "https://example.org/page2.json",
-        "hubs": [{"type": "WebSub", "url": "https://hub.example.org/"}, {"type": "rssCloud", "url": "https://cloud.example.org/"}],
+        "hubs": [
+            {"type": "WebSub", "url": "https://hub.example.org/"},
+            {"type": "rssCloud", "url": "https://cloud.example.org/"},
+        ],
         "authors": [{"name": "Ann"}, {"name": "Bob"}],
         "items": [
-            {"id": 17, "url": "/17", "title": "So", "content_text": "1 < 2\n\n3", "date_published": "2024-01-01T00:00:00Z"},
-            {"id": "x", "content_html": "<p>x</p>", "author": {"name": "Eve"}, "tags": ["t", 3], "date_published": 1704067200,
-             "attachments": [{"url": "/a.mp3", "mime_type": "audio/mpeg", "size_in_bytes": 12.0}, {"url": None}]},
+            {
+                "id": 17,
+                "url": "/17",
+                "title": "So",
+                "content_text": "1 < 2\n\n3",
+                "date_published": "2024-01-01T00:00:00Z",
+            },
+            {
+                "id": "x",
+                "content_html": "<p>x</p>",
+                "author": {"name": "Eve"},
+                "tags": ["t", 3],
+                "date_published": 1704067200,
+                "attachments": [
+                    {"url": "/a.mp3", "mime_type": "audio/mpeg", "size_in_bytes": 12.0},
+                    {"url": None},
+                ],
+            },
             "not an item",
         ],
-    }  # fmt: skip
+    }
     document = parse_document(json.dumps(feed))
     assert (document.format, document.author) == ("json feed 1.1", "Ann, Bob")
     assert (document.links.hubs, document.links.next_page) == (
@@ -143,45 +171,48 @@ def test_json_feed() -> None:
     assert second.enclosures == (Enclosure("https://example.org/a.mp3", "audio/mpeg", 12),)
 
 
-def test_a_feed_without_entries_is_a_feed() -> None:
+def test_feed_without_entries_is_parsed() -> None:
     assert parse_document(rss("<title>Quiet</title>")).entries == ()
     assert parse_document(atom()).entries == ()
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "message"),
     [
         (b"<!DOCTYPE html><html><body>Hello</body></html>", "an HTML page, not a feed"),
         (b"<html><head><title>x</title></head><body>a <b> & c</body>", "an HTML page, not a feed"),
         (b"  \n", "empty"),
         (b"plain words", "neither XML nor JSON"),
         (b"\x89PNG\r\n\x1a\n\0\0", "binary"),
-        (b"<urlset></urlset>", "root <urlset>"),
+        (b"<urlset></urlset>", "root element <urlset>"),
         (b"<opml version='2.0'></opml>", "a list of feeds"),
         (b'{"a": 1}', "not a JSON Feed"),
-        (b"{", "cannot be read"),
+        (b"{", "not valid JSON"),
         (b"/etc/passwd", "neither XML nor JSON"),
     ],
 )
-def test_what_is_not_a_feed_is_named(body: bytes, says: str) -> None:
-    with pytest.raises(ParseError, match=says):
+def test_not_a_feed_raises_with_description(body: bytes, message: str) -> None:
+    with pytest.raises(ParseError, match=message):
         parse(body)
 
 
-def test_names_in_capitals_and_prefixes_that_nobody_declared() -> None:
+def test_capital_names_and_undeclared_prefixes() -> None:
     document = parse_document(
-        "<RSS><CHANNEL><TITLE>Loud</TITLE><item><media:content url='https://e.org/a.jpg'/><dc:creator>Ann</dc:creator></item></CHANNEL></RSS>"
+        "<RSS><CHANNEL><TITLE>Loud</TITLE><item><media:content url='https://e.org/a.jpg'/>"
+        "<dc:creator>Ann</dc:creator></item></CHANNEL></RSS>"
     )
     assert document.title == "Loud"
     assert document.entries[0].author == "Ann"
     assert document.entries[0].enclosures[0].url == "https://e.org/a.jpg"
 
 
-def test_enclosures_of_all_kinds_each_once() -> None:
+def test_enclosures_are_deduplicated() -> None:
     entry = rss_item(
-        '<enclosure url="/a.mp3" type="audio/mpeg" length="1,000"/><enclosure url="/b.mp3" length="7"/>',
+        '<enclosure url="/a.mp3" type="audio/mpeg" length="1,000"/>'
+        '<enclosure url="/b.mp3" length="7"/>',
         '<atom:link rel="enclosure" href="/c.mp3" type="audio/mpeg" length="9"/>',
-        '<media:content url="/a.mp3" fileSize="5"/><media:group><media:content url="/d.jpg" type="image/jpeg"/></media:group>',
+        '<media:content url="/a.mp3" fileSize="5"/><media:group>'
+        '<media:content url="/d.jpg" type="image/jpeg"/></media:group>',
     )
     assert entry.enclosures == (
         Enclosure("https://example.org/a.mp3", "audio/mpeg", None),
@@ -202,7 +233,7 @@ def test_enclosures_of_all_kinds_each_once() -> None:
         ("&lt;![CDATA[Wrapped twice]]&gt;", "Wrapped twice"),
     ],
 )
-def test_titles_of_rss_are_read_as_a_person_would(title: str, text: str) -> None:
+def test_rss_titles_are_plain_text(title: str, text: str) -> None:
     assert rss_item(f"<title>{title}</title>").title == text
 
 
@@ -226,7 +257,7 @@ def test_authors(written: str, name: str) -> None:
     assert rss_item(written).author == name
 
 
-def test_who_an_entry_of_atom_does_not_name_is_its_sources_author_or_the_feeds() -> None:
+def test_atom_author_is_inherited_from_source_or_feed() -> None:
     ann, bob, eve = (f"<author><name>{name}</name></author>" for name in ("Ann", "Bob", "Eve"))
     entries = parse_document(
         atom(ann, f"<entry><source>{bob}</source></entry>", "<entry/>", f"<entry>{eve}</entry>")
@@ -234,7 +265,7 @@ def test_who_an_entry_of_atom_does_not_name_is_its_sources_author_or_the_feeds()
     assert [entry.author for entry in entries] == ["Bob", "Ann", "Eve"]
 
 
-def test_tags_that_somebody_made_up() -> None:
+def test_nonstandard_tags() -> None:
     assert rss_item("<tags>one, two</tags><category>three</category>").tags == (
         "three",
         "one",
@@ -242,7 +273,7 @@ def test_tags_that_somebody_made_up() -> None:
     )
 
 
-def test_where_the_text_of_an_item_may_be() -> None:
+def test_content_and_summary_elements() -> None:
     assert rss_item("<xhtml:body><p>b</p></xhtml:body>").content == "<p>b</p>"
     assert (
         rss_item("<description><p>naked &amp; bold</p></description>").summary
@@ -277,9 +308,10 @@ def test_where_the_text_of_an_item_may_be() -> None:
     )
 
 
-def test_xml_base_is_followed_down_to_the_text() -> None:
+def test_xml_base_is_inherited() -> None:
     entry = atom_entry(
-        '<id>relative</id><link href="page"/><content type="html" xml:base="deep/">&lt;a href="x">x&lt;/a></content>',
+        '<id>relative</id><link href="page"/><content type="html" xml:base="deep/">&lt;a '
+        'href="x">x&lt;/a></content>',
         attributes='xml:base="http://other.example.org/a/"',
     )
     assert entry.identity == "http://other.example.org/a/relative"
@@ -287,7 +319,7 @@ def test_xml_base_is_followed_down_to_the_text() -> None:
     assert entry.base_url == "http://other.example.org/a/deep/"
 
 
-def test_without_a_base_the_text_is_relative_to_its_page() -> None:
+def test_text_base_defaults_to_page() -> None:
     assert (
         rss_item("<link>/posts/1</link><description>x</description>").base_url
         == "https://example.org/posts/1"
@@ -295,7 +327,7 @@ def test_without_a_base_the_text_is_relative_to_its_page() -> None:
     assert rss_item("<description>x</description>").base_url == URL
 
 
-def test_which_link_is_the_page() -> None:
+def test_page_link_selection() -> None:
     assert (
         atom_entry('<link rel="edit" href="/edit"/><link href="/page"/>').url
         == "https://example.org/page"
@@ -320,7 +352,7 @@ def test_which_link_is_the_page() -> None:
     ).url == ("https://example.org/p")
 
 
-def test_content_that_is_elsewhere_is_a_file_or_the_page() -> None:
+def test_external_content_is_file_or_page() -> None:
     film = atom_entry('<link href="/page"/><content type="video/mp4" src="/film.mp4"/>')
     assert (film.url, film.enclosures) == (
         "https://example.org/page",
@@ -336,7 +368,7 @@ def test_content_that_is_elsewhere_is_a_file_or_the_page() -> None:
     )
 
 
-def test_an_empty_address_is_the_base_that_is_told() -> None:
+def test_empty_href_is_xml_base() -> None:
     link = '<link rel="self" href=""/>'
     assert (
         parse_document(atom(link, attributes='xml:base="https://example.org/atom"')).links.self_url
@@ -345,12 +377,14 @@ def test_an_empty_address_is_the_base_that_is_told() -> None:
     assert parse_document(atom(link)).links.self_url == ""
 
 
-def test_links_of_the_feed() -> None:
+def test_feed_links() -> None:
     document = parse_document(
         rss(
             "<link>https://example.org/</link>",
-            '<atom:link rel="self" href="feed.xml"/><atom:link rel="hub" href="https://a.hub/"/><atom:link rel="hub" href="https://b.hub/"/>',
-            '<atom:link rel="next" href="?page=2"/><atom:link rel="prev-archive" href="/2023.xml"/><fh:archive/>',
+            '<atom:link rel="self" href="feed.xml"/><atom:link rel="hub" href="https://a.hub/"/>'
+            '<atom:link rel="hub" href="https://b.hub/"/>',
+            '<atom:link rel="next" href="?page=2"/><atom:link rel="prev-archive" '
+            'href="/2023.xml"/><fh:archive/>',
         )
     )
     assert document.links.site == "https://example.org/"
@@ -372,7 +406,7 @@ def test_links_of_the_feed() -> None:
         ("", ""),
     ],
 )
-def test_wordpress_has_more_under_another_number(url: str, page: str) -> None:
+def test_wordpress_next_page_is_guessed(url: str, page: str) -> None:
     for generator in (
         "<generator>https://wordpress.org/?v=6.4</generator>",
         '<generator uri="https://wordpress.org/">x</generator>',

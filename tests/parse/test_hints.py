@@ -1,10 +1,9 @@
-"""What publishers ask of those who poll."""
+"""Polling hints of publishers: ttl, skipHours, skipDays, syndication module."""
 
 import pytest
 
+from tests.parse.feeds import parse_document, rss
 from tidings.document import Hints
-
-from .feeds import parse_document, rss
 
 
 def hints(*parts: str) -> Hints:
@@ -41,22 +40,24 @@ def test_ttl_is_minutes(ttl: str, seconds: float | None) -> None:
 def test_syndication_module(period: str, frequency: str, seconds: float | None) -> None:
     assert (
         hints(
-            f"<sy:updatePeriod>{period}</sy:updatePeriod><sy:updateFrequency>{frequency}</sy:updateFrequency>"
+            f"<sy:updatePeriod>{period}</sy:updatePeriod>"
+            f"<sy:updateFrequency>{frequency}</sy:updateFrequency>"
         ).period_s
         == seconds
     )
 
 
-def test_skipped_hours_and_days() -> None:
-    asked = hints(
-        "<skipHours><hour>0</hour><hour>24</hour><hour>07</hour><hour>25</hour><hour>x</hour></skipHours>",
+def test_skip_hours_and_days() -> None:
+    parsed = hints(
+        "<skipHours><hour>0</hour><hour>24</hour><hour>07</hour><hour>25</hour><hour>x</hour>"
+        "</skipHours>",
         "<skipDays><day>Sunday</day><day>monday</day><day>Someday</day></skipDays>",
     )
-    assert asked.skip_hours == {0, 7}
-    assert asked.skip_days == {6, 0}
+    assert parsed.skip_hours == {0, 7}
+    assert parsed.skip_days == {6, 0}
 
 
-def test_who_forbids_every_hour_forbids_nothing() -> None:
+def test_skipping_all_hours_is_ignored() -> None:
     assert not hints(
         "<skipHours>" + "".join(f"<hour>{hour}</hour>" for hour in range(24)) + "</skipHours>"
     ).any

@@ -1,4 +1,4 @@
-"""Lists of feeds, in and out."""
+"""Import and export of OPML, import of URL lists."""
 
 import pytest
 
@@ -14,7 +14,8 @@ def test_folders_titles_and_sites() -> None:
     outlines, problems = parse_opml(
         opml(
             "<outline text='News'><outline title='Local / City'>",
-            "<outline text='A' title='other' type='rss' xmlUrl='https://a.org/feed' htmlUrl='https://a.org/'/>",
+            "<outline text='A' title='other' type='rss' xmlUrl='https://a.org/feed' "
+            "htmlUrl='https://a.org/'/>",
             "</outline></outline>",
             "<outline text='B' xmlurl=' https://b.org/feed '/>",
             "<outline url='https://c.org/feed' category='/tech/web,/other'/>",
@@ -30,7 +31,7 @@ def test_folders_titles_and_sites() -> None:
     ]
 
 
-def test_bad_rows_are_told_by_line_and_the_others_count() -> None:
+def test_invalid_rows_are_reported_with_line() -> None:
     outlines, problems = parse_opml(
         opml(
             "<outline text='A' xmlUrl='https://a.org/feed'/>",
@@ -43,13 +44,13 @@ def test_bad_rows_are_told_by_line_and_the_others_count() -> None:
     )
     assert [outline.title for outline in outlines] == ["A", "B"]
     assert [problem.line for problem in problems] == [3, 4, 5, 6]
-    assert problems[0] == RowError(3, "https://a.org/feed is listed already on line 2")
+    assert problems[0] == RowError(3, "https://a.org/feed is a duplicate of line 2")
     assert "no xmlUrl" in problems[1].text
     assert "not a web address" in problems[2].text
     assert "another list" in problems[3].text
 
 
-def test_ampersands_that_nobody_escaped() -> None:
+def test_unescaped_ampersands_are_repaired() -> None:
     outlines, problems = parse_opml(
         opml("<outline text='Q & A&nbsp;!' xmlUrl='https://a.org/?a=1&b=2'/>", "<outline/>")
     )
@@ -57,23 +58,25 @@ def test_ampersands_that_nobody_escaped() -> None:
     assert [problem.line for problem in problems] == [3]
 
 
-def test_an_empty_list_and_a_namespace() -> None:
+def test_empty_opml_and_namespace() -> None:
     assert parse_opml(b"<opml/>") == ([], [])
-    outlines, _ = parse_opml(
-        b"<opml xmlns='http://opml.org/spec2'><body><outline xmlUrl='https://a.org/'/></body></opml>"
+    outlines, _problems = parse_opml(
+        b"<opml xmlns='http://opml.org/spec2'><body><outline xmlUrl='https://a.org/'/></body>"
+        b"</opml>"
     )
     assert len(outlines) == 1
 
 
 @pytest.mark.parametrize("body", [b"", b"<rss/>", b"https://a.org/feed"])
-def test_what_is_no_opml(body: bytes) -> None:
+def test_not_opml_raises(body: bytes) -> None:
     with pytest.raises(ParseError, match="not an OPML"):
         parse_opml(body)
 
 
-def test_plain_list() -> None:
+def test_url_list() -> None:
     outlines, problems = parse_url_list(
-        b"# my feeds\nhttps://a.org/feed\n\n  https://b.org/feed  The B\nnonsense\nhttps://a.org/feed\n"
+        b"# my feeds\nhttps://a.org/feed\n\n  https://b.org/feed  The "
+        b"B\nnonsense\nhttps://a.org/feed\n"
     )
     assert outlines == [
         Outline("https://a.org/feed", line=2),
@@ -82,7 +85,7 @@ def test_plain_list() -> None:
     assert [problem.line for problem in problems] == [5, 6]
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_written_opml_round_trips() -> None:
     feeds = [
         Outline("https://a.org/feed?x=1&y=2", 'A & "B" <C>', "https://a.org/", "news/local"),
         Outline("https://b.org/feed", "bell\x07", "", "news"),
@@ -97,5 +100,5 @@ def test_what_is_written_is_read_again() -> None:
         ("https://c.org/feed", "C", "", ""),
     ]
     assert b'<outline text="news">' in body, (
-        "a validator wants a type on an outline that has more than text"
+        "validators require a type on an outline with attributes other than text"
     )

@@ -1,4 +1,7 @@
-"""A town of readers on a real store, on either database: ``town.ann.follows("blog")``, ``town.publish("blog", 1, 2)``."""
+"""Users on a real store, with SQLite and PostgreSQL.
+
+Example: ``env.ann.subscribe_to("blog")``, ``env.publish("blog", 1, 2)``.
+"""
 
 import importlib.util
 import os
@@ -15,7 +18,7 @@ from tidings.users import EventBus, ReaderService, UserService
 
 
 class SyncReader:
-    """A reader; other names are those of `Reading`, whose calls are plain here."""
+    """A user with the methods of `ReaderService`, called synchronously."""
 
     def __init__(self, env, user):
         self.env, self.user = env, user
@@ -27,13 +30,13 @@ class SyncReader:
 
     def subscribe_to(self, *names, **fields):
         for name in names:
-            self.env.add(
+            self.env.add_subscriptions(
                 [NewSubscription(feed_url(name), self.env.clock(), **fields)], self.user.id
             )
         return self.env.feed_id(names[-1])
 
     def titles(self, **stream):
-        """The titles of a whole stream, in its order."""
+        """Return the titles of all entries of a stream, in its order."""
         return [item.entry.title for item in self.page(Stream(**stream), limit=1000).items]
 
     def unread(self, **stream):
@@ -41,12 +44,12 @@ class SyncReader:
 
 
 class UserEnv(SyncStore):
-    """A store with people in it, who are made when they are first named."""
+    """A store with users, which are created at first access (``env.ann``)."""
 
-    def __init__(self, where, clock):
-        super().__init__(where, clock)
+    def __init__(self, location, clock):
+        super().__init__(location, clock)
         self.events = EventBus()
-        self.people = UserService(self.store, clock)
+        self.user_service = UserService(self.store, clock)
         self._readers = {}
 
     def __getattr__(self, name):
@@ -54,7 +57,7 @@ class UserEnv(SyncStore):
 
     def user(self, name):
         if name not in self._readers:
-            # Without a password, which would take its time.
+            # Without a password, because hashing one is slow.
             user = self.wait(
                 self.store.write(table.add_user, name, "", name == "ann", self.clock())
             )
@@ -65,7 +68,7 @@ class UserEnv(SyncStore):
         return self.feed(feed_url(name)).id
 
     def publish(self, name, *numbers, age_s=60.0, **fields):
-        """The feed shows these entries, all new, published a minute ago unless told otherwise; returns their ids."""
+        """Record a poll with new entries, published ``age_s`` seconds ago; return their ids."""
         url, fields = (
             fields.pop("url", f"https://{name}.example/"),
             {"published_at": self.clock() - age_s, **fields},
@@ -76,10 +79,10 @@ class UserEnv(SyncStore):
 
 
 def require_extra(module, extra):
-    """What an extra brings must be there: in CI a failure, elsewhere a skip."""
+    """Require an optional dependency: fail in CI, skip elsewhere."""
     if importlib.util.find_spec(module) is None:
-        words = f"pip install 'tidings[{extra}]'"
-        pytest.fail(words) if os.environ.get("CI") else pytest.skip(words)
+        message = f"pip install 'tidings[{extra}]'"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
 
 
 def feed_url(name):

@@ -1,4 +1,4 @@
-"""The service itself: whom it believes, and that it tells what has arrived."""
+"""End-to-end tests of the service: webhooks, proxy authentication, full text."""
 
 import asyncio
 import html
@@ -17,22 +17,22 @@ from tidings.store.user_models import Settings
 from tidings.users import UserService
 
 
-def test_what_arrives_while_it_runs_is_posted_to_a_webhook(tmp_path):
+def test_new_entries_are_posted_to_webhook(tmp_path):
     command = Tidings("--data-dir", tmp_path, "--set", "fetch.allow_private=true")
     added = command.run(
         "user", "add", "ann", "--admin", "--password-stdin", input="correct horse battery"
     )
     assert added.exit_code == 0, added.output
 
-    async def choose(settings):
+    async def save_settings(settings):
         async with Store.open(tmp_path / "tidings.db", clock=time.time) as store:
             user_service = UserService(store, time.time)
-            await user_service.save_settings(await user_service.user("ann"), settings)
+            await user_service.save_settings(await user_service.find_user("ann"), settings)
 
     with Blogs(1) as blogs, LocalServer() as site:
         command("add", blogs.url(1).replace("://", "://ann:hush@"))
-        asyncio.run(choose(Settings(webhook_url=f"{site.address}/")))
-        blogs.move_on(30 * 86400)
+        asyncio.run(save_settings(Settings(webhook_url=f"{site.address}/")))
+        blogs.advance(30 * 86400)
         with ReaderServer(tmp_path) as serving:
             token = command("user", "token", "ann", "--label", "test").strip()
             refreshed, _ = serving.get(
@@ -44,16 +44,15 @@ def test_what_arrives_while_it_runs_is_posted_to_a_webhook(tmp_path):
                 time.sleep(0.05)
     payload = json.loads(site.posted[0].body)
     assert payload["event_type"] == "new_entries"
-    assert payload["feed"]["feed_url"] == blogs.url(1).replace(
-        "://", "://ann:***@"
-    )  # its password is nobody's business
+    # The password of the feed is redacted.
+    assert payload["feed"]["feed_url"] == blogs.url(1).replace("://", "://ann:***@")
     assert payload["entries"]
 
 
-def test_a_proxy_that_logs_people_in_is_believed_from_its_address_alone(tmp_path):
+def test_proxy_header_is_trusted_only_from_its_address(tmp_path):
     header = {"Remote-User": "ann", "Accept": "text/html"}
-    for addresses, believed in (("127.0.0.0/8, ::1", True), ("10.0.0.1", False)):
-        folder = tmp_path / str(believed)
+    for addresses, is_trusted in (("127.0.0.0/8, ::1", True), ("10.0.0.1", False)):
+        folder = tmp_path / str(is_trusted)
         folder.mkdir()
         flags = {"serve.proxy_header": "Remote-User", "serve.proxy_addresses": addresses}
         command = Tidings("--data-dir", folder)
@@ -62,36 +61,40 @@ def test_a_proxy_that_logs_people_in_is_believed_from_its_address_alone(tmp_path
         )
         with ReaderServer(folder, **flags) as serving:
             page, _ = serving.get("/unread", headers=header)
-            nobody, _ = serving.get("/unread")
-        assert (page.status == 200) == believed
-        assert nobody.status != 200
+            anonymous, _ = serving.get("/unread")
+        assert (page.status == 200) == is_trusted
+        assert anonymous.status != 200
         assert [user["name"] for user in command.json("user", "list")] == ["ann", "root"][
-            not believed :
+            not is_trusted :
         ]
 
 
-FEED = """<rss version="2.0"><channel><title>Birds</title><link>{site}</link><description>x</description>
-<item><title>Herons</title><link>{site}/1</link><guid>1</guid><description>The beginning</description></item>
-<item><title>Gone</title><link>{site}/2</link><guid>2</guid><description>Of another</description></item></channel></rss>"""
+FEED = """<rss version="2.0"><channel><title>Birds</title><link>{site}</link>
+<description>x</description>
+<item><title>Herons</title><link>{site}/1</link><guid>1</guid>
+<description>The beginning</description></item>
+<item><title>Gone</title><link>{site}/2</link><guid>2</guid>
+<description>Of another</description></item></channel></rss>"""
 
 
-def test_a_reader_fetches_a_whole_article_on_the_page(tmp_path):
+def test_full_text_is_loaded_on_page(tmp_path):
     require_extra("trafilatura", "fulltext")
     command = Tidings("--data-dir", tmp_path, "--set", "fetch.allow_private=true")
     with LocalServer() as site:
         site.pages["/feed"] = FEED.format(site=f"{site.address}")
         site.pages["/1"] = (
-            f"<html><body><article><p>{'All that there is to say of herons. ' * 20}</p></article></body></html>"
+            f"<html><body><article><p>{'All that there is to say of herons. ' * 20}</p>"
+            f"</article></body></html>"
         )
         command("add", f"{site.address}/feed")
         with ReaderServer(tmp_path) as serving:
             ann = serving.client("ann").create_admin()
             ids = {entry["title"]: entry["id"] for entry in command.json("entries")}
             herons, gone = ids["Herons"], ids["Gone"]
-            (whole,) = re.findall(
-                r'class="whole" href="([^"]+)"', ann.get(f"/feed/1?entry={herons}").text
+            (link,) = re.findall(
+                r'class="full-text-link" href="([^"]+)"', ann.get(f"/feed/1?entry={herons}").text
             )
-            assert "All that there is to say" in ann.get(html.unescape(whole)).text
-            refused = ann.get(f"/feed/1?entry={gone}&whole=1").text
-    assert "Of another" in refused
-    assert "answered 404" in refused
+            assert "All that there is to say" in ann.get(html.unescape(link)).text
+            failed = ann.get(f"/feed/1?entry={gone}&full_text=1").text
+    assert "Of another" in failed
+    assert "status 404" in failed

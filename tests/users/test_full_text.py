@@ -1,4 +1,4 @@
-"""Whole articles: fetched from a real site, with its manners, and made safe."""
+"""Full texts: fetched from a real server, within the budget, and sanitized."""
 
 import asyncio
 import sys
@@ -16,10 +16,12 @@ from tidings.policy.registry import make_policy
 from tidings.users import ArticleUnavailable, NotFound, ReaderService
 from tidings.users.full_text import MAX_ENTRY_AGE_S, RETRY_AFTER_S, FullTextFetcher
 
-PAGE = """<html><head><title>Herons</title></head><body><nav><a href="/">Home</a></nav><article><h1>Herons</h1><p>{words}</p>
-<p onclick="steal()">See <a href="/more">more</a>. <img src="/heron.png" alt="a heron"></p><script>steal()</script>
+PAGE = """<html><head><title>Herons</title></head><body>
+<nav><a href="/">Home</a></nav><article><h1>Herons</h1><p>{text}</p>
+<p onclick="steal()">See <a href="/more">more</a>. <img src="/heron.png" alt="a heron"></p>
+<script>steal()</script>
 <p><a href="javascript:steal()">press</a></p></article><footer>Imprint</footer></body></html>"""
-WORDS = "The heron stands in the river and waits for what the tide will bring. "
+TEXT = "The heron stands in the river and waits for what the tide will bring. "
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def site():
 
 
 class FullTextHarness:
-    """Ann follows a feed whose entries are on the site; ``desk.round()`` is the background work."""
+    """Ann has a feed whose entries are on the site; ``run_once`` is the background task."""
 
     def __init__(self, env, site):
         self.env, self.site = env, site
@@ -79,54 +81,54 @@ def harness(env, site):
     return FullTextHarness(env, site)
 
 
-def test_a_feed_whose_reader_wants_it_has_its_articles_fetched_once_and_safe(harness, env, site):
-    before = harness.publish(1, PAGE.format(words=WORDS * 20))
+def test_enabled_full_text_is_fetched_once_and_sanitized(harness, env, site):
+    before = harness.publish(1, PAGE.format(text=TEXT * 20))
     assert harness.run_once() == 0
     env.ann.change(harness.feed, full_text=True)
     assert harness.run_once() == 1
     assert harness.run_once() == 0
     content = harness.content(before)
-    assert WORDS.strip() in content
+    assert TEXT.strip() in content
     assert "Imprint" not in content
     assert f'<img src="{site.address}/heron.png"' in content
     assert "steal" not in content
     assert site.requested_paths == ["/1"]
 
 
-def test_who_did_not_ask_for_it_reads_what_the_feed_says(harness, env):
+def test_full_text_is_only_for_users_who_enabled_it(harness, env):
     env.ann.change(harness.feed, full_text=True)
     env.bob.subscribe_to("a")
-    one = harness.publish(1, PAGE.format(words=WORDS * 20))
+    one = harness.publish(1, PAGE.format(text=TEXT * 20))
     harness.run_once()
     assert env.bob.item(one).entry.content == "<p>The beginning ...</p>"
 
 
-def test_what_cannot_be_had_is_tried_again_now_and_then_and_not_for_ever(harness, env, site, clock):
+def test_failed_full_text_is_retried_until_max_age(harness, env, site, clock):
     env.ann.change(harness.feed, full_text=True)
     one = harness.publish(1)
-    rounds = []
+    counts = []
     while clock() < env.ann.item(one).entry.first_seen_at + 2 * MAX_ENTRY_AGE_S:
-        rounds.append(harness.run_once())
+        counts.append(harness.run_once())
         clock.forward(RETRY_AFTER_S / 2)
-    assert 3 <= sum(rounds) <= MAX_ENTRY_AGE_S / RETRY_AFTER_S + 1
+    assert 3 <= sum(counts) <= MAX_ENTRY_AGE_S / RETRY_AFTER_S + 1
     assert harness.content(one) == "<p>The beginning ...</p>"
 
 
-def test_an_article_is_had_by_hand_on_the_budget_and_kept(harness, site):
-    one = harness.publish(1, PAGE.format(words=WORDS * 20))
+def test_requested_full_text_uses_budget_and_is_stored(harness, site):
+    one = harness.publish(1, PAGE.format(text=TEXT * 20))
     article = harness.request_full_text(one)
     assert harness.spent == 1
-    assert WORDS.strip() in article
+    assert TEXT.strip() in article
     assert harness.request_full_text(one) == article
     assert site.requested_paths == ["/1"]
     assert harness.content(one) == "<p>The beginning ...</p>"
 
 
-def test_why_there_is_none(harness, env, monkeypatch):
+def test_unavailable_full_text_raises_with_reason(harness, env, monkeypatch):
     one, two = harness.publish(1), harness.publish(2, "<html><body></body></html>")
-    with pytest.raises(ArticleUnavailable, match="answered 404"):
+    with pytest.raises(ArticleUnavailable, match="status 404"):
         harness.request_full_text(one)
-    with pytest.raises(ArticleUnavailable, match="no article was found"):
+    with pytest.raises(ArticleUnavailable, match="no article found"):
         harness.request_full_text(two)
     with pytest.raises(ArticleUnavailable, match="not a public address"):
         harness.request_full_text(two, allow_private=False)
@@ -137,15 +139,15 @@ def test_why_there_is_none(harness, env, monkeypatch):
         harness.request_full_text(one)
 
 
-def test_the_work_goes_on_for_as_long_as_it_is_let(harness, env):
+def test_run_fetches_until_canceled(harness, env):
     env.ann.change(harness.feed, full_text=True)
-    one = harness.publish(1, PAGE.format(words=WORDS * 20))
+    one = harness.publish(1, PAGE.format(text=TEXT * 20))
 
-    async def until_there(aggregator):
+    async def run_until_fetched(aggregator):
         running = asyncio.create_task(FullTextFetcher(aggregator, env.clock).run())
         async with asyncio.timeout(TEST_TIMEOUT_S):
             while "heron" not in (await env.ann.reader_service.item(one)).entry.content:
                 await asyncio.sleep(0.01)
         running.cancel()
 
-    harness.work(until_there)
+    harness.work(run_until_fetched)

@@ -1,4 +1,4 @@
-"""Being told: alerts through Apprise and webhooks, against a real server."""
+"""Alerts through Apprise and webhooks, sent to a real server."""
 
 import hmac
 import json
@@ -20,7 +20,7 @@ from tidings.users.notification_sender import (
     GIVE_UP_AFTER_S,
     NotificationSender,
 )
-from tidings.web.api.webhook import event
+from tidings.web.api.webhook import encode_event
 
 HOUR_S = 3600.0
 
@@ -32,7 +32,7 @@ def receiver():
 
 
 class DeliveryHarness:
-    """``office.opens()`` is a process that tells what is to be told now, and is gone; ``goes_on()`` is the same once more."""
+    """``restart_and_deliver`` runs a new sender once; ``deliver`` runs the same sender again."""
 
     def __init__(self, env, receiver):
         self.env, self.receiver = env, receiver
@@ -43,10 +43,10 @@ class DeliveryHarness:
         self.env.wait(self.env.user_service.save_settings(user.user, Settings(**settings)))
 
     def restart_and_deliver(self, *, allow_private=True):
-        """What came of it to the other server."""
+        """Deliver what is due with a new sender; return the requests that the receiver got."""
         self.fetcher = Fetcher(FetchSettings(allow_private=allow_private), self.env.clock)
         self.notification_sender = NotificationSender(
-            self.env.store, self.fetcher, self.env.clock, event
+            self.env.store, self.fetcher, self.env.clock, encode_event
         )
         return self.deliver()
 
@@ -71,14 +71,14 @@ def harness(env, receiver):
 
 @pytest.fixture
 def alert_harness(harness, env, receiver):
-    """Ann wants to be alerted of herons."""
+    """Ann has an alert rule for herons."""
     require_extra("apprise", "alerts")
     env.ann.save_rule(Rule(name="birds", action="alert", words="heron"))
     harness.set_settings(env.ann, alert_urls=(f"json://{receiver.host}/ann",))
     return harness
 
 
-def test_an_alert_names_entry_feed_rule_and_address_and_is_sent_once(alert_harness, env):
+def test_alert_has_entry_feed_rule_and_url_and_is_sent_once(alert_harness, env):
     env.publish("a", 2, text="a heron!")
     env.publish("a", 3, text="a duck")
     (message,) = alert_harness.alert_messages()
@@ -86,13 +86,13 @@ def test_an_alert_names_entry_feed_rule_and_address_and_is_sent_once(alert_harne
     assert alert_harness.alert_messages() == []
 
 
-def test_the_first_document_of_a_feed_is_no_news(alert_harness, env):
+def test_first_document_of_feed_sends_no_alert(alert_harness, env):
     env.ann.subscribe_to("b")
     env.publish("b", 2, text="a heron of last year")
     assert alert_harness.alert_messages() == []
 
 
-def test_alerts_that_follow_each_other_come_together(alert_harness, env, clock):
+def test_alerts_are_batched(alert_harness, env, clock):
     env.publish("a", 2, text="a heron")
     assert len(alert_harness.restart_and_deliver()) == 1
     env.publish("a", 3, text="a heron")
@@ -100,10 +100,10 @@ def test_alerts_that_follow_each_other_come_together(alert_harness, env, clock):
     assert alert_harness.deliver() == []
     clock.forward(BATCH_WINDOW_S)
     (posted,) = alert_harness.deliver()
-    assert json.loads(posted.body)["title"] == "2 new entries"
+    assert json.loads(posted.body)["title"] == "2 new posts"
 
 
-def test_what_was_read_meanwhile_is_not_told(alert_harness, env):
+def test_read_and_muted_entries_send_no_alert(alert_harness, env):
     (two,) = env.publish("a", 2, text="a heron")
     env.ann.mark([two], unread=False)
     assert alert_harness.alert_messages() == []
@@ -112,7 +112,7 @@ def test_what_was_read_meanwhile_is_not_told(alert_harness, env):
     assert alert_harness.alert_messages() == []
 
 
-def test_nobody_is_woken_and_the_night_is_told_in_the_morning(alert_harness, env, clock, receiver):
+def test_alerts_wait_for_end_of_quiet_hours(alert_harness, env, clock, receiver):
     alert_harness.set_settings(
         env.ann,
         alert_urls=(f"json://{receiver.host}/",),
@@ -145,9 +145,7 @@ def test_quiet_hours(begin, end, quiet):
     ] == sorted(quiet)
 
 
-def test_what_is_not_taken_is_tried_again_ever_later_and_given_up_at_last(
-    alert_harness, env, clock, receiver
-):
+def test_failed_alert_is_retried_with_backoff_then_abandoned(alert_harness, env, clock, receiver):
     env.publish("a", 2, text="a heron")
     receiver.answers += [500] * 1000
     tried = []
@@ -160,19 +158,17 @@ def test_what_is_not_taken_is_tried_again_ever_later_and_given_up_at_last(
     assert 60 <= tried[1] - tried[0] < 200
     assert tried[2] - tried[1] > tried[1] - tried[0]
     (waiting,) = env.ann.failed_deliveries()
-    assert (waiting.tries, waiting.problem) == (3, "Apprise could not deliver it")
+    assert (waiting.tries, waiting.problem) == (3, "Apprise could not deliver the alert")
     clock.forward(GIVE_UP_AFTER_S)
     assert len(alert_harness.restart_and_deliver()) == 1
     clock.forward(GIVE_UP_AFTER_S)
     assert alert_harness.restart_and_deliver() == []
-    (given_up,) = env.ann.failed_deliveries()
-    assert (given_up.id, given_up.next_at, given_up.body) == (waiting.id, math.inf, "")
+    (abandoned,) = env.ann.failed_deliveries()
+    assert (abandoned.id, abandoned.next_at, abandoned.body) == (waiting.id, math.inf, "")
     assert env.bob.failed_deliveries() == []
 
 
-def test_what_was_given_up_is_forgotten_when_it_was_seen_for_long(
-    alert_harness, env, clock, receiver
-):
+def test_abandoned_deliveries_expire(alert_harness, env, clock, receiver):
     receiver.answers += [500] * 4
     for number in (2, 3):
         env.publish("a", number, text="a heron")
@@ -184,24 +180,24 @@ def test_what_was_given_up_is_forgotten_when_it_was_seen_for_long(
     assert [delivery.made_at for delivery in env.ann.failed_deliveries()] == [made_at]
 
 
-def test_a_test_goes_to_every_address(alert_harness, env, receiver):
+def test_test_notification_is_sent_to_all_urls(alert_harness, env, receiver):
     alert_harness.set_settings(
         env.ann, alert_urls=(f"json://{receiver.host}/a",), webhook_url=f"{receiver.address}/hook"
     )
     assert env.ann.send_test_notification() == 2
-    came = {posted.path: json.loads(posted.body) for posted in alert_harness.restart_and_deliver()}
-    assert came["/a"]["title"] == "A test"
-    assert came["/hook"]["event_type"] == "save_entry"
+    payloads = {
+        posted.path: json.loads(posted.body) for posted in alert_harness.restart_and_deliver()
+    }
+    assert payloads["/a"]["title"] == "Test"
+    assert payloads["/hook"]["event_type"] == "save_entry"
 
 
-def test_a_test_needs_an_address(harness, env):
-    with pytest.raises(UsageError, match="save an address first"):
+def test_test_notification_without_url_raises(harness, env):
+    with pytest.raises(UsageError, match="enter a notification URL"):
         env.ann.send_test_notification()
 
 
-def test_one_address_that_fails_does_not_bring_the_others_twice(
-    alert_harness, env, clock, receiver
-):
+def test_failed_url_does_not_repeat_others(alert_harness, env, clock, receiver):
     alert_harness.set_settings(
         env.ann, alert_urls=(f"json://{receiver.host}/one", f"json://{receiver.host}/two")
     )
@@ -214,7 +210,7 @@ def test_one_address_that_fails_does_not_bring_the_others_twice(
     assert len(again) == 1
 
 
-def test_an_address_that_is_not_wanted_any_more_gets_nothing(alert_harness, env, clock, receiver):
+def test_removed_url_gets_no_retry(alert_harness, env, clock, receiver):
     env.publish("a", 2, text="a heron")
     receiver.answers.append(500)
     assert len(alert_harness.restart_and_deliver()) == 1
@@ -223,7 +219,7 @@ def test_an_address_that_is_not_wanted_any_more_gets_nothing(alert_harness, env,
     assert alert_harness.restart_and_deliver() == []
 
 
-def test_alerts_do_not_reach_into_our_own_network(alert_harness, env, clock):
+def test_alerts_to_private_addresses_are_blocked(alert_harness, env, clock):
     env.publish("a", 2, text="a heron")
     assert alert_harness.restart_and_deliver(allow_private=False) == []
     clock.forward(90)
@@ -240,18 +236,18 @@ def test_alerts_do_not_reach_into_our_own_network(alert_harness, env, clock):
         "mailto://a:b@c.example?pgpkey=/x",
     ],
 )
-def test_addresses_that_cannot_be(url):
+def test_invalid_notification_urls_raise(url):
     require_extra("apprise", "alerts")
     with pytest.raises(UsageError):
         alerts.check_address(url)
 
 
-def test_addresses_that_can_be():
+def test_valid_notification_url_is_accepted():
     require_extra("apprise", "alerts")
     alerts.check_address("ntfy://ntfy.example/mine")
 
 
-# --- webhooks ----------------------------------------------------------------------------------------------------------
+# --- webhooks -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -260,7 +256,7 @@ def webhook_harness(harness, env, receiver):
     return harness
 
 
-def test_a_webhook_is_posted_what_is_new_as_miniflux_does_it(webhook_harness, env):
+def test_webhook_payload_is_that_of_miniflux(webhook_harness, env):
     env.ann.save_rule(Rule(action="mute", words="football"))
     env.bob.subscribe_to("a")
     ids = env.publish("a", 2, 3, text="news")
@@ -286,11 +282,11 @@ def test_a_webhook_is_posted_what_is_new_as_miniflux_does_it(webhook_harness, en
     assert webhook_harness.restart_and_deliver() == []
 
 
-def test_an_entry_is_saved_to_the_webhook(webhook_harness, env):
+def test_save_entry_posts_to_webhook(webhook_harness, env):
     one, two = env.publish("a", 2, 3)
     webhook_harness.restart_and_deliver()
-    env.ann.send(one)
-    env.ann.send(two)
+    env.ann.send_to_webhook(one)
+    env.ann.send_to_webhook(two)
     posted = [json.loads(posted.body) for posted in webhook_harness.restart_and_deliver()]
     assert [(event["event_type"], event["entry"]["id"]) for event in posted] == [
         ("save_entry", one),
@@ -299,12 +295,12 @@ def test_an_entry_is_saved_to_the_webhook(webhook_harness, env):
     assert posted[0]["entry"]["feed"]["feed_url"] == "https://a.example/feed"
 
 
-def test_there_must_be_somewhere_to_save_to(harness, env):
+def test_save_entry_without_webhook_raises(harness, env):
     with pytest.raises(UsageError, match="webhook"):
-        env.ann.send(env.publish("a", 2)[0])
+        env.ann.send_to_webhook(env.publish("a", 2)[0])
 
 
-def test_a_webhook_is_tried_again_by_whoever_comes_next(webhook_harness, env, clock, receiver):
+def test_webhook_is_retried_by_another_process(webhook_harness, env, clock, receiver):
     env.publish("a", 2)
     receiver.answers.append(503)
     first = webhook_harness.restart_and_deliver()
@@ -315,14 +311,14 @@ def test_a_webhook_is_tried_again_by_whoever_comes_next(webhook_harness, env, cl
     assert webhook_harness.restart_and_deliver() == []
 
 
-def test_a_process_that_died_while_sending_has_lost_nothing(webhook_harness, env, clock):
+def test_delivery_is_sent_after_lease_expires(webhook_harness, env, clock):
     env.publish("a", 2)
-    ((user_id, kind, settings),) = env.read(notifications.waiting)
+    ((user_id, kind, settings),) = env.read(notifications.pending_notifications)
     env.write(
         notifications.create_deliveries,
         user_id,
         kind,
-        lambda payload: [(settings.webhook_url, "{}")],
+        lambda batches: [(settings.webhook_url, "{}")],
         clock(),
     )
     assert len(env.write(notifications.lease_deliveries, clock(), clock() + 300)) == 1
@@ -331,12 +327,12 @@ def test_a_process_that_died_while_sending_has_lost_nothing(webhook_harness, env
     assert len(webhook_harness.restart_and_deliver()) == 1
 
 
-def test_a_webhook_does_not_reach_into_our_own_network(webhook_harness, env):
+def test_webhook_to_private_address_is_blocked(webhook_harness, env):
     env.publish("a", 2)
     assert webhook_harness.restart_and_deliver(allow_private=False) == []
 
 
-def test_a_removed_user_is_not_told_anything(webhook_harness, env):
+def test_removed_user_gets_no_webhook(webhook_harness, env):
     env.bob.subscribe_to("a")
     webhook_harness.set_settings(env.bob, webhook_url=f"{webhook_harness.receiver.address}/bob")
     env.publish("a", 2)

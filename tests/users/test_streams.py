@@ -1,4 +1,4 @@
-"""Streams: what each reader finds, in which order, a page at a time."""
+"""Streams of a user: filters, order, pagination and search."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tidings.store.user_models import Stream
 from tidings.users import NotFound
 
 
-def test_what_arrives_is_unread_for_every_subscriber_and_for_nobody_else(env):
+def test_new_entries_are_unread_for_subscribers_only(env):
     env.ann.subscribe_to("a", "b")
     env.bob.subscribe_to("a")
     env.publish("a", 1, 2)
@@ -17,7 +17,7 @@ def test_what_arrives_is_unread_for_every_subscriber_and_for_nobody_else(env):
     assert env.cid.unread() == []
 
 
-def test_streams_by_feed_and_folder_and_without_them(env):
+def test_streams_by_feed_and_folder(env):
     a = env.ann.subscribe_to("a", folder="News")
     b = env.ann.subscribe_to("b", folder="News")
     c = env.ann.subscribe_to("c")
@@ -46,7 +46,7 @@ def test_orders(env):
 @pytest.mark.parametrize("by", ["arrival", "publication"])
 @pytest.mark.parametrize("oldest_first", [False, True])
 @pytest.mark.parametrize("unread", [True, None])
-def test_pages_show_each_entry_once_while_things_arrive_and_are_read(env, by, oldest_first, unread):
+def test_pagination_is_stable_during_changes(env, by, oldest_first, unread):
     env.ann.subscribe_to("a", "b")
     first = [*env.publish("a", *range(1, 12)), *env.publish("b", *range(20, 31), age_s=5000)]
     stream, seen, after = Stream(by=by, oldest_first=oldest_first, unread=unread), [], None
@@ -63,8 +63,8 @@ def test_pages_show_each_entry_once_while_things_arrive_and_are_read(env, by, ol
 
 
 @pytest.mark.parametrize("by", ["arrival", "publication"])
-@pytest.mark.parametrize("page", [0, 100], ids=["walked", "gathered"])
-def test_pages_of_one_who_follows_few_of_many_feeds(env, monkeypatch, by, page):
+@pytest.mark.parametrize("page", [0, 100], ids=["scanned", "collected"])
+def test_pages_of_user_with_few_of_many_feeds(env, monkeypatch, by, page):
     monkeypatch.setattr("tidings.store.entry_queries.PAGE", page)
     env.ann.subscribe_to(*"abcdefgh")
     env.bob.subscribe_to("b", "g")
@@ -75,7 +75,7 @@ def test_pages_of_one_who_follows_few_of_many_feeds(env, monkeypatch, by, page):
     assert (*first.ids, *rest.ids) == (15, 10, 7, 2)
 
 
-def test_a_page_that_ends_exactly_has_no_next(env):
+def test_last_full_page_has_no_next(env):
     env.ann.subscribe_to("a")
     env.publish("a", 1, 2, 3)
     assert env.ann.ids(Stream(), limit=3).next is None
@@ -83,12 +83,12 @@ def test_a_page_that_ends_exactly_has_no_next(env):
 
 
 @pytest.mark.parametrize("after", ["", "x", "1,2,3", "nan", "99999999999999999999", "-5"])
-def test_a_place_that_no_page_ended_at_is_refused(env, after):
-    with pytest.raises(UsageError, match="not where a page"):
+def test_invalid_cursor_raises(env, after):
+    with pytest.raises(UsageError, match="not a cursor"):
         env.ann.ids(Stream(), after=after)
 
 
-def test_times_of_arrival_and_of_publication(env):
+def test_streams_by_arrival_and_publication_time(env):
     env.ann.subscribe_to("a")
     start = env.clock()
     for number in range(1, 6):
@@ -100,13 +100,13 @@ def test_times_of_arrival_and_of_publication(env):
     assert env.ann.titles(published_from=start - 7200 * 1.5) == ["Post 1"]
 
 
-def test_bounds_on_ids_are_exclusive(env):
+def test_id_bounds_are_exclusive(env):
     env.ann.subscribe_to("a")
     one, _two, three = env.publish("a", 1, 2, 3)
     assert env.ann.titles(above_id=one, below_id=three) == ["Post 2"]
 
 
-def test_read_starred_and_tagged(env):
+def test_streams_by_state_and_tag(env):
     env.ann.subscribe_to("a")
     one, two, three = env.publish("a", 1, 2, 3)
     env.ann.mark([one], unread=False)
@@ -122,7 +122,7 @@ def test_read_starred_and_tagged(env):
     assert env.ann.unread(tags=("Fun",)) == ["Post 2"]
 
 
-def test_search_within_a_stream(env):
+def test_search_in_stream(env):
     env.ann.subscribe_to("a", "b")
     env.publish("a", 1, text="a heron on the river")
     env.publish("b", 2, text="the river is dry")
@@ -134,7 +134,7 @@ def test_search_within_a_stream(env):
     assert env.bob.titles(search="river") == []
 
 
-def test_common_words_and_rare_ones_are_found_alike(env):
+def test_search_finds_common_and_rare_words(env):
     env.ann.subscribe_to("a")
     env.publish("a", *range(1, 13), text="the river")
     env.publish("a", 13, text="the heron")
@@ -148,13 +148,11 @@ def test_common_words_and_rare_ones_are_found_alike(env):
         assert env.ann.unread(search="heron", by=by) == ["Post 13"]
 
 
-@pytest.mark.parametrize("sparse", [0, 500], ids=["one by one", "by the stretch"])
+@pytest.mark.parametrize("sparse", [0, 500], ids=["single", "ranges"])
 @pytest.mark.parametrize("common", [0, 50], ids=["rare", "common"])
 @pytest.mark.parametrize("by", ["arrival", "publication"])
-def test_what_is_sought_among_all_entries_is_found_page_by_page(
-    env, monkeypatch, by, common, sparse
-):
-    """Where entries are few they are gathered, and read at once: the limits are moved so that all ways are gone."""
+def test_search_is_paginated(env, monkeypatch, by, common, sparse):
+    """The thresholds are changed so that all query plans are tested with few entries."""
     for name, value in ("PAGE", 0), ("COMMON", common), ("SPARSE", sparse):
         monkeypatch.setattr(f"tidings.store.entry_queries.{name}", value)
     env.ann.subscribe_to("a")
@@ -163,9 +161,9 @@ def test_what_is_sought_among_all_entries_is_found_page_by_page(
     env.publish("b", 2, text="the river")
     dry, *_ = env.publish("a", 4, text="a dry river")
     for oldest_first in False, True:
-        wanted = Stream(search="river -dry", by=by, oldest_first=oldest_first)
-        first = env.ann.page(wanted, limit=2)
-        rest = env.ann.page(wanted, limit=2, after=first.next)
+        stream = Stream(search="river -dry", by=by, oldest_first=oldest_first)
+        first = env.ann.page(stream, limit=2)
+        rest = env.ann.page(stream, limit=2, after=first.next)
         found = [item.entry.title for item in (*first.items, *rest.items)]
         assert found == sorted(["Post 1", "Post 3", "Post 5"], reverse=not oldest_first)
         assert rest.next is None
@@ -174,7 +172,7 @@ def test_what_is_sought_among_all_entries_is_found_page_by_page(
     assert env.ann.titles(search="river", by=by, unread=False) == ["Post 4"]
 
 
-def test_counts_agree_with_lists(env):
+def test_counts_match_lists(env):
     env.ann.subscribe_to("a", "b")
     ids = [*env.publish("a", 1, 2, 3), *env.publish("b", 4)]
     env.ann.mark(ids[:1], unread=False)
@@ -193,7 +191,7 @@ def test_counts_agree_with_lists(env):
     }
 
 
-def test_nothing_of_others_is_reachable(env):
+def test_data_of_other_users_is_not_accessible(env):
     env.ann.subscribe_to("a")
     env.bob.subscribe_to("b")
     ours = env.publish("a", 1)
@@ -215,7 +213,7 @@ def test_nothing_of_others_is_reachable(env):
     assert env.ann.icon(b) is None
 
 
-def test_starred_and_tagged_entries_stay_after_unsubscribing(env):
+def test_starred_and_tagged_entries_stay_after_unsubscribe(env):
     a = env.ann.subscribe_to("a")
     one, two, _three = env.publish("a", 1, 2, 3)
     env.ann.mark([one], starred=True)
@@ -228,7 +226,7 @@ def test_starred_and_tagged_entries_stay_after_unsubscribing(env):
     assert env.ann.item(one).starred
 
 
-def test_who_subscribes_again_finds_unread_what_was_and_what_came_since(env, clock):
+def test_restored_subscription_keeps_settings_and_unread(env, clock):
     a = env.ann.subscribe_to("a", title="Mine", folder="Shelf")
     env.bob.subscribe_to("a")
     one, two, three = env.publish("a", 1, 2, 3)
@@ -245,7 +243,7 @@ def test_who_subscribes_again_finds_unread_what_was_and_what_came_since(env, clo
     assert (now.title, now.folder, now.priority) == ("Mine", "Shelf", "late")
 
 
-def test_a_tag_is_put_back_also_where_nothing_else_keeps_the_entry(env):
+def test_restore_tag_of_unsubscribed_entry(env):
     a = env.ann.subscribe_to("a")
     one, _two = env.publish("a", 1, 2)
     env.ann.mark([one], add_tags=["Keep"])
@@ -256,6 +254,6 @@ def test_a_tag_is_put_back_also_where_nothing_else_keeps_the_entry(env):
     assert env.ann.titles(tags=("Keep",)) == ["Post 1"]
 
 
-def test_ids_that_cannot_be(env):
+def test_invalid_ids_are_ignored(env):
     assert env.ann.items([0, -1, 2**31, 2**70, 12345]) == []
     assert env.ann.mark([2**70], starred=True) == []

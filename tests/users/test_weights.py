@@ -1,4 +1,4 @@
-"""What readers want early is asked early: from a subscriber's priority to the weights of the policy, while the service runs."""
+"""Effect of subscription settings (priority, minimum interval) on the running scheduler."""
 
 import random
 
@@ -16,12 +16,12 @@ from tidings.policy.registry import make_policy
 from tidings.users import ReaderService
 
 FEEDS = "abcdef"
-#: It is about what is between the store and the policy, which is the same on either database.
-pytestmark = pytest.mark.parametrize("town", ["sqlite"], indirect=True)
+#: SQLite only: the tested code between store and policy is the same for both databases.
+pytestmark = pytest.mark.parametrize("env", ["sqlite"], indirect=True)
 
 
-class Service:
-    """A living aggregator over feeds that post alike, and the readers who use it."""
+class SchedulerEnv:
+    """A running aggregator over feeds with similar rates, and its users."""
 
     def __init__(self, env):
         self.env, self.clock = env, env.clock
@@ -54,10 +54,10 @@ class Service:
 
 @pytest.fixture
 def service(env):
-    return Service(env)
+    return SchedulerEnv(env)
 
 
-def test_a_priority_moves_the_weight_of_the_living_policy_and_the_next_poll(service, env):
+def test_priority_changes_weight_and_next_poll(service, env):
     a = env.feed_id("a")
     before = [service.next_poll_in_s(name) for name in FEEDS]
     for name in FEEDS:
@@ -68,10 +68,10 @@ def test_a_priority_moves_the_weight_of_the_living_policy_and_the_next_poll(serv
     assert sum(after) < sum(before)
     service.call_as(env.ann, "change", a, priority="late")
     assert service.weight("a") == 0.25
-    assert service.next_poll_in_s("a") == after[0]  # what was planned is kept to
+    assert service.next_poll_in_s("a") == after[0]  # an earlier planned poll stays
 
 
-def test_every_subscriber_counts_and_one_who_leaves_does_not(service, env):
+def test_weight_is_sum_over_subscribers(service, env):
     b = env.bob.subscribe_to("b")
     service.call_as(env.bob, "change", b, priority="early")
     assert service.weight("b") == 5.0
@@ -79,7 +79,7 @@ def test_every_subscriber_counts_and_one_who_leaves_does_not(service, env):
     assert service.weight("b") == 4.0
 
 
-def test_what_nobody_wants_is_neither_asked_nor_paid_for(service, env):
+def test_feed_without_subscribers_is_not_polled(service, env):
     c = env.feed_id("c")
     row = service.scheduler._planner.row[c]
     service.call_as(env.ann, "unsubscribe", c)
@@ -87,7 +87,7 @@ def test_what_nobody_wants_is_neither_asked_nor_paid_for(service, env):
     assert service.scheduler.policy.feeds.weight[row] < 1e-6
 
 
-def test_another_title_is_no_reason_to_decide_anew(service, env):
+def test_title_change_keeps_decision(service, env):
     before = env.feed(env.feed_id("a")).state
     service.call_as(env.ann, "change", env.feed_id("a"), title="Mine")
     assert env.feed(env.feed_id("a")).state == before
@@ -97,13 +97,13 @@ def test_another_title_is_no_reason_to_decide_anew(service, env):
 
 
 def min_interval_s(service, name):
-    """Of the living policy."""
+    """Return the minimum interval of a feed in the running policy."""
     return service.scheduler.policy.feeds.min_interval_s[
         service.scheduler._planner.row[service.env.feed_id(name)]
     ]
 
 
-def test_a_minimum_interval_holds_in_the_living_policy_at_once(service, env):
+def test_min_interval_takes_effect_immediately(service, env):
     a = env.feed_id("a")
     env.record_poll(a, state={"last_poll_at": env.clock()})
     service.call_as(env.ann, "change", a, min_interval_s=7 * DAY_S)
@@ -118,7 +118,7 @@ def test_a_minimum_interval_holds_in_the_living_policy_at_once(service, env):
     assert env.feed(a).min_interval_s == 0
 
 
-def test_the_shortest_minimum_interval_of_all_subscribers_counts(service, env):
+def test_smallest_min_interval_of_subscribers_is_used(service, env):
     b = env.bob.subscribe_to("b")
     service.call_as(env.bob, "change", b, min_interval_s=6 * HOUR_S)
     service.call_as(env.ann, "change", b, min_interval_s=2 * HOUR_S)
@@ -128,9 +128,7 @@ def test_the_shortest_minimum_interval_of_all_subscribers_counts(service, env):
     assert 6 * HOUR_S <= min_interval_s(service, "b") <= 1.2 * 6 * HOUR_S
 
 
-def test_where_another_process_plans_a_longer_interval_postpones_the_next_poll_all_the_same(
-    service, env
-):
+def test_longer_min_interval_postpones_poll_of_distributed_scheduler(service, env):
     a = env.feed_id("a")
     env.record_poll(a, state={"last_poll_at": env.clock()})
     fetcher = Fetcher(FetchSettings(), env.clock)
@@ -141,29 +139,29 @@ def test_where_another_process_plans_a_longer_interval_postpones_the_next_poll_a
 
 
 @pytest.mark.parametrize("seconds", [60.0, 8 * DAY_S, -1.0, float("nan")])
-def test_a_minimum_interval_outside_of_the_operators_bounds_is_refused(service, env, seconds):
+def test_min_interval_out_of_bounds_raises(service, env, seconds):
     a = env.feed_id("a")
     with pytest.raises(UsageError, match="must be between 15 min and 7 d, or automatic"):
         service.call_as(env.ann, "change", a, min_interval_s=seconds)
     assert env.ann.subscription(a).min_interval_s == 0
 
 
-def test_a_minimum_interval_goes_along_to_another_address_and_comes_back_with_undo(service, env):
+def test_min_interval_is_kept_by_url_change_and_undo(service, env):
     a = env.feed_id("a")
     service.call_as(env.ann, "change", a, min_interval_s=DAY_S)
     old = env.ann.subscription(a)
     service.call_as(env.ann, "unsubscribe", a)
-    service.call_as(env.ann, "subscribe_again", old, [], env.clock())
+    service.call_as(env.ann, "restore_subscription", old, [], env.clock())
     assert env.ann.subscription(a).min_interval_s == DAY_S
-    moved = service.call_as(env.ann, "readdress", a, "https://elsewhere.example/feed")
+    moved = service.call_as(env.ann, "change_url", a, "https://elsewhere.example/feed")
     assert env.ann.subscription(moved).min_interval_s == DAY_S
 
 
-# --- budget that can be used ------------------------------------------------------------------------
+# --- usable budget --------------------------------------------------------------------------------
 
 
-def test_any_process_knows_from_the_store_how_much_of_a_budget_can_be_used(service, env):
-    """The same as the policy of the process that polls plans with."""
+def test_usable_budget_is_computed_from_store(service, env):
+    """It equals the usable budget in the policy of the polling process."""
     limits = service.scheduler.limits
     status = env.wait(overview(env.store, Budget(1e6, False), limits))
     capacity = service.scheduler._planner.usable_budget(1e6)
@@ -182,7 +180,7 @@ def test_any_process_knows_from_the_store_how_much_of_a_budget_can_be_used(servi
     )
 
 
-def test_a_budget_within_what_policies_leave_unplanned_is_no_complaint(service, env):
+def test_budget_note_has_tolerance(service, env):
     limits = service.scheduler.limits
     capacity = env.wait(overview(env.store, Budget(1.0, True), limits)).capacity_per_day
     assert budget_note(env.wait(overview(env.store, Budget(capacity * 1.004, False), limits))) == ""

@@ -1,15 +1,25 @@
-"""Somebody with a browser that runs no scripts: keeps the cookie, sends forms with their token, follows what it is told to."""
+"""Test client for pages: keeps the session cookie and sends forms with their CSRF token."""
 
 import base64
 import http.client
 import json
 import re
+import time
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from tests import TEST_TIMEOUT_S
 
 PASSWORD = "correct horse"
+
+
+def wait_until(condition, timeout_s=TEST_TIMEOUT_S):
+    """Wait until ``condition()`` is true; return its value."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return value
 
 
 def basic(name, password=PASSWORD, encoding="utf-8"):
@@ -21,7 +31,7 @@ def basic(name, password=PASSWORD, encoding="utf-8"):
 
 @dataclass
 class Page:
-    """What came back."""
+    """Response of the server."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -38,7 +48,7 @@ class Page:
 
     @property
     def entries(self):
-        """The ids in the list, in its order."""
+        """Entry ids in the list, in order."""
         return [int(found) for found in re.findall(r'<li id="e(\d+)"', self.text)]
 
     @property
@@ -48,12 +58,12 @@ class Page:
         ]
 
     def link(self, pattern):
-        """The first address that matches."""
+        """Return the first link that matches the pattern."""
         return re.search(rf'href="({pattern})"', self.text).group(1).replace("&amp;", "&")
 
 
 class UserClient:
-    """``ada.get("/unread")``, ``ada.post("/entry/1", star="1")``; ``ada.follow(blogs.url(1))`` gives the feed's id."""
+    """A user: ``ada.get("/unread")``, ``ada.post("/entry/1", star="1")``, ``ada.subscribe(u)``."""
 
     def __init__(self, port, name=""):
         self.port, self.name, self.cookie = port, name, ""
@@ -89,14 +99,17 @@ class UserClient:
         )
 
     def send_file(self, path, name, content):
-        """As a browser sends a form with a file."""
+        """Upload a file as multipart/form-data."""
         field = f'--cut\r\nContent-Disposition: form-data; name="csrf"\r\n\r\n{self.token()}\r\n'
-        head = f'--cut\r\nContent-Disposition: form-data; name="{name}"; filename="a.opml"\r\nContent-Type: text/xml\r\n\r\n'
+        head = (
+            f'--cut\r\nContent-Disposition: form-data; name="{name}"; filename="a.opml"\r\n'
+            "Content-Type: text/xml\r\n\r\n"
+        )
         body = field.encode() + head.encode() + content + b"\r\n--cut--\r\n"
         return self.request("POST", path, body, Content_Type="multipart/form-data; boundary=cut")
 
     def create_admin(self):
-        """The first run: this is the administrator."""
+        """Create the first user (administrator) on the setup page."""
         answer = self.post("/setup", name=self.name, password=PASSWORD, again=PASSWORD, at="/")
         assert answer.redirect_path == "/welcome", answer.text
         return self
@@ -112,7 +125,7 @@ class UserClient:
         return client
 
     def subscribe(self, url):
-        """Its entries are there when this returns."""
+        """Subscribe to a feed and wait until it is fetched; return its id."""
         answer = self.post("/feeds/add", url=url)
         assert answer.redirect_path.startswith("/feed/"), answer.text
         return int(answer.redirect_path.rpartition("/")[2])

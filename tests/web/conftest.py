@@ -1,4 +1,4 @@
-"""The whole service on real HTTP, in a thread of its own: a store, an aggregator, pages, on the loopback address."""
+"""Fixtures: the complete service on a loopback HTTP port, in a thread of the test process."""
 
 import asyncio
 import http.client
@@ -16,12 +16,12 @@ from tidings import service
 from tidings.config import read
 from tidings.users import passwords
 
-#: As passwords are hashed, but a hundred times cheaper: these tests log in all the time.
+#: Password hashing with minimal cost parameters: these tests log in often.
 passwords._hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
 
 
 class ReaderServer:
-    """``serving.get("/")`` gives the response and its text."""
+    """The service in a thread: ``server.get("/")`` returns the response and its text."""
 
     def __init__(self, folder, **flags):
         self.store_path = folder / "tidings.db"
@@ -41,7 +41,7 @@ class ReaderServer:
             await service.run_service(
                 self.settings, self.store_path, self._listening, stop, self._on_output
             )
-        except Exception as error:  # raised again in the test's own thread
+        except Exception as error:  # raised again in the test's thread
             self._error.set_result(error)
             if not self._started.done():
                 self._started.set_exception(error)
@@ -51,7 +51,7 @@ class ReaderServer:
             self._started.set_result(line)
 
     def wait_for_error(self):
-        """The error that ends the service by itself."""
+        """Return the error that stopped the service."""
         return self._error.result(timeout=TEST_TIMEOUT_S)
 
     def __enter__(self):
@@ -85,7 +85,7 @@ class ReaderServer:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A service that nobody has set up yet."""
+    """A service before setup."""
     with ReaderServer(tmp_path_factory.mktemp("data")) as server:
         yield server
 
@@ -98,8 +98,8 @@ def blogs():
 
 @pytest.fixture(scope="module")
 def reader_server(tmp_path_factory):
-    """A service with an administrator, ada, and a reader, bob."""
-    with ReaderServer(tmp_path_factory.mktemp("house")) as server:
+    """A service with the administrator ada and the user bob."""
+    with ReaderServer(tmp_path_factory.mktemp("data")) as server:
         server.ada = server.client("ada").create_admin()
         server.bob = server.ada.add_user("bob")
         yield server

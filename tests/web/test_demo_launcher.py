@@ -1,24 +1,17 @@
-"""The button for the demo world: who may press it, where it leads, and that the world ends with whoever has made it."""
+"""Demo launcher: access, link to the running demo, and stop together with the service."""
 
 import http.client
 import re
-import time
 
 from tests import TEST_TIMEOUT_S
+from tests.web.client import wait_until
 from tests.web.conftest import ReaderServer
 from tidings.web import demo_launcher
 
 
-def until(condition, seconds=TEST_TIMEOUT_S):
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found
-
-
-def answers(place):
-    host = re.match("http://([^/]+)/", place)[1]
+def demo_status(url):
+    """Return the HTTP status of the demo page, or None if nothing listens there."""
+    host = re.match("http://([^/]+)/", url)[1]
     connection = http.client.HTTPConnection(host, timeout=TEST_TIMEOUT_S)
     try:
         connection.request("GET", "/demo")
@@ -29,20 +22,22 @@ def answers(place):
         connection.close()
 
 
-def test_others_may_not(reader_server, bob):
+def test_only_local_administrator_can_open_demo(reader_server, bob):
     assert bob.get("/demo").status == 403
     assert reader_server.client().get("/demo").status == 403
     assert reader_server.ada.get("/demo", X_Forwarded_For="203.0.113.9").status == 403
 
 
-def test_a_world_is_made_and_ends_with_the_service(tmp_path_factory, monkeypatch):
+def test_demo_starts_and_stops_with_the_service(tmp_path_factory, monkeypatch):
     monkeypatch.setattr(demo_launcher, "COMMAND", (*demo_launcher.COMMAND, "--publishers", "3"))
-    with ReaderServer(tmp_path_factory.mktemp("fresh")) as server:
-        nobody = server.client("ada")
-        assert "Try the demo world" in nobody.get("/").text
-        assert nobody.post("/demo", at="/").redirect_path == "/demo"
-        assert "being made" in nobody.get("/demo").text
-        page = until(lambda: (page := nobody.get("/demo")) and "Enter" in page.text and page)
-        place = page.link(r"http://127\.0\.0\.1:\d+/demo")
-        assert answers(place) == 200
-    until(lambda: answers(place) is None)
+    with ReaderServer(tmp_path_factory.mktemp("data")) as server:
+        client = server.client("ada")
+        assert "Start demo" in client.get("/").text
+        assert client.post("/demo", at="/").redirect_path == "/demo"
+        assert "Starting the demo" in client.get("/demo").text
+        page = wait_until(
+            lambda: (page := client.get("/demo")) and "Open demo" in page.text and page
+        )
+        url = page.link(r"http://127\.0\.0\.1:\d+/demo")
+        assert demo_status(url) == 200
+    wait_until(lambda: demo_status(url) is None)

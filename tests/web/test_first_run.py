@@ -1,4 +1,4 @@
-"""Who gets in: the first run, logging in and out, forms of ours, names that mean us."""
+"""Setup, login and logout, CSRF and Host header checks, contact address, user management."""
 
 import pytest
 
@@ -9,22 +9,22 @@ from tidings.web.app import is_allowed_host
 from tidings.web.request_context import safe_redirect_path
 
 
-def test_the_first_who_comes_becomes_the_administrator_and_from_then_on_one_has_to_log_in(tmp_path):
+def test_first_user_becomes_administrator_and_others_must_log_in(tmp_path):
     with ReaderServer(tmp_path) as server:
         ada = server.client("ada")
         assert ada.get("/unread").redirect_path == "/"
         assert ada.get("/login").redirect_path == "/"
         assert "you will be the administrator" in ada.get("/").text
         refused = ada.post("/setup", name="ada", password=PASSWORD, again="another", at="/")
-        assert (refused.status, "are not the same" in refused.text) == (400, True)
+        assert (refused.status, "The passwords do not match" in refused.text) == (400, True)
         assert (
             "8 to 256 characters"
             in ada.post("/setup", name="ada", password="short", again="short", at="/").text
         )
         ada.create_admin()
         assert ada.get("/").redirect_path == "/unread"
-        assert "What would you like to read?" in ada.get("/welcome").text
-        assert "You follow nothing yet." in ada.get("/unread").text
+        assert "Add your first feeds" in ada.get("/welcome").text
+        assert "You have no feeds yet." in ada.get("/unread").text
 
         eve = server.client("eve")
         assert eve.get("/").redirect_path == "/login"
@@ -34,7 +34,7 @@ def test_the_first_who_comes_becomes_the_administrator_and_from_then_on_one_has_
             == 403
         )
         assert eve.log_in("guess").status == 403
-        assert "do not belong together" in eve.log_in("guess").text
+        assert "Wrong user name or password" in eve.log_in("guess").text
 
         again = server.client("ada")
         assert (
@@ -45,19 +45,19 @@ def test_the_first_who_comes_becomes_the_administrator_and_from_then_on_one_has_
         )
         assert again.post("/logout").redirect_path == "/login"
         assert again.get("/unread").redirect_path == "/login?next=/unread"
-        assert ada.get("/unread").status == 200  # the other browser is still in
+        assert ada.get("/unread").status == 200  # the other browser is still logged in
 
 
 CONTACT = "https://ada.example/about"
 FIELD = 'name="contact_url"'
 
 
-def test_the_first_page_asks_for_a_contact_that_publishers_then_see(tmp_path):
+def test_setup_contact_is_sent_to_publishers(tmp_path):
     with ReaderServer(tmp_path) as server, UserAgentRecorder() as publisher:
         ada = server.client("ada")
         page = ada.get("/").text
         assert FIELD in page
-        assert "before they block this reader" in page
+        assert "before they block tidings" in page
         assert "TIDINGS_FETCH_CONTACT_URL" in page
         form = {"name": "ada", "password": PASSWORD, "again": PASSWORD, "at": "/"}
         refused = ada.post("/setup", contact_url="me@ada.example", **form)
@@ -67,14 +67,14 @@ def test_the_first_page_asks_for_a_contact_that_publishers_then_see(tmp_path):
         assert FIELD not in ada.get("/welcome").text
         ada.subscribe(f"{publisher.address}/feed")
         assert f"(+{CONTACT}; " in publisher.agents[-1]
-    with ReaderServer(tmp_path) as server, UserAgentRecorder() as publisher:  # and after a restart
+    with ReaderServer(tmp_path) as server, UserAgentRecorder() as publisher:  # after a restart
         ada = server.client("ada")
         ada.log_in()
         ada.subscribe(f"{publisher.address}/feed")
         assert f"(+{CONTACT}; " in publisher.agents[-1]
 
 
-def test_an_admin_who_gave_no_contact_is_asked_on_the_welcome_page_and_nobody_else(tmp_path):
+def test_welcome_page_asks_only_admin_for_missing_contact(tmp_path):
     with ReaderServer(tmp_path) as server, UserAgentRecorder() as publisher:
         ada = server.client("ada").create_admin()
         bob = ada.add_user("bob")
@@ -84,13 +84,15 @@ def test_an_admin_who_gave_no_contact_is_asked_on_the_welcome_page_and_nobody_el
         assert ada.post("/settings/contact", contact_url="nonsense").status == 400
         assert ada.post("/settings/contact", contact_url=CONTACT).redirect_path == "/welcome"
         assert FIELD not in ada.get("/welcome").text
-        ada.post("/settings/contact", contact_url="https://other.example/")  # one is enough
+        ada.post(
+            "/settings/contact", contact_url="https://other.example/"
+        )  # ignored: a contact is set
         ada.subscribe(f"{publisher.address}/feed")
         assert f"(+{CONTACT}; " in publisher.agents[-1]
 
 
 @pytest.mark.parametrize("option", ["fetch.contact_url", "serve.public_url"])
-def test_nobody_is_asked_for_a_contact_that_the_configuration_has(tmp_path, option):
+def test_configured_contact_hides_the_contact_field(tmp_path, option):
     with (
         ReaderServer(tmp_path, **{option: "https://reader.example"}) as server,
         UserAgentRecorder() as publisher,
@@ -105,7 +107,7 @@ def test_nobody_is_asked_for_a_contact_that_the_configuration_has(tmp_path, opti
 
 
 class UserAgentRecorder(LocalServer):
-    """A publisher that notes who asks."""
+    """Feed server that records the User-Agent headers."""
 
     def __init__(self):
         super().__init__()
@@ -120,14 +122,14 @@ class UserAgentRecorder(LocalServer):
         )
 
 
-def test_guessing_is_slow(reader_server):
+def test_failed_logins_are_rate_limited(reader_server):
     eve = reader_server.client("bob")
     for _ in range(5):
-        assert "do not belong together" in eve.log_in("guess").text
-    assert "too many failed log-ins" in eve.log_in().text.lower()
+        assert "Wrong user name or password" in eve.log_in("guess").text
+    assert "too many failed logins" in eve.log_in().text.lower()
 
 
-def test_apps_that_come_through_one_proxy_are_told_apart(reader_server):
+def test_login_limit_uses_forwarded_address_behind_trusted_proxy(reader_server):
     def guess(address):
         return (
             reader_server.client()
@@ -139,7 +141,7 @@ def test_apps_that_come_through_one_proxy_are_told_apart(reader_server):
     assert guess("203.0.113.10") == 401
 
 
-def test_the_cookie_is_kept_from_scripts_and_from_other_sites(tmp_path):
+def test_session_cookie_has_security_attributes(tmp_path):
     with ReaderServer(tmp_path) as server:
         ada = server.client("ada").create_admin()
         cookie = ada.log_in().headers["Set-Cookie"].lower()
@@ -151,7 +153,7 @@ def test_the_cookie_is_kept_from_scripts_and_from_other_sites(tmp_path):
         assert "secure" in server.client("ada").log_in().headers["Set-Cookie"].lower()
 
 
-def test_changing_the_password_ends_all_other_sessions(tmp_path):
+def test_password_change_ends_other_sessions(tmp_path):
     with ReaderServer(tmp_path) as server:
         ada = server.client("ada").create_admin()
         phone = server.client("ada")
@@ -176,7 +178,7 @@ def test_changing_the_password_ends_all_other_sessions(tmp_path):
         assert phone.get("/unread").redirect_path.startswith("/login")
 
 
-def test_a_form_without_our_token_or_from_elsewhere_does_nothing(reader_server, ada):
+def test_form_without_csrf_token_or_from_other_origin_is_rejected(reader_server, ada):
     kind = {"Content_Type": "application/x-www-form-urlencoded"}
     token = ada.token()
     assert ada.request("POST", "/folders", "do=add&name=forged", **kind).status == 403
@@ -197,19 +199,18 @@ def test_a_form_without_our_token_or_from_elsewhere_does_nothing(reader_server, 
         == 403
     )
     assert "forged" not in ada.get("/feeds").text
-    ours = f"http://127.0.0.1:{reader_server.port}"
+    own_origin = f"http://127.0.0.1:{reader_server.port}"
     assert (
         ada.request(
-            "POST", "/folders", f"csrf={token}&do=add&name=mine", Origin=ours, **kind
+            "POST", "/folders", f"csrf={token}&do=add&name=mine", Origin=own_origin, **kind
         ).status
         == 303
     )
-    assert (
-        token != ada.get("/settings").text.partition('csrf" value="')[2].partition('"')[0]
-    )  # salted anew
+    new_token = ada.get("/settings").text.partition('csrf" value="')[2].partition('"')[0]
+    assert token != new_token  # every page has a new salt
 
 
-def test_names_that_anybody_could_point_at_us_are_refused(reader_server, ada):
+def test_unknown_host_header_is_rejected(reader_server, ada):
     refused = ada.get("/unread", Host="rebound.example")
     assert (refused.status, "serve.public_url" in refused.text) == (421, True)
     assert ada.get("/unread", Host=f"localhost:{reader_server.port}").status == 200
@@ -218,25 +219,25 @@ def test_names_that_anybody_could_point_at_us_are_refused(reader_server, ada):
 @pytest.mark.parametrize(
     "host", ["127.0.0.1:80", "[::1]:8035", "192.0.2.7", "nas", "nas.local:8035", "reader.example"]
 )
-def test_addresses_and_our_own_names_are_ours(host):
+def test_allowed_host_headers(host):
     assert is_allowed_host(host, "reader.example")
 
 
 @pytest.mark.parametrize(
     "host", ["", "evil.example", "reader.example.evil.example", "1.2.3.4.evil.example:80"]
 )
-def test_other_names_are_not(host):
+def test_foreign_host_headers_are_not_allowed(host):
     assert is_allowed_host(host, "reader.example") is (host == "")
 
 
 @pytest.mark.parametrize(
     "path", ["https://evil.example", "//evil.example", "/\\evil.example", "evil", "/a\nb", ""]
 )
-def test_nobody_is_led_away(path):
+def test_unsafe_redirect_path_is_dropped(path):
     assert safe_redirect_path(path) == ""
 
 
-def test_every_answer_forbids_foreign_scripts_and_frames(ada):
+def test_content_security_policy_forbids_foreign_scripts_and_frames(ada):
     for path in ("/unread", "/login", "/nothing", "/settings"):
         page = ada.get(path)
         policy = page.headers["Content-Security-Policy"]
@@ -248,7 +249,7 @@ def test_every_answer_forbids_foreign_scripts_and_frames(ada):
         assert " on" + "click" not in page.text
 
 
-def test_administrators_invite_promote_and_remove(tmp_path):
+def test_admin_adds_promotes_and_deletes_users(tmp_path):
     with ReaderServer(tmp_path) as server:
         ada = server.client("ada").create_admin()
         bob = ada.add_user("bob")
@@ -263,4 +264,6 @@ def test_administrators_invite_promote_and_remove(tmp_path):
         assert bob.get("/unread").redirect_path.startswith("/login")
         assert ada.post("/users", do="remove", id=2).redirect_path == "/users"
         assert bob.log_in("another one").status == 403
-        assert ada.post("/users", do="remove", id=1).status == 400  # the last administrator stays
+        assert (
+            ada.post("/users", do="remove", id=1).status == 400
+        )  # the last administrator cannot be deleted

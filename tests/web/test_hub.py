@@ -1,4 +1,4 @@
-"""Our hub as W3C WebSub wants it: the cases of websub.rocks by their numbers, and what else the text demands."""
+"""WebSub hub: the test cases of websub.rocks by number, and other rules of the W3C standard."""
 
 import hmac
 import json
@@ -11,14 +11,14 @@ import pytest
 from tests import TEST_TIMEOUT_S
 from tests.local_server import LocalServer
 from tests.web.conftest import ReaderServer
-from tests.web.test_output_feeds import addresses, publish_and_poll
+from tests.web.test_output_feeds import output_paths, publish_and_poll
 from tidings.web import hub
 
 FORM = "application/x-www-form-urlencoded"
 
 
 class SubscriberServer(LocalServer):
-    """A subscriber: ``questions`` has those whether it meant it, ``got`` what it was sent."""
+    """A subscriber: ``verifications`` has the hub's challenges, ``got`` the delivered content."""
 
     def __init__(self):
         super().__init__()
@@ -31,9 +31,9 @@ class SubscriberServer(LocalServer):
             self.got.put(request)
             return self.status, "text/plain", b""
         query = {name: values[0] for name, values in parse_qs(urlsplit(request.path).query).items()}
-        said = query["hub.challenge"] if self.confirms_intent else "something else"
+        body = query["hub.challenge"] if self.confirms_intent else "something else"
         self.verifications.put((request.path, query))
-        return 200, "text/plain", said.encode()
+        return 200, "text/plain", body.encode()
 
     def next_push(self):
         return self.got.get(timeout=TEST_TIMEOUT_S)[1:]  # path, headers, body
@@ -44,7 +44,7 @@ class SubscriberServer(LocalServer):
 
 @pytest.fixture(scope="module", autouse=True)
 def no_batch_delay():
-    """Followers are told at once, not after a second."""
+    """Deliver without waiting for more entries."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hub, "BATCH_DELAY_S", 0.02)
         yield
@@ -52,13 +52,13 @@ def no_batch_delay():
 
 @pytest.fixture(scope="module")
 def publisher(reader_server, blogs):
-    """Ada, whose output feeds have a hub; ``publisher.news()`` makes something appear in all of them."""
+    """A server with output feeds; ``publisher.publish_and_poll()`` adds an entry to all of them."""
     reader_server.feed = reader_server.ada.subscribe(blogs.url(1))
     reader_server.publish_and_poll = lambda: publish_and_poll(
         reader_server.ada, blogs, reader_server.feed, 1
     )
-    reader_server.topic = lambda kind="atom", title="All entries": (
-        f"http://127.0.0.1:{reader_server.port}{addresses(reader_server.ada, kind)[title]}"
+    reader_server.topic = lambda kind="atom", title="All posts": (
+        f"http://127.0.0.1:{reader_server.port}{output_paths(reader_server.ada, kind)[title]}"
     )
     return reader_server
 
@@ -70,7 +70,7 @@ def subscriber():
 
 
 def request(publisher, **fields):
-    """What a subscriber sends to the hub; the status and the text of its answer."""
+    """Send a request to the hub; return status and text of the response."""
     form = urlencode(
         {f"hub.{name}" if name != "unknown" else name: value for name, value in fields.items()}
     )
@@ -91,13 +91,13 @@ def subscribe(publisher, subscriber, **more):
 
 
 def wait_for_subscriptions(publisher, number):
-    """The hub has that many followers; it keeps them in the store, where we look."""
+    """Wait until the hub has stored this number of subscriptions."""
     import sqlite3
 
     deadline = time.monotonic() + TEST_TIMEOUT_S
     while time.monotonic() < deadline:
         with sqlite3.connect(f"file:{publisher.store_path}?mode=ro", uri=True) as db:
-            row = db.execute("SELECT value FROM shared WHERE key = 'hub'").fetchone()
+            row = db.execute("SELECT value FROM key_values WHERE key = 'hub'").fetchone()
         if len(json.loads(row[0]) if row else []) == number:
             return True
         time.sleep(0.02)
@@ -106,14 +106,14 @@ def wait_for_subscriptions(publisher, number):
 
 @pytest.fixture(autouse=True)
 def unsubscribe_after_test(publisher, subscriber):
-    """Whoever follows when a test ends says goodbye, so that the next begins alone."""
+    """Remove all subscriptions after each test: the callback answers 410."""
     yield
     subscriber.confirms_intent, subscriber.status = True, 410
     publisher.publish_and_poll()
     assert wait_for_subscriptions(publisher, 0)
 
 
-def test_100_a_typical_subscription(publisher, subscriber):
+def test_100_subscription_and_delivery(publisher, subscriber):
     verification = subscribe(publisher, subscriber)
     assert verification["hub.mode"] == "subscribe"
     assert verification["hub.topic"] == publisher.topic()
@@ -124,7 +124,7 @@ def test_100_a_typical_subscription(publisher, subscriber):
     _path, headers, body = subscriber.next_push()
     document = publisher.ada.get(urlsplit(publisher.topic()).path)
     assert headers["Content-Type"] == document.headers["Content-Type"].partition(";")[0]
-    assert body == document.body  # the whole of it
+    assert body == document.body  # the full document
     assert (
         headers["Link"]
         == f'<http://127.0.0.1:{publisher.port}/hub>; rel="hub", <{publisher.topic()}>; rel="self"'
@@ -132,7 +132,7 @@ def test_100_a_typical_subscription(publisher, subscriber):
     assert headers["X-Hub-Signature"] is None
 
 
-def test_101_with_a_secret_it_is_signed(publisher, subscriber):
+def test_101_delivery_is_signed_with_secret(publisher, subscriber):
     subscribe(publisher, subscriber, secret="between us")
     assert wait_for_subscriptions(publisher, 1)
     publisher.publish_and_poll()
@@ -142,12 +142,12 @@ def test_101_with_a_secret_it_is_signed(publisher, subscriber):
     )
 
 
-def test_102_what_it_does_not_know_it_ignores(publisher, subscriber):
+def test_102_unknown_parameters_are_ignored(publisher, subscriber):
     assert subscribe(publisher, subscriber, foo="bar", unknown="1")["hub.mode"] == "subscribe"
     assert wait_for_subscriptions(publisher, 1)
 
 
-def test_103_a_subscription_is_renewed_before_it_ends(publisher, subscriber):
+def test_103_subscription_is_renewed(publisher, subscriber):
     first = subscribe(publisher, subscriber, lease_seconds=1000)
     second = subscribe(publisher, subscriber, lease_seconds=2000)
     assert first["hub.challenge"] != second["hub.challenge"]
@@ -159,7 +159,7 @@ def test_103_a_subscription_is_renewed_before_it_ends(publisher, subscriber):
         subscriber.got.get(timeout=0.2)  # once, not twice
 
 
-def test_104_unsubscribing(publisher, subscriber):
+def test_104_unsubscribe(publisher, subscriber):
     subscribe(publisher, subscriber)
     assert wait_for_subscriptions(publisher, 1)
     verification = subscribe(publisher, subscriber, mode="unsubscribe")
@@ -169,7 +169,7 @@ def test_104_unsubscribing(publisher, subscriber):
 
 
 @pytest.mark.parametrize("kind", ["rss", "json"])
-def test_106_content_of_another_kind(publisher, subscriber, kind):
+def test_106_rss_and_json_content(publisher, subscriber, kind):
     subscribe(publisher, subscriber, topic=publisher.topic(kind))
     assert wait_for_subscriptions(publisher, 1)
     publisher.publish_and_poll()
@@ -184,7 +184,7 @@ def test_106_content_of_another_kind(publisher, subscriber, kind):
     )
 
 
-def test_who_did_not_mean_it_gets_nothing(publisher, subscriber):
+def test_unconfirmed_subscription_gets_no_delivery(publisher, subscriber):
     subscriber.confirms_intent = False
     subscribe(publisher, subscriber)
     publisher.publish_and_poll()
@@ -193,16 +193,16 @@ def test_who_did_not_mean_it_gets_nothing(publisher, subscriber):
     assert wait_for_subscriptions(publisher, 0)
 
 
-def test_nobody_can_unsubscribe_another(publisher, subscriber):
+def test_unconfirmed_unsubscribe_is_ignored(publisher, subscriber):
     subscribe(publisher, subscriber)
     assert wait_for_subscriptions(publisher, 1)
-    subscriber.confirms_intent = False  # it did not ask for that
+    subscriber.confirms_intent = False  # it did not send the request
     subscribe(publisher, subscriber, mode="unsubscribe")
     publisher.publish_and_poll()
     subscriber.next_push()
 
 
-def test_a_callback_keeps_its_own_query(publisher, subscriber):
+def test_callback_query_is_kept(publisher, subscriber):
     subscribe(publisher, subscriber, callback=f"{subscriber.address}?id=7")
     assert wait_for_subscriptions(publisher, 1)
     publisher.publish_and_poll()
@@ -210,7 +210,7 @@ def test_a_callback_keeps_its_own_query(publisher, subscriber):
 
 
 @pytest.mark.parametrize(
-    ("fields", "status", "said"),
+    ("fields", "status", "message"),
     [
         ({"mode": "publish"}, 400, "hub.mode"),
         ({"mode": ""}, 400, "hub.mode"),
@@ -221,29 +221,28 @@ def test_a_callback_keeps_its_own_query(publisher, subscriber):
         ({"topic": ""}, 404, "not a feed of this hub"),
     ],
 )
-def test_a_request_that_cannot_be_meant_says_why(publisher, subscriber, fields, status, said):
+def test_invalid_request_gets_an_error(publisher, subscriber, fields, status, message):
     request_fields = {
         "mode": "subscribe",
         "topic": publisher.topic(),
         "callback": subscriber.address,
         **fields,
     }
-    answered, text = request(publisher, **request_fields)
-    assert (answered, said in text) == (status, True)
+    response_status, text = request(publisher, **request_fields)
+    assert (response_status, message in text) == (status, True)
 
 
 @pytest.mark.parametrize(
-    ("asked", "granted"),
+    ("requested_lease", "granted_lease"),
     [("1", hub.MIN_LEASE_S), ("99999999", hub.MAX_LEASE_S), ("soon", hub.DEFAULT_LEASE_S)],
 )
-def test_leases_are_finite(publisher, subscriber, asked, granted):
-    assert subscribe(publisher, subscriber, lease_seconds=asked)["hub.lease_seconds"] == str(
-        granted
-    )
+def test_lease_is_bounded(publisher, subscriber, requested_lease, granted_lease):
+    verification = subscribe(publisher, subscriber, lease_seconds=requested_lease)
+    assert verification["hub.lease_seconds"] == str(granted_lease)
     assert wait_for_subscriptions(publisher, 1)
 
 
-def test_a_failed_delivery_is_tried_again(publisher, subscriber, monkeypatch):
+def test_failed_delivery_is_retried(publisher, subscriber, monkeypatch):
     monkeypatch.setattr(hub, "RETRY_DELAY_S", 0.1)
     subscribe(publisher, subscriber)
     assert wait_for_subscriptions(publisher, 1)
@@ -256,7 +255,7 @@ def test_a_failed_delivery_is_tried_again(publisher, subscriber, monkeypatch):
     assert wait_for_subscriptions(publisher, 1)
 
 
-def test_an_address_that_is_made_new_ends_what_followed_the_old_one(publisher, subscriber):
+def test_link_reset_removes_subscriptions(publisher, subscriber):
     subscribe(publisher, subscriber)
     assert wait_for_subscriptions(publisher, 1)
     publisher.ada.post("/settings/outputs")
@@ -264,13 +263,11 @@ def test_an_address_that_is_made_new_ends_what_followed_the_old_one(publisher, s
     assert wait_for_subscriptions(publisher, 0)
 
 
-def test_subscriptions_outlive_the_service_and_what_came_meanwhile_is_sent(
-    tmp_path, blogs, subscriber
-):
+def test_subscriptions_survive_a_restart(tmp_path, blogs, subscriber):
     with ReaderServer(tmp_path) as first:
         ada = first.client("ada").create_admin()
         feed = ada.subscribe(blogs.url(2))
-        topic = f"http://127.0.0.1:{first.port}{addresses(ada, 'atom')['All entries']}"
+        topic = f"http://127.0.0.1:{first.port}{output_paths(ada, 'atom')['All posts']}"
         first.topic = lambda: topic
         subscribe(first, subscriber)
         assert wait_for_subscriptions(first, 1)
@@ -281,11 +278,11 @@ def test_subscriptions_outlive_the_service_and_what_came_meanwhile_is_sent(
         assert subscriber.next_push()
 
 
-def test_callbacks_in_our_own_network_are_not_asked(tmp_path, blogs, subscriber):
+def test_private_callback_is_not_contacted(tmp_path, blogs, subscriber):
     with ReaderServer(tmp_path) as first_server:
         ada = first_server.client("ada").create_admin()
         ada.subscribe(blogs.url(2))
-        path = addresses(ada, "atom")["All entries"]
+        path = output_paths(ada, "atom")["All posts"]
     with ReaderServer(tmp_path, **{"fetch.allow_private": "false"}) as guarded:
         guarded.topic = lambda: f"http://127.0.0.1:{guarded.port}{path}"
         request(guarded, mode="subscribe", topic=guarded.topic(), callback=subscriber.address)

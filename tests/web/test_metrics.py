@@ -1,4 +1,4 @@
-"""Figures for Prometheus: the format, and what is counted."""
+"""Prometheus metrics: text format and poll counters."""
 
 from tidings.store.feed_models import EntryText, PollOutcome, RecordResult, SuspectedGap
 from tidings.web.metrics import Family, PollCounters, Sample, exposition
@@ -12,7 +12,7 @@ def entry(delay_s):
     return EntryText("id", b"", 0.0, delay_s=delay_s)
 
 
-def test_the_format_is_help_type_and_samples_with_labels_escaped():
+def test_exposition_format_escapes_labels():
     families = [
         Family(
             "a_total",
@@ -32,7 +32,7 @@ def test_the_format_is_help_type_and_samples_with_labels_escaped():
     ]
 
 
-def test_every_recorded_poll_is_counted_by_what_came_of_it():
+def test_polls_are_counted_by_outcome():
     counts = PollCounters()
     good = PollOutcome(feed_id=1, at=0.0, status=200, bytes=1000, gap=SuspectedGap(0, 1, 5.0))
     counts.count_polls([good, good], [RecordResult((1, 2), 1), RecordResult((), 0)])
@@ -53,7 +53,7 @@ def test_every_recorded_poll_is_counted_by_what_came_of_it():
     assert "tidings_gaps_total 2" in lines
 
 
-def test_delays_are_a_histogram_whose_buckets_hold_all_that_is_shorter():
+def test_delay_histogram_buckets_are_cumulative():
     counts = PollCounters()
     outcome = PollOutcome(feed_id=1, at=0.0, new=tuple(entry(s) for s in (60.0, 61.0, 1e9, None)))
     counts.count_polls([outcome], [RecordResult((1, 2, 3, 4), 0)])

@@ -1,4 +1,4 @@
-"""The minimum interval of a feed: what is in force and why, and how a subscriber sets it, on the page and by the API."""
+"""Minimum interval of a feed: its description, and how users set it, on the page and by API."""
 
 import json
 
@@ -17,7 +17,7 @@ POLLED = FeedState(window=10, shown=10, last_poll_at=1e9, not_modified=0.9, docu
 
 
 def text(state, *, own_s=0.0, set_s=None):
-    """What the page says, where the user has set ``own_s``, and ``set_s`` is the shortest of all subscribers."""
+    """Return the page's text if the user has set ``own_s`` and the shortest of all is ``set_s``."""
     feed = Feed(
         1, "https://a.example/feed", 0.0, 1.0, None, "", own_s if set_s is None else set_s, state
     )
@@ -26,48 +26,48 @@ def text(state, *, own_s=0.0, set_s=None):
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "expected"),
     [
-        (POLLED, "15 min (answers unchanged with 304)"),
-        (replace(POLLED, not_modified=0.1), "60 min (always sends the full document)"),
-        (replace(POLLED, stated_s=2 * HOUR_S, stated_by=TTL), "2 h (its ttl)"),
+        (POLLED, "15 min (server supports 304 Not Modified)"),
+        (replace(POLLED, not_modified=0.1), "60 min (server always sends the full feed)"),
+        (replace(POLLED, stated_s=2 * HOUR_S, stated_by=TTL), "2 h (ttl of the feed)"),
         (
             replace(POLLED, stated_s=HOUR_S, stated_by=UPDATE_PERIOD),
-            "60 min (its update period, sy:updatePeriod)",
+            "60 min (sy:updatePeriod of the feed)",
         ),
         (
             replace(POLLED, stated_s=600, stated_by=FRESHNESS_LIFETIME),
-            "10 min (Cache-Control or Expires of its server)",
+            "10 min (Cache-Control or Expires header of the server)",
         ),
-        (replace(POLLED, usual_gap_s=60.0), "5 min (its document is replaced quickly)"),
-        (replace(POLLED, errors=3, next_poll_at=2e9), "15 min (answers unchanged with 304)"),
-        (FeedState(), "not known yet: the feed has not been checked"),
+        (replace(POLLED, usual_gap_s=60.0), "5 min (the feed lists posts only for a short time)"),
+        (replace(POLLED, errors=3, next_poll_at=2e9), "15 min (server supports 304 Not Modified)"),
+        (FeedState(), "not known until the first check"),
     ],
 )
-def test_what_sets_the_minimum_interval_is_said_in_words(state, said):
-    assert text(state) == said
+def test_min_interval_text_names_the_reason(state, expected):
+    assert text(state) == expected
 
 
-def test_what_a_subscriber_sets_holds_unless_the_publisher_states_more():
+def test_user_interval_applies_unless_publisher_states_longer():
     stated = replace(POLLED, stated_s=2 * HOUR_S, stated_by=TTL)
     assert text(POLLED, own_s=30 * MINUTE_S) == "30 min (set by you)"
     assert (
         text(POLLED, own_s=0, set_s=HOUR_S)
-        == "60 min (set by another subscriber; the shortest counts)"
+        == "60 min (set by another user; the shortest interval applies)"
     )
     assert (
         text(POLLED, own_s=DAY_S, set_s=HOUR_S)
-        == "60 min (set by another subscriber; the shortest counts)"
+        == "60 min (set by another user; the shortest interval applies)"
     )
     assert text(stated, own_s=30 * MINUTE_S) == (
-        "2 h (its ttl; the publisher's statement wins over the shorter 30 min set by you)"
+        "2 h (ttl of the feed; it overrides your shorter interval of 30 min)"
     )
     assert text(stated, own_s=6 * HOUR_S) == "6 h (set by you)"
 
 
 @pytest.fixture
 def feed(ada, bob, blogs):
-    """Both are subscribed, and neither has set an interval."""
+    """A feed with two subscribers and no user-set interval."""
     for client in (ada, bob):
         number = client.subscribe(blogs.url(1))
         client.post(f"/feed/{number}/about", min_interval="0")
@@ -79,10 +79,10 @@ def options(page):
     return [part.partition(">")[2].partition("<")[0] for part in select.split("<option")[1:]]
 
 
-def test_the_feed_page_shows_and_sets_the_minimum_interval(ada, bob, feed):
+def test_feed_page_shows_and_sets_min_interval(ada, bob, feed):
     about = f"/feed/{feed}/about"
     page = ada.get(about)
-    assert "Minimum interval: 15 min (answers unchanged with 304)" in page.text
+    assert "Minimum interval: 15 min (server supports 304 Not Modified)" in page.text
     assert options(page) == [
         "Automatic (15 min)",
         "15 min",
@@ -102,13 +102,13 @@ def test_the_feed_page_shows_and_sets_the_minimum_interval(ada, bob, feed):
     assert options(page)[0] == "Automatic (15 min)"
     bob.post(about, min_interval="7200")
     assert (
-        "Minimum interval: 30 min (set by another subscriber; the shortest counts)"
+        "Minimum interval: 30 min (set by another user; the shortest interval applies)"
         in bob.get(about).text
     )
-    ada.post(about, title="Mine")  # a form without the field changes nothing of it
+    ada.post(about, title="Mine")  # a form without the field keeps it
     assert '<option value="1800" selected>' in ada.get(about).text
     ada.post(about, min_interval="0")
-    assert "Minimum interval: 2 h (set by another subscriber" in ada.get(about).text
+    assert "Minimum interval: 2 h (set by another user" in ada.get(about).text
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,13 @@ def test_the_feed_page_shows_and_sets_the_minimum_interval(ada, bob, feed):
         ("-900", "Choose a minimum interval from the list"),
     ],
 )
-def test_another_interval_is_refused(ada, feed, given, sentence):
+def test_invalid_interval_is_rejected(ada, feed, given, sentence):
     page = ada.post(f"/feed/{feed}/about", min_interval=given)
     assert (page.status, sentence in page.text) == (400, True)
     assert '<option value="0" selected>' in ada.get(f"/feed/{feed}/about").text
 
 
-def test_the_api_shows_and_sets_the_minimum_interval(reader_server, ada, feed):
+def test_api_shows_and_sets_min_interval(reader_server, ada, feed):
     def put(seconds):
         body = json.dumps({"min_interval_s": seconds})
         return ada.request(

@@ -1,4 +1,4 @@
-"""Pages that are open hear what changes, and only what concerns them."""
+"""Server-sent events: each user gets only events of subscribed feeds and own entry state."""
 
 import http.client
 import json
@@ -11,7 +11,7 @@ from tests import TEST_TIMEOUT_S
 
 
 class EventStreamClient:
-    """An open page: ``listener.next()`` is the next event and what it says."""
+    """An open event stream; ``next()`` returns the kind and data of the next event."""
 
     def __init__(self, client):
         self._connection = http.client.HTTPConnection(
@@ -23,7 +23,7 @@ class EventStreamClient:
         self._events = Queue()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
-        assert self.next() == ("hello", {})
+        assert self.next() == ("connected", {})
 
     def _read(self):
         kind = ""
@@ -46,21 +46,19 @@ def subscribed_feed(reader_server, blogs):
     return reader_server.feed
 
 
-def test_new_entries_are_told_to_those_who_follow_the_feed(
-    reader_server, ada, bob, blogs, subscribed_feed
-):
+def test_new_entries_are_sent_to_subscribers_only(reader_server, ada, bob, blogs, subscribed_feed):
     subscribed_stream, other_stream = EventStreamClient(ada), EventStreamClient(bob)
-    blogs.move_on(2 * 3600)
-    ada.post(f"/feed/{subscribed_feed}/look")
+    blogs.advance(2 * 3600)
+    ada.post(f"/feed/{subscribed_feed}/poll")
     kind, event_data = subscribed_stream.next()
-    assert (kind, event_data["feed"]) == ("arrived", subscribed_feed)
+    assert (kind, event_data["feed"]) == ("entries_added", subscribed_feed)
     assert set(event_data["ids"]) <= set(ada.get(f"/feed/{subscribed_feed}").entries)
     bob.post("/feeds/add", url=blogs.url(2))
-    assert other_stream.next()[0] == "subscriptions"  # and nothing of what came before
+    assert other_stream.next()[0] == "subscriptions"  # and no event of the other feed
 
 
-def test_marks_made_elsewhere_are_told(ada, subscribed_feed):
+def test_entry_state_changes_are_sent(ada, subscribed_feed):
     subscribed_stream = EventStreamClient(ada)
     entry = ada.get(f"/feed/{subscribed_feed}?show=all").entries[0]
     ada.post(f"/entry/{entry}", star="1")
-    assert subscribed_stream.next() == ("marked", {"feed": None, "ids": [entry]})
+    assert subscribed_stream.next() == ("entry_state_changed", {"feed": None, "ids": [entry]})

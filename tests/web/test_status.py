@@ -1,4 +1,4 @@
-"""What the service says about itself while it looks after feeds."""
+"""Service status: metrics, health and readiness checks, access to the figures."""
 
 import asyncio
 import time
@@ -17,11 +17,11 @@ from tidings.web.status import StatusReporter
 
 @pytest.fixture(scope="module")
 def polling_server(tmp_path_factory):
-    """A service that follows three blogs and a host that is not there; nobody is its administrator yet."""
+    """A service before setup, with three feeds and one on an unreachable host."""
     folder = tmp_path_factory.mktemp("data")
     command = Tidings("--data-dir", folder, "--set", "fetch.allow_private=true")
     with Blogs(3) as blogs:
-        command("import", blogs.list(folder / "feeds.opml"))
+        command("import", blogs.write_opml(folder / "feeds.opml"))
         command.run("import", "-", input="http://127.0.0.1:9/nothing.xml")
         command("poll", "--all")
         with ReaderServer(folder) as server:
@@ -29,7 +29,7 @@ def polling_server(tmp_path_factory):
             yield server
 
 
-def test_metrics_tell_feeds_budget_price_and_troubles(polling_server):
+def test_metrics_include_feeds_budget_and_errors(polling_server):
     response, body = polling_server.get("/metrics")
     assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     figures = dict(line.rsplit(" ", 1) for line in body.splitlines() if not line.startswith("#"))
@@ -51,23 +51,27 @@ def test_health_and_readiness(polling_server):
     assert (response.status, body) == (200, "ready\n")
 
 
-def test_a_service_that_leaves_due_feeds_alone_is_not_ready(tmp_path):
+def test_service_with_overdue_feeds_is_not_ready(tmp_path):
     async def scenario():
         async with service.open_polling(
             read(tmp_path, {}, {}), tmp_path / "tidings.db"
         ) as aggregator:
             status_reporter = StatusReporter(aggregator, None, PollCounters(), time.time)
-            await aggregator.store.add([NewSubscription("http://example.org/", time.time() - 60)])
-            patient = await status_reporter.readiness_problem()
-            await aggregator.store.add([NewSubscription("http://example.com/", time.time() - 3600)])
-            return patient, await status_reporter.readiness_problem()
+            await aggregator.store.add_subscriptions(
+                [NewSubscription("http://example.org/", time.time() - 60)]
+            )
+            before = await status_reporter.readiness_problem()
+            await aggregator.store.add_subscriptions(
+                [NewSubscription("http://example.com/", time.time() - 3600)]
+            )
+            return before, await status_reporter.readiness_problem()
 
-    patient, impatient = asyncio.run(scenario())
-    assert patient == ""
-    assert impatient == "a feed has been due for 3600 s and nobody polls it"
+    before, after = asyncio.run(scenario())
+    assert before == ""
+    assert after == "a feed is overdue by 3600 s and no poll is in flight"
 
 
-def test_nobody_can_call_back_who_was_not_asked(polling_server):
+def test_unknown_push_callback_is_rejected(polling_server):
     assert (
         polling_server.get("/push/unknown?hub.mode=subscribe&hub.topic=x&hub.challenge=y")[0].status
         == 404
@@ -77,7 +81,7 @@ def test_nobody_can_call_back_who_was_not_asked(polling_server):
     assert polling_server.get("/push/unknown", "PUT")[0].status == 405
 
 
-def test_the_first_administrator_has_what_was_followed_before_and_alone_sees_the_figures(
+def test_first_admin_gets_existing_feeds_and_only_admins_see_figures(
     polling_server,
 ):
     status = polling_server.json("/api/status")
@@ -111,13 +115,12 @@ def test_the_first_administrator_has_what_was_followed_before_and_alone_sees_the
     assert bob.get("/metrics").status == 403
 
 
-def test_a_feed_says_when_it_is_looked_at_next_and_what_is_wrong_with_it(polling_server):
+def test_failing_feed_is_listed_first_with_error_and_next_check(polling_server):
     ada = polling_server.client("ada")
     ada.log_in()
     listed = ada.get("/feeds").text.partition("feeds-list")[2]
-    assert listed.index("nothing.xml") < listed.index(
-        "Birds and small kettles"
-    )  # what fails comes first
+    # Failing feeds come first.
+    assert listed.index("nothing.xml") < listed.index("Birds and small kettles")
     assert "Failing since" in listed
     page = ada.get("/feed/4/about").text
     assert "1 failure in a row" in page

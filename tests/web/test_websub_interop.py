@@ -1,4 +1,4 @@
-"""WebSub with somebody else's code: Flask-WebSub subscribes at our hub, and its hub pushes to us."""
+"""WebSub interoperability with Flask-WebSub: as subscriber of our hub, and as hub for us."""
 
 import threading
 import time
@@ -17,14 +17,15 @@ from werkzeug.serving import make_server
 
 from tests import TEST_TIMEOUT_S
 from tests.aggregator.websub_harness import atom
+from tests.web.client import wait_until
 from tests.web.conftest import ReaderServer
-from tests.web.test_output_feeds import addresses, publish_and_poll
+from tests.web.test_output_feeds import output_paths, publish_and_poll
 from tidings.aggregator import websub
 
 
 @contextmanager
 def running(app):
-    """The application on a port of its own: its address."""
+    """Run a WSGI application on a free port; yields its base URL."""
     server = make_server("127.0.0.1", 0, app, threaded=True)
     app.config["SERVER_NAME"] = f"127.0.0.1:{server.port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
@@ -37,31 +38,31 @@ def running(app):
 
 
 class Tasks:
-    """In place of Celery: a task runs at once, in a thread of its own."""
+    """Replacement for Celery: runs each task in a thread."""
 
     def task(self, bind=False, **_options):
         def make(function):
-            before = (self,) if bind else ()
-            function.delay = lambda *given: threading.Thread(
-                target=function, args=(*before, *given)
+            bound = (self,) if bind else ()
+            function.delay = lambda *args: threading.Thread(
+                target=function, args=(*bound, *args)
             ).start()
             return function
 
         return make
 
 
-def test_an_independent_subscriber_at_our_hub(reader_server, ada, blogs, tmp_path):
+def test_flask_websub_subscribes_to_our_hub(reader_server, ada, blogs, tmp_path):
     feed = ada.subscribe(blogs.url(1))
     app = Flask("subscriber")
     storage = (
-        SQLite3SubscriberStorage(str(tmp_path / "kept.db")),
-        SQLite3TempSubscriberStorage(str(tmp_path / "asked.db")),
+        SQLite3SubscriberStorage(str(tmp_path / "subscriptions.db")),
+        SQLite3TempSubscriberStorage(str(tmp_path / "pending.db")),
     )
-    subscriber, agreed, got = Subscriber(*storage), Queue(), Queue()
+    subscriber, confirmed, got = Subscriber(*storage), Queue(), Queue()
     app.register_blueprint(subscriber.build_blueprint(url_prefix="/callbacks"))
-    subscriber.add_success_handler(lambda topic, callback, mode: agreed.put((topic, mode)))
+    subscriber.add_success_handler(lambda topic, callback, mode: confirmed.put((topic, mode)))
     subscriber.add_listener(lambda topic, callback, body: got.put((topic, body)))
-    topic = f"http://127.0.0.1:{reader_server.port}{addresses(ada, 'atom')['All entries']}"
+    topic = f"http://127.0.0.1:{reader_server.port}{output_paths(ada, 'atom')['All posts']}"
     with running(app), app.app_context():
         found = discover(topic)
         assert found == {
@@ -69,27 +70,27 @@ def test_an_independent_subscriber_at_our_hub(reader_server, ada, blogs, tmp_pat
             "hub_url": f"http://127.0.0.1:{reader_server.port}/hub",
         }
         number = subscriber.subscribe(**found)
-        assert agreed.get(timeout=TEST_TIMEOUT_S) == (topic, "subscribe")
-        (came, *_) = publish_and_poll(ada, blogs, feed, 1)
+        assert confirmed.get(timeout=TEST_TIMEOUT_S) == (topic, "subscribe")
+        (new_id, *_) = publish_and_poll(ada, blogs, feed, 1)
         sent_topic, body = got.get(timeout=TEST_TIMEOUT_S)
         assert sent_topic == topic
-        assert f"/entry/{came}<" in body.decode()
+        assert f"/entry/{new_id}<" in body.decode()
         subscriber.renew(number)
-        assert agreed.get(timeout=TEST_TIMEOUT_S) == (topic, "subscribe")
+        assert confirmed.get(timeout=TEST_TIMEOUT_S) == (topic, "subscribe")
         subscriber.unsubscribe(number)
-        assert agreed.get(timeout=TEST_TIMEOUT_S) == (topic, "unsubscribe")
+        assert confirmed.get(timeout=TEST_TIMEOUT_S) == (topic, "unsubscribe")
 
 
-def test_an_independent_hub_pushes_to_us(tmp_path, monkeypatch):
+def test_flask_websub_hub_pushes_to_us(tmp_path, monkeypatch):
     monkeypatch.setattr(websub, "ROUND_S", 0.1)
-    posts, asked, app = ["first"], [], Flask("publisher")
+    posts, user_agents, app = ["first"], [], Flask("publisher")
     storage = SQLite3HubStorage(str(tmp_path / "hub.db"))
     hub = Hub(storage, Tasks(), SIGNATURE_ALGORITHM="sha512")
     app.register_blueprint(hub.build_blueprint(url_prefix="/hub"))
 
     @app.route("/feed")
     def document():
-        asked.append(request.user_agent.string)
+        user_agents.append(request.user_agent.string)
         base = f"http://{app.config['SERVER_NAME']}"
         answer = Response(atom(*posts, at=time.time()), mimetype="application/atom+xml")
         answer.headers["Link"] = f'<{base}/hub>; rel="hub", <{base}/feed>; rel="self"'
@@ -101,22 +102,14 @@ def test_an_independent_hub_pushes_to_us(tmp_path, monkeypatch):
     ):
         ada = server.client("ada").create_admin()
         feed = ada.subscribe(f"{base}/feed")
-        until(lambda: list(storage.get_callbacks(f"{base}/feed")))
+        wait_until(lambda: list(storage.get_callbacks(f"{base}/feed")))
         ((callback, _secret),) = storage.get_callbacks(f"{base}/feed")
         assert callback.startswith(f"http://127.0.0.1:{server.port}/push/")
         posts.insert(0, "second")
         hub.send_change_notification(f"{base}/feed")
-        until(lambda: len(ada.get(f"/feed/{feed}").entries) == 2)
-        assert [name.partition("/")[0] for name in asked].count(
-            "tidings"
-        ) == 1  # it came by push, not by a poll
-        ada.post(f"/feed/{feed}/leave")
-        hub.send_change_notification(f"{base}/feed")  # nobody is left who reads it: we say 410
-        until(lambda: not list(storage.get_callbacks(f"{base}/feed")))
-
-
-def until(condition):
-    deadline = time.monotonic() + TEST_TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+        wait_until(lambda: len(ada.get(f"/feed/{feed}").entries) == 2)
+        # Only the first poll: the second post came by push.
+        assert [name.partition("/")[0] for name in user_agents].count("tidings") == 1
+        ada.post(f"/feed/{feed}/unsubscribe")
+        hub.send_change_notification(f"{base}/feed")  # no subscriber is left: we answer 410
+        wait_until(lambda: not list(storage.get_callbacks(f"{base}/feed")))

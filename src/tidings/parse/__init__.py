@@ -1,10 +1,10 @@
-"""Bytes of a document in, entries, links and hints out. Pure: no I/O, no clock.
+"""Feed parser: RSS, Atom and JSON Feed to documents with entries, links and hints.
 
-`parse` reads a feed's document. Beside it: `html` finds the feeds that a page names, `opml` reads and writes lists of feeds,
-`sanitise` makes published HTML safe to show.
+Pure functions, without I/O and clock. `parse` parses a feed. Other modules: `autodiscovery` finds
+the feeds of a web page, `opml` reads and writes lists of feeds, `sanitize` makes HTML safe.
 """
 
-from .entry_identity import unique_entries
-from .parser import MAX_BYTES, ParseError, parse
+from tidings.parse.entry_identity import unique_entries
+from tidings.parse.parser import MAX_BYTES, ParseError, parse
 
-__all__ = ["MAX_BYTES", "ParseError", "unique_entries", "parse"]
+__all__ = ["MAX_BYTES", "ParseError", "parse", "unique_entries"]

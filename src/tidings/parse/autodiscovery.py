@@ -1,4 +1,4 @@
-"""Feeds that a web page names: by `link` elements as it should be, or by plain links that look like feeds."""
+"""Feed autodiscovery: the feeds and the icon that a web page links to."""
 
 import re
 from typing import Literal
@@ -9,8 +9,8 @@ from msgspec import Struct
 
 Kind = Literal["rss", "atom", "json"]
 
-#: Feeds are named in the head; nobody's head is longer.
-_READ_BYTES = 1_000_000
+#: Part of a page that is parsed. Feeds are linked in its head, which is never longer.
+_MAX_PARSED_BYTES = 1_000_000
 _MAX_LINKS = 50
 _KINDS: dict[str, Kind] = {
     "application/rss+xml": "rss",
@@ -22,14 +22,17 @@ _KINDS: dict[str, Kind] = {
     "application/feed+json": "json",
     "application/json": "json",
 }
+#: Common paths of feeds, tried on sites without feed links.
 _PATHS = ("/feed", "/feed.xml", "/rss.xml", "/atom.xml", "/index.xml", "/feed.json")
 _FEED_PATH = re.compile(
     r"(?:[./_-]|^)(?:rss|atom|rdf|feeds?|feed\.json)(?:\.xml|\.php)?/?$|/index\.xml$", re.IGNORECASE
 )
-#: The beginning of a document that is a feed, whatever it is served as; comments and instructions may come first.
-#: The groups are atomic: a thousand instructions are not tried in a thousand ways.
+#: Start of an XML feed, after comments, processing instructions and a doctype. The groups are
+#: atomic, which prevents catastrophic backtracking.
 _FEED_START = re.compile(
-    rb"^(?:\xef\xbb\xbf)?\s*(?>(?>(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\])?\s*>)\s*)*)<(?:[a-z0-9]+:)?(?:rss|feed|rdf)[\s>]",
+    rb"^(?:\xef\xbb\xbf)?\s*"
+    rb"(?>(?>(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\])?\s*>)\s*)*)"
+    rb"<(?:[a-z0-9]+:)?(?:rss|feed|rdf)[\s>]",
     re.IGNORECASE | re.DOTALL,
 )
 _JSON_FEED_START = re.compile(
@@ -39,7 +42,7 @@ _JSON_FEED_START = re.compile(
 
 
 class FeedLink(Struct, frozen=True):
-    """A feed that a page names."""
+    """A link to a feed on a web page."""
 
     url: str
     title: str
@@ -47,8 +50,11 @@ class FeedLink(Struct, frozen=True):
 
 
 def find_feeds(html: bytes, url: str) -> list[FeedLink]:
-    """The feeds that a page at `url` names, the page's own order, each once; plain links count where no `link` names one."""
-    page = _read(html[:_READ_BYTES])
+    """Return the feeds that the page at `url` links to, in page order, without duplicates.
+
+    Ordinary links that look like feeds are used only if there is no `link` element for a feed.
+    """
+    page = _parse_html(html[:_MAX_PARSED_BYTES])
     if page is None:
         return []
     base = _base(page, url)
@@ -57,7 +63,7 @@ def find_feeds(html: bytes, url: str) -> list[FeedLink]:
         relations = (link.get("rel") or "").lower().split()
         media_type = (link.get("type") or "").partition(";")[0].strip().lower()
         kind = _KINDS.get(media_type)
-        # WordPress names its REST API as an alternate of type application/json too.
+        # WordPress also declares its REST API as an alternate of type application/json.
         if media_type == "application/json" and "/wp-json/" in (link.get("href") or ""):
             kind = None
         if ("feed" in relations or "alternate" in relations) and (kind or "feed" in relations):
@@ -76,19 +82,19 @@ def find_feeds(html: bytes, url: str) -> list[FeedLink]:
 
 
 def find_icon(html: bytes, url: str) -> str:
-    """The address of the little picture that a page at `url` names, or nothing."""
-    page = _read(html[:_READ_BYTES])
+    """Return the URL of the icon that the page at `url` links to; empty if there is none."""
+    page = _parse_html(html[:_MAX_PARSED_BYTES])
     for link in page.iter("link") if page is not None else ():
         href = (link.get("href") or "").strip()
         if "icon" in (link.get("rel") or "").lower().split() and href and not href.endswith(".svg"):
-            address = _join(_base(page, url), href)
-            if address.startswith(("http://", "https://")):
-                return address
+            icon_url = _join(_base(page, url), href)
+            if icon_url.startswith(("http://", "https://")):
+                return icon_url
     return ""
 
 
 def looks_like_feed(body: bytes) -> bool:
-    """Whether a body served as text/html or text/plain is a feed all the same."""
+    """Whether a body starts like a feed, regardless of its Content-Type."""
     start = body[:10_000]
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
         start = start.decode("utf-16", "ignore").encode()
@@ -96,7 +102,10 @@ def looks_like_feed(body: bytes) -> bool:
 
 
 def common_paths(url: str) -> list[str]:
-    """Where a site's feed may be when the page names none. Few: each is a request that its publisher did not ask for."""
+    """Return common feed URLs to try for a site whose page links to no feed.
+
+    The list is short, because each of them costs the publisher a request.
+    """
     parts = urlsplit(url)
     root = f"{parts.scheme}://{parts.netloc}"
     folder = (
@@ -104,20 +113,20 @@ def common_paths(url: str) -> list[str]:
         if "." in parts.path.rpartition("/")[2]
         else parts.path.rstrip("/")
     )
-    places = [root + folder, root] if folder else [root]
-    return [places[0] + path for path in _PATHS] + [place + _PATHS[0] for place in places[1:]]
+    bases = [root + folder, root] if folder else [root]
+    return [bases[0] + path for path in _PATHS] + [base + _PATHS[0] for base in bases[1:]]
 
 
 def _path(href: str) -> str:
-    """The path of an address, lenient: an address that cannot be split has none."""
+    """Return the path of a URL; empty if the URL is invalid."""
     try:
         return urlsplit(href.strip()).path
     except ValueError:
         return ""
 
 
-def _read(html: bytes) -> etree._Element | None:
-    # A page that says nothing is UTF-8 far more often than Latin-1, which is libxml2's guess.
+def _parse_html(html: bytes) -> etree._Element | None:
+    # Without a declared encoding libxml2 assumes Latin-1, but most such pages are UTF-8.
     try:
         html.decode()
         encoding = "utf-8"
@@ -141,9 +150,9 @@ def _base(page: etree._Element, url: str) -> str:
 def _add_link(
     found: dict[str, FeedLink], href: str | None, title: str, kind: Kind, base: str
 ) -> None:
-    address = _join(base, href.strip()) if href and href.strip() else ""
-    if address.startswith(("http://", "https://")) and len(found) < _MAX_LINKS:
-        found.setdefault(address, FeedLink(address, " ".join(title.split()), kind))
+    url = _join(base, href.strip()) if href and href.strip() else ""
+    if url.startswith(("http://", "https://")) and len(found) < _MAX_LINKS:
+        found.setdefault(url, FeedLink(url, " ".join(title.split()), kind))
 
 
 def _join(base: str, href: str) -> str:

@@ -1,21 +1,23 @@
-"""Elements by plain names: `dc:creator`, `content:encoded`, `title`, whatever prefix or namespace URI a document uses for them.
+"""Access to XML feed elements by normalized names (`dc:creator`, `title`), text and HTML.
 
-The namespace of the root, and those of the RSS versions, have no prefix. A prefix that is used without being declared counts
-as the one that everybody uses. All names are in lower case: there are feeds that shout.
+Names are independent of the prefix and namespace URI that a document uses. The namespace of the
+root and those of the RSS versions have no prefix. An undeclared prefix is read as the customary
+one. Names are in lower case, because some feeds use capitals.
 """
 
 import base64
 import html
 from urllib.parse import urljoin
 
-from .sanitize import plain_text
-from .xml_tree import Element
+from tidings.parse.sanitize import plain_text
+from tidings.parse.xml_tree import Element
 
 XML_BASE = "{http://www.w3.org/XML/1998/namespace}base"
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
 
-#: By the URI in lower case, without its scheme, "www." and a last slash or hash: publishers vary all of these.
+#: Prefixes by namespace URI, in lower case and without scheme, "www." and trailing slash or hash,
+#: because publishers vary these.
 _PREFIXES = {
     "my.netscape.com/rdf/simple/0.9": "",
     "channel.netscape.com/rdf/simple/0.9": "",
@@ -47,15 +49,17 @@ _PREFIXES = {
     "w3.org/1999/02/22-rdf-syntax-ns": "rdf",
 }
 _KNOWN = frozenset(_PREFIXES.values())
+#: Maximum length of a base URL, since each URL of the document would repeat it.
 _MAX_BASE_LENGTH = 2000
+#: Text up to this length that happens to be valid base64 is probably an ordinary word.
 _MAX_WORD_LENGTH = 40
 
-#: What stands in an element: its children under their names, in the order of the document.
+#: Child elements by normalized name, in document order.
 Children = dict[str, list[Element]]
 
 
 class TagNames(dict[str, str]):
-    """Plain names of a document's tags, each worked out once."""
+    """Cache of normalized names of a document's tags."""
 
     def __init__(self, root: Element) -> None:
         super().__init__()
@@ -64,9 +68,8 @@ class TagNames(dict[str, str]):
     def __missing__(self, tag: str) -> str:
         namespace, local = _split(tag)
         if namespace == self.root_namespace or not namespace:
-            prefix, _, name = local.rpartition(
-                ":"
-            )  # a prefix that was not declared stays in the name
+            # An undeclared prefix stays in the local name.
+            prefix, _, name = local.rpartition(":")
             plain = local if prefix in _KNOWN and prefix else name
         else:
             key = namespace.strip().lower().rpartition("://")[2].removeprefix("www.").rstrip("/#")
@@ -76,7 +79,7 @@ class TagNames(dict[str, str]):
         return plain
 
     def children(self, element: Element) -> Children:
-        """The children of an element; text in other places than those is not looked at."""
+        """Return the child elements by normalized name."""
         found: Children = {}
         for child in element:
             tag = child.tag
@@ -91,7 +94,7 @@ def _split(tag: str) -> tuple[str, str]:
 
 
 def first(children: Children, *names: str) -> Element | None:
-    """The first element under the first of these names that there is."""
+    """Return the first element of the first name that is present; None if there is none."""
     for name in names:
         if name in children:
             return children[name][0]
@@ -99,7 +102,7 @@ def first(children: Children, *names: str) -> Element | None:
 
 
 def element_text(element: Element | None) -> str:
-    """The text of an element as it stands, without the spaces around it."""
+    """Return the text of an element, without surrounding whitespace."""
     if element is None:
         return ""
     text: str = ((element.text or "") if len(element) == 0 else "".join(element.itertext())).strip()
@@ -107,14 +110,14 @@ def element_text(element: Element | None) -> str:
 
 
 def _strip_cdata(text: str) -> str:
-    """Without the second CDATA section that somebody may have put within the first."""
+    """Remove a CDATA marker that was escaped into the text (nested CDATA)."""
     if not text.startswith("<![CDATA["):
         return text
     return text.removeprefix("<![CDATA[").removesuffix("]]>").removesuffix("]]&gt;").strip()
 
 
 def first_text(children: Children, *names: str) -> str:
-    """The text of the first element under these names that says anything."""
+    """Return the first non-empty text of elements with these names."""
     for name in names:
         for element in children.get(name, ()):
             if text := element_text(element):
@@ -123,7 +126,7 @@ def first_text(children: Children, *names: str) -> str:
 
 
 def inner_html(element: Element) -> str:
-    """What is inside an element, as HTML: naked markup is written out, escaped markup is as it was published."""
+    """Return the content of an element as HTML: child elements serialized, escaped HTML as is."""
     if len(element):
         return _children_to_html(element)
     text: str = (element.text or "").strip()
@@ -146,7 +149,7 @@ def _write(element: Element, out: list[str]) -> None:
         )
         out.append(f"<{name}{attributes}>")
         out.append(html.escape(element.text or "", quote=False))
-        for child in element:  # as deep as libxml2 lets a document be
+        for child in element:  # recursion depth is limited by libxml2
             _write(child, out)
         if name not in ("br", "hr", "img", "input", "wbr"):
             out.append(f"</{name}>")
@@ -154,7 +157,10 @@ def _write(element: Element, out: list[str]) -> None:
 
 
 def atom_html(element: Element) -> str:
-    """An Atom text construct or content as HTML (RFC 4287 sect. 3.1, 4.1.3; Atom 0.3 has `mode` and MIME types)."""
+    """Return an Atom text construct or content as HTML (RFC 4287 sect. 3.1 and 4.1.3).
+
+    Atom 0.3 has the attribute `mode` and media types.
+    """
     kind = (element.get("type") or "").strip().lower()
     mode = element.get("mode")
     if mode == "base64" or (
@@ -163,10 +169,10 @@ def atom_html(element: Element) -> str:
         return _from_base64(element_text(element), kind)
     is_html = kind in ("html", "text/html") or (mode == "escaped" and kind in ("", "text/html"))
     if len(element):
-        whole = [child for child in element if isinstance(child.tag, str)]
-        # The div of type="xhtml" is not part of the content; some put one around escaped HTML too.
-        if len(whole) == 1 and kind.endswith("html") and _split(whole[0].tag)[1] == "div":
-            return inner_html(whole[0]) if is_html else _children_to_html(whole[0])
+        children = [child for child in element if isinstance(child.tag, str)]
+        # The div of type="xhtml" is not part of the content. Some feeds also wrap escaped HTML.
+        if len(children) == 1 and kind.endswith("html") and _split(children[0].tag)[1] == "div":
+            return inner_html(children[0]) if is_html else _children_to_html(children[0])
         return _children_to_html(element)
     return element_text(element) if is_html else _children_to_html(element)
 
@@ -174,30 +180,31 @@ def atom_html(element: Element) -> str:
 def _from_base64(text: str, kind: str) -> str:
     try:
         return base64.b64decode("".join(text.split()), validate=True).decode().strip()
-    except (
-        UnicodeDecodeError
-    ):  # a picture or the like: nothing to read; or a word that could be base64 by chance
+    except UnicodeDecodeError:  # binary data, or a word that is valid base64 by chance
         return (
             ""
             if kind.startswith(("image/", "audio/", "video/")) or len(text) > _MAX_WORD_LENGTH
             else text
         )
-    except ValueError:  # not in base64, whatever it says
+    except ValueError:  # declared as base64, but it is not
         return html.escape(text, quote=False)
 
 
 def text_to_html(text: str) -> str:
-    """Plain text as HTML that breaks where it does."""
+    """Convert plain text to HTML and keep its line breaks."""
     return html.escape(text, quote=False).replace("\n", "<br>\n")
 
 
 def rss_text(element: Element | None) -> str:
-    """A title of RSS as plain text. RSS never said whether it is HTML, so markup in it is taken for what it looks like."""
+    """Return an RSS title as plain text.
+
+    RSS does not specify whether titles are HTML; what looks like markup is treated as markup.
+    """
     return "" if element is None else plain_text(inner_html(element))
 
 
 def atom_text(element: Element | None) -> str:
-    """A text construct of Atom as plain text."""
+    """Return an Atom text construct as plain text."""
     if element is None:
         return ""
     if len(element) == 0 and element.get("type", "text") == "text" and element.get("mode") is None:
@@ -206,10 +213,7 @@ def atom_text(element: Element | None) -> str:
 
 
 def resolve_xml_base(element: Element, document_url: str) -> str:
-    """What addresses in an element are relative to (XML Base); empty bases and those of other schemes are passed over.
-
-    So are long ones, which every address in the document would repeat.
-    """
+    """Return the base URL of an element (XML Base); empty and too long bases are ignored."""
     bases = [
         element.get(XML_BASE),
         *(ancestor.get(XML_BASE) for ancestor in element.iterancestors()),
@@ -221,12 +225,12 @@ def resolve_xml_base(element: Element, document_url: str) -> str:
     return url
 
 
-def absolute_url(address: str, base: str) -> str:
-    """The address as an absolute one, where a base is known; other schemes than the web's stay as they are."""
-    address = "".join(address.split()) if "\n" in address or "\t" in address else address.strip()
-    if not address or address.startswith(("http://", "https://")) or not base:
-        return address
+def absolute_url(url: str, base: str) -> str:
+    """Resolve a URL against a base; return it unchanged if there is no base or it is invalid."""
+    url = "".join(url.split()) if "\n" in url or "\t" in url else url.strip()
+    if not url or url.startswith(("http://", "https://")) or not base:
+        return url
     try:
-        return urljoin(base, address)
+        return urljoin(base, url)
     except ValueError:
-        return address
+        return url

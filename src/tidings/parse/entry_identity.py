@@ -1,4 +1,4 @@
-"""Who an entry is and when it has changed: rules that hold for every format."""
+"""Entry identity (guid or hash), change detection by digest, dedup within a document."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -6,10 +6,10 @@ from hashlib import blake2b
 from msgspec.structs import replace
 
 from tidings.document import Document, Enclosure, Entry
+from tidings.parse.dates import ParsedDate
 
-from .dates import ParsedDate
-
-#: Whole archives in one document have a few thousand entries; more is an attack, and what comes first is newest.
+#: Maximum number of entries of a document. Complete archives have a few thousand entries; of a
+#: longer document the first entries are used, which are the newest.
 MAX_ENTRIES = 20_000
 
 
@@ -28,25 +28,26 @@ def make_entry(
     enclosures: Iterable[Enclosure] = (),
     comments_url: str = "",
 ) -> Entry:
-    """An entry with its identity and digest.
+    """Create an entry with its identity and digest.
 
-    The identity is the id or guid; without one it is made from title and link (FeedEx sect. 3.1), and from all that is said
-    only where both are missing. The digest covers what a reader would see. Dates and counters are left out: many publishers
-    set them anew in every document.
+    The identity is the id or guid; without one, a hash of title and link (FeedEx sect. 3.1), or of
+    all fields if both are missing. The digest covers the visible content, for change detection.
+    Dates and counters are not part of it, because many publishers change them in every document.
     """
     files: dict[str, Enclosure] = {}
     for enclosure in enclosures:
         if enclosure.url:
             files.setdefault(enclosure.url, enclosure)
-    seen = [title, url, content, summary, *files]
+    visible = [title, url, content, summary, *files]
     labels = tuple(dict.fromkeys(tag for tag in tags if tag))
     identity = (
-        id or "tidings:" + _digest([title, url] if title or url else [*seen, author, *labels]).hex()
+        id
+        or "tidings:" + _digest([title, url] if title or url else [*visible, author, *labels]).hex()
     )
     time = published or updated
     return Entry(
         identity=identity,
-        digest=_digest(seen),
+        digest=_digest(visible),
         url=url,
         title=title,
         author=author,
@@ -63,7 +64,10 @@ def make_entry(
 
 
 def unique_entries(document: Document) -> Document:
-    """With the first of those entries that share an identity: the same guid twice would be an edit at every poll."""
+    """Keep only the first of entries with the same identity.
+
+    Otherwise, two entries with the same guid would count as an edit at every poll.
+    """
     kept: dict[str, Entry] = {}
     for entry in document.entries:
         kept.setdefault(entry.identity, entry)

@@ -1,12 +1,14 @@
-"""What a publisher asks of those who poll: ttl, skipHours and skipDays of RSS, the syndication module. Absurd ones are none."""
+"""Polling hints of RSS feeds: ttl, skipHours, skipDays and the syndication module.
+
+Implausible values are ignored.
+"""
 
 from collections.abc import Iterator
 
 from tidings.document import Hints
+from tidings.parse.elements import Children, element_text, first_text
 
-from .elements import Children, element_text, first_text
-
-#: A ttl beyond a month is a slip (units mixed up), not a wish.
+#: Maximum plausible interval; a longer ttl is probably in the wrong unit.
 _MAX_HINT_S = 31 * 86400.0
 _PERIODS_S = {
     "hourly": 3600.0,
@@ -19,7 +21,7 @@ _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def parse_hints(feed: Children) -> Hints:
-    """The hints among a channel's children."""
+    """Return the hints among a channel's children."""
     return Hints(
         ttl_s=_plausible_interval(_number(first_text(feed, "ttl")) * 60),
         period_s=_plausible_interval(_period_s(feed)),
@@ -32,9 +34,9 @@ def _plausible_interval(seconds: float) -> float | None:
     return seconds if 0 < seconds <= _MAX_HINT_S else None
 
 
-def _ignore_if_all(chosen: frozenset[int], all_of_them: int) -> frozenset[int]:
-    """Who forbids every hour forbids nothing."""
-    return chosen if len(chosen) < all_of_them else frozenset()
+def _ignore_if_all(skipped: frozenset[int], total: int) -> frozenset[int]:
+    """Ignore a hint that skips every hour or every day."""
+    return skipped if len(skipped) < total else frozenset()
 
 
 def _number(text: str) -> float:
@@ -46,7 +48,7 @@ def _number(text: str) -> float:
 
 
 def _period_s(feed: Children) -> float:
-    """sy:updatePeriod (daily where only the frequency is told, as the module says) shared by the updates in it."""
+    """Return sy:updatePeriod (default: daily, as specified) divided by sy:updateFrequency."""
     if "sy:updateperiod" not in feed and "sy:updatefrequency" not in feed:
         return 0.0
     period_s = _PERIODS_S.get(first_text(feed, "sy:updateperiod").lower() or "daily", 0.0)
@@ -54,7 +56,7 @@ def _period_s(feed: Children) -> float:
 
 
 def _hours(feed: Children) -> Iterator[int]:
-    """0 to 23; RSS 0.91 counted 1 to 24, so that 24 is midnight."""
+    """Yield skipHours as 0 to 23; RSS 0.91 has 1 to 24, where 24 is midnight."""
     for text in _child_texts(feed, "skiphours"):
         if text.isascii() and text.isdigit() and int(text[:4]) <= 24:
             yield int(text) % 24

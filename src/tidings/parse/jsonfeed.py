@@ -1,4 +1,7 @@
-"""JSON Feed 1.0 and 1.1. Real ones have numbers for ids and null for what they do not know, so no field is trusted."""
+"""JSON Feed parser, versions 1.0 and 1.1.
+
+Real feeds have numbers as ids and null for missing values, so the type of each field is checked.
+"""
 
 import html
 import re
@@ -8,24 +11,25 @@ from typing import Any
 import msgspec
 
 from tidings.document import Document, Enclosure, Entry, Links
+from tidings.parse.dates import ParsedDate, parse_date
+from tidings.parse.elements import absolute_url, text_to_html
+from tidings.parse.entry_identity import MAX_ENTRIES, make_entry
 
-from .dates import ParsedDate, parse_date
-from .elements import absolute_url, text_to_html
-from .entry_identity import MAX_ENTRIES, make_entry
-
-#: The character zero, which no XML may have and PostgreSQL cannot keep, and halves of pairs (a title cut in mid-emoji), which
-#: are none; pairs stay. Browsers show another character in their place, and so do we.
+#: NUL, which PostgreSQL cannot store, and lone surrogates (from a title cut within an emoji). They
+#: become U+FFFD, as in browsers; surrogate pairs stay.
 _INVALID_ESCAPE = re.compile(
-    rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2}))"
+    rb"(?<!\\)((?:\\\\)*)"
+    rb"(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2}))"
 )
 
-
-#: Each takes sixty bytes and more however short it is written: 10 MB of empty ones took 260.
+#: Maximum number of objects and arrays. Each takes at least 60 bytes of memory: a document of
+#: 10 MB with empty objects needed 260 MB.
 _MAX_OBJECTS = 500_000
 
 
 def parse_json_feed(data: dict[str, Any], url: str) -> Document:
-    """The document in a decoded JSON object that has a version of JSON Feed."""
+    """Convert a decoded JSON Feed to a document."""
     home = _text(data, "home_page_url")
     hubs = (
         _text(hub, "url")
@@ -51,18 +55,21 @@ def parse_json_feed(data: dict[str, Any], url: str) -> Document:
 
 
 def has_too_many_objects(body: bytes) -> bool:
-    """Whether there are more objects and lists in it than any feed has. Signs within texts count too; nobody writes so many."""
+    """Whether a body has more objects and arrays than any feed.
+
+    Braces and brackets within strings count too; no feed has that many.
+    """
     return len(body) > _MAX_OBJECTS and body.count(b"{") + body.count(b"[") > _MAX_OBJECTS
 
 
-def decode(body: bytes) -> dict[str, Any] | None:
-    """The JSON object in a body, None where it is not one. Deep nesting is refused by the decoder."""
+def decode_json(body: bytes) -> dict[str, Any] | None:
+    """Decode a JSON object; None if the body is not one. The decoder rejects deep nesting."""
     try:
-        known = _INVALID_ESCAPE.sub(
-            lambda odd: odd[0] if odd[2] else odd[1] + rb"\ufffd",
+        cleaned = _INVALID_ESCAPE.sub(
+            lambda match: match[0] if match[2] else match[1] + rb"\ufffd",
             body.removeprefix(b"\xef\xbb\xbf"),
         )
-        data = msgspec.json.decode(known)
+        data = msgspec.json.decode(cleaned)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
@@ -70,9 +77,8 @@ def decode(body: bytes) -> dict[str, Any] | None:
 
 def _entry(item: dict[str, Any], url: str) -> Entry:
     id = _text(item, "id")
-    web_id = (
-        id if id.startswith(("http://", "https://")) else ""
-    )  # "ideally", says JSON Feed, it is the page's address
+    # JSON Feed recommends the page's URL as id.
+    web_id = id if id.startswith(("http://", "https://")) else ""
     page = absolute_url(_text(item, "url") or _text(item, "external_url") or web_id, url)
     plain = _text(item, "content_text")
     image = absolute_url(_text(item, "image"), url)
@@ -103,7 +109,7 @@ def _attachments(item: dict[str, Any], url: str) -> Iterator[Enclosure]:
 
 
 def _authors(data: dict[str, Any]) -> str:
-    """`authors` of 1.1, `author` of 1.0 (where some have an array or a plain name all the same)."""
+    """Return the names in `authors` (1.1) or `author` (1.0; also an array or a plain name)."""
     single = data.get("author")
     if isinstance(single, str):
         return single.strip()

@@ -1,6 +1,7 @@
-"""Lists of feeds: OPML as other readers write it, and plain text with an address on each line.
+"""OPML import and export, and import of plain text lists with one URL per line.
 
-Reading never stops at a bad row: it is reported with its line, and the others count. Folders are paths such as ``news/local``.
+Invalid rows are reported with their line numbers and skipped. Folders are paths such as
+``news/local``.
 """
 
 import re
@@ -10,8 +11,9 @@ from urllib.parse import urlsplit
 from lxml import etree  # type: ignore[import-untyped]  # it has no types
 from msgspec import Struct
 
-from .parser import ParseError
-from .xml_tree import Element, parse_xml
+from tidings.i18n import _
+from tidings.parse.parser import ParseError
+from tidings.parse.xml_tree import Element, parse_xml
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -27,34 +29,43 @@ class Outline(Struct, frozen=True):
 
 
 class RowError(Struct, frozen=True):
-    """A row that was passed over, and why."""
+    """A skipped row of an import, with the reason."""
 
     line: int
     text: str
 
 
 def parse_opml(body: bytes) -> tuple[list[Outline], list[RowError]]:
-    """The feeds of an OPML document in its order, each address once."""
-    root, _ = parse_xml(body)
+    """Parse an OPML document; return its feeds without duplicates, and the skipped rows.
+
+    Raises `ParseError` if the document is not OPML.
+    """
+    root, _repaired = parse_xml(body)
     if root is None or _name(root) != "opml":
         raise ParseError(
-            "this is not an OPML file: its root is not <opml>; a plain list has one address on each line"
+            _(
+                "not an OPML file: its root element is not <opml>; "
+                "use an OPML file, or a text file with one URL per line"
+            )
         )
     return _deduplicate(_rows(root, ()))
 
 
 def parse_url_list(body: bytes) -> tuple[list[Outline], list[RowError]]:
-    """The feeds of a plain list: an address on each line, perhaps a title after it; ``#`` begins a comment."""
+    """Parse a text list: one URL per line, optionally followed by a title; ``#`` is a comment.
+
+    Returns the feeds without duplicates, and the skipped rows.
+    """
     rows: list[Outline] = []
     for number, line in enumerate(body.decode("utf-8-sig", "replace").splitlines(), start=1):
-        address, _, title = line.strip().partition(" ")
-        if address and not address.startswith("#"):
-            rows.append(Outline(address, title.strip().strip('"'), line=number))
+        url, _space, title = line.strip().partition(" ")
+        if url and not url.startswith("#"):
+            rows.append(Outline(url, title.strip().strip('"'), line=number))
     return _deduplicate(rows)
 
 
 def write_opml(outlines: Iterable[Outline], title: str) -> bytes:
-    """OPML 2.0 with nested folders, as every reader imports it."""
+    """Write OPML 2.0 with nested folders."""
     root = etree.Element("opml", version="2.0")
     etree.SubElement(etree.SubElement(root, "head"), "title").text = xml_safe(title)
     body = etree.SubElement(root, "body")
@@ -71,33 +82,39 @@ def write_opml(outlines: Iterable[Outline], title: str) -> bytes:
 
 
 def _rows(parent: Element, path: tuple[str, ...]) -> Iterator[Outline | RowError]:
-    """All rows in the order of the document; as deep as libxml2 lets a document be."""
+    """Yield all rows in document order; recursion depth is limited by libxml2."""
     for element in parent:
         if _name(element) != "outline":
-            yield from _rows(element, path)  # the body, and what a mended document has around it
+            yield from _rows(element, path)  # <body>, and other elements of a repaired document
             continue
         attributes = {key.lower(): value.strip() for key, value in element.items()}
         title = " ".join((attributes.get("text") or attributes.get("title") or "").split())
-        address = attributes.get("xmlurl") or attributes.get("url") or ""
+        url = attributes.get("xmlurl") or attributes.get("url") or ""
         if attributes.get("type", "").lower() in ("include", "link") and "xmlurl" not in attributes:
             yield RowError(
                 element.sourceline or 0,
-                f"“{title or address}” is a link or another list; add its feeds by themselves",
+                _(
+                    "“%(title)s” is a link or another list, not a feed; "
+                    "import that list separately",
+                    title=title or url,
+                ),
             )
-        elif address:
+        elif url:
             folder = "/".join(path) or _category(attributes.get("category", ""))
             yield Outline(
-                address, title, attributes.get("htmlurl", ""), folder, element.sourceline or 0
+                url, title, attributes.get("htmlurl", ""), folder, element.sourceline or 0
             )
         elif len(element) == 0:
             yield RowError(
                 element.sourceline or 0,
-                f"“{title}” has no xmlUrl" if title else "this outline has no xmlUrl",
+                _("“%(title)s” has no xmlUrl", title=title)
+                if title
+                else _("this outline has no xmlUrl"),
             )
         if len(element):
-            # A feed may have outlines within it; only an outline without an address is a folder.
+            # A feed may contain outlines too; only an outline without a URL is a folder.
             yield from _rows(
-                element, path if address or not title else (*path, title.replace("/", "-"))
+                element, path if url or not title else (*path, title.replace("/", "-"))
             )
 
 
@@ -106,7 +123,10 @@ def _name(element: Element) -> str:
 
 
 def _category(text: str) -> str:
-    """OPML 2.0: categories are parted by commas, their levels by slashes. A feed is in one folder: the first."""
+    """Return the first category as folder path.
+
+    OPML 2.0 separates categories by commas and their levels by slashes.
+    """
     return "/".join(level.strip() for level in text.partition(",")[0].split("/") if level.strip())
 
 
@@ -117,44 +137,40 @@ def _deduplicate(rows: Iterable[Outline | RowError]) -> tuple[list[Outline], lis
         if isinstance(row, RowError):
             problems.append(row)
             continue
-        address = _normalize_url(row.url)
-        if not address:
-            problems.append(
-                RowError(row.line, f"{row.url[:200]} is not a web address (http or https)")
-            )
-        elif address in kept:
-            problems.append(
-                RowError(row.line, f"{address} is listed already on line {kept[address].line}")
-            )
+        url = _normalize_url(row.url)
+        if not url:
+            message = _("%(url)s is not a web address (http or https)", url=row.url[:200])
+            problems.append(RowError(row.line, message))
+        elif url in kept:
+            message = _("%(url)s is a duplicate of line %(line)s", url=url, line=kept[url].line)
+            problems.append(RowError(row.line, message))
         else:
-            kept[address] = Outline(address, row.title, row.site_url, row.folder, row.line)
+            kept[url] = Outline(url, row.title, row.site_url, row.folder, row.line)
     return list(kept.values()), problems
 
 
-def _normalize_url(address: str) -> str:
-    """The address if it can be fetched; ``feed:`` is an old way to write one."""
-    if address.lower().startswith("feed:"):
-        rest = address[5:].lstrip("/")
-        address = rest if rest.lower().startswith(("http:", "https:")) else "http://" + rest
+def _normalize_url(url: str) -> str:
+    """Return an HTTP URL with the old scheme ``feed:`` replaced; empty for other URLs."""
+    if url.lower().startswith("feed:"):
+        rest = url[5:].lstrip("/")
+        url = rest if rest.lower().startswith(("http:", "https:")) else "http://" + rest
     try:
-        parts = urlsplit(address)
+        parts = urlsplit(url)
         is_web = (
-            parts.scheme.lower() in ("http", "https")
-            and bool(parts.hostname)
-            and " " not in address
+            parts.scheme.lower() in ("http", "https") and bool(parts.hostname) and " " not in url
         )
     except ValueError:
         return ""
-    return address if is_web else ""
+    return url if is_web else ""
 
 
 def _folder(path: str, folders: dict[str, Element]) -> Element:
     if path not in folders:
-        parent, _, name = path.rpartition("/")
+        parent, _slash, name = path.rpartition("/")
         folders[path] = etree.SubElement(_folder(parent, folders), "outline", text=xml_safe(name))
     return folders[path]
 
 
 def xml_safe(text: str) -> str:
-    """Without control characters and other code points that XML cannot hold."""
+    """Remove control characters and other code points that are not allowed in XML."""
     return _NOT_XML.sub("", text)

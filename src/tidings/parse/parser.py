@@ -1,44 +1,55 @@
-"""From bytes to a document, whatever format they are in; or an error that says what they are instead."""
+"""Feed parser entry point: detects the format (RSS, Atom, JSON Feed) and parses it."""
 
 import re
 
 from tidings.document import Document
 from tidings.errors import TidingsError
+from tidings.i18n import _
+from tidings.parse.jsonfeed import decode_json, has_too_many_objects, parse_json_feed
+from tidings.parse.xml_tree import parse_xml
+from tidings.parse.xmlfeed import is_feed, parse_feed
 
-from .jsonfeed import decode, has_too_many_objects, parse_json_feed
-from .xml_tree import parse_xml
-from .xmlfeed import is_feed, parse_feed
-
-#: The fetcher has a cap of its own; this one holds for whoever else calls.
+#: Default maximum size of a document; the fetcher has its own limit.
 MAX_BYTES = 20_000_000
 
 
 class ParseError(TidingsError):
-    """What came is not a feed; the message says what it is."""
+    """A document that is not a feed; the message says what it is instead."""
 
 
 def parse(
     body: bytes, *, content_type: str = "", url: str = "", max_bytes: int = MAX_BYTES
 ) -> Document:
-    """Read a feed's document. `content_type` is HTTP's header, `url` the address that it came from in the end."""
+    """Parse a feed.
+
+    `content_type` is the HTTP header, `url` the URL after redirects, to resolve relative URLs.
+    Raises `ParseError` if the body is not a feed or larger than `max_bytes`.
+    """
     if len(body) > max_bytes:
         raise ParseError(
-            f"this document has {len(body):,} bytes, more than the {max_bytes:,} that are read"
+            _(
+                "this document has %(size)s bytes; the limit is %(limit)s",
+                size=f"{len(body):,}",
+                limit=f"{max_bytes:,}",
+            )
         )
     start = body[:1000].lstrip(b"\xef\xbb\xbf \t\r\n")
     if not start:
-        raise ParseError("this document is empty, not a feed")
+        raise ParseError(_("this document is empty, not a feed"))
     if start[:1] in (b"{", b"["):
         if has_too_many_objects(body):
-            raise ParseError("this JSON has more objects than any feed; it is not read")
-        data = decode(body)
+            raise ParseError(_("this JSON document has too many objects to be a feed"))
+        data = decode_json(body)
         if data is None:
-            raise ParseError("this looks like JSON but cannot be read; a JSON Feed is one object")
+            raise ParseError(_("this is not valid JSON, or not a JSON object as in a JSON Feed"))
         if "jsonfeed.org" not in str(data.get("version")) and not isinstance(
             data.get("items"), list
         ):
             raise ParseError(
-                "this is JSON but not a JSON Feed: it has neither a version of jsonfeed.org nor items"
+                _(
+                    "this is JSON but not a JSON Feed: "
+                    "it has neither a jsonfeed.org version nor items"
+                )
             )
         return parse_json_feed(data, url)
     root, repaired = parse_xml(body, content_type)
@@ -50,13 +61,16 @@ def parse(
 
 
 def _describe_document(body: bytes, root: str | None) -> str:
+    """Return an error message that says what a document is, given its root element."""
     start = body[:5000].lower()
     if re.search(rb"<!doctype html|<html[\s>]|<head[\s>]|<body[\s>]", start) or root == "html":
-        return "this is an HTML page, not a feed; try the address of its feed, or let discovery look for it"
+        return _("this is an HTML page, not a feed; use the URL of its feed")
     if start.startswith((b"\x1f\x8b", b"%pdf", b"\x89png", b"gif8", b"\xff\xd8", b"pk\x03\x04")):
-        return "this is a binary file, not a feed"
+        return _("this is a binary file, not a feed")
     if root == "opml":
-        return "this is a list of feeds (OPML), not a feed; import it instead"
+        return _("this is a list of feeds (OPML), not a feed; import it instead")
     if root is not None:
-        return f"this is XML with the root <{root}>, not a feed (rss, feed or rdf)"
-    return "this is neither XML nor JSON, so it is not a feed"
+        return _(
+            "this is XML with the root element <%(root)s>, not a feed (rss, feed or rdf)", root=root
+        )
+    return _("this is neither XML nor JSON, so it is not a feed")

@@ -1,8 +1,8 @@
-"""Published HTML made safe to show, and HTML made plain text.
+"""HTML sanitizer (XSS protection) with an allowlist, and conversion of HTML to plain text.
 
-The rule is an allow-list: what is not named here does not get through. Scripts, styles, forms and frames are gone, addresses
-are http, https or mailto and absolute, links tell the site nothing about the reader. `srcset` is not allowed: the schemes
-within it are not checked by the sanitiser, so it would let `javascript:` pass.
+Elements and attributes that are not listed here are removed. Scripts, styles, forms and frames are
+dropped; URLs are absolute and use http, https or mailto; links send no Referer. `srcset` is not
+allowed: nh3 does not check the schemes in it, so it would let `javascript:` through.
 """
 
 import html as entities
@@ -12,20 +12,21 @@ from functools import lru_cache
 import nh3
 
 
-def _names(words: str) -> frozenset[str]:
-    return frozenset(words.split())
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
 
 _BLOCKS = _names(
-    "address article aside blockquote br center dd details div dl dt figcaption figure footer h1 h2 h3 h4 h5 h6 header hr li"
-    " main ol p pre section summary table tbody td tfoot th thead tr ul video audio"
+    "address article aside blockquote br center dd details div dl dt figcaption figure footer"
+    " h1 h2 h3 h4 h5 h6 header hr li main ol p pre section summary table tbody td tfoot th thead"
+    " tr ul video audio"
 )
 _INLINE = _names(
-    "a abbr acronym b bdi bdo big caption cite code col colgroup data del dfn em font i img ins kbd mark picture q rp rt ruby s"
-    " samp small source span strike strong sub sup time tt u var wbr"
+    "a abbr acronym b bdi bdo big caption cite code col colgroup data del dfn em font i img ins kbd"
+    " mark picture q rp rt ruby s samp small source span strike strong sub sup time tt u var wbr"
 )
-#: Gone with all that is within them; other unknown elements only lose their tags. What an `object` holds is what its author
-#: wants shown in its place.
+#: Elements that are removed with their content; of others only the tags are removed. `object` is
+#: not among them, because its content is the fallback that its author provides.
 _REMOVED_WITH_CONTENT = {
     "script",
     "style",
@@ -39,25 +40,28 @@ _REMOVED_WITH_CONTENT = {
     "textarea",
     "title",
 }
-#: Two that HTML and authors read differently, and take the rest of a post with them: elements closed as in XML, which HTML
-#: takes for open, and frames, whose words HTML hides, but which are for whoever shows no frames (HTML 4.01 sect. 16.5). Given
-#: a name that nobody knows, they lose their tags alone.
+#: Tags with which HTML parsers would drop the rest of a post: elements closed as in XML, which
+#: HTML parsers treat as open, and iframes, whose content HTML hides although it is the fallback for
+#: browsers without frames (HTML 4.01 sect. 16.5). They are renamed to unknown elements, of which
+#: only the tags are removed.
 _MISPARSED_TAG = re.compile(
-    r"<(?=/?if|[stn])(?:(?=(?:script|style|title|textarea|noscript|template|select)\b[^<>]*/>)|/?(?=iframe\b))",
+    r"<(?=/?if|[stn])"
+    r"(?:(?=(?:script|style|title|textarea|noscript|template|select)\b[^<>]*/>)|/?(?=iframe\b))",
     re.IGNORECASE,
 )
-#: What a script would show. Of a picture that is to be loaded later an attribute of the script's own has the address, and `src`
-#: has a grey dot. A player cannot be let in, but its film has a page.
+#: Media that need a script. Lazy-loaded images have the URL in a data attribute and a placeholder
+#: in `src`. Embedded video players are replaced by a link to the page of the video.
 _IMG_OR_IFRAME = re.compile(r"<(?:img|iframe)\b[^<>]*+>", re.IGNORECASE)
 _LAZY_SRC = re.compile(r"\sdata-(?:lazy-|orig-)?(?:src|original)\s*=", re.IGNORECASE)
 _PLACEHOLDER_SRC = re.compile(r"""\ssrc\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*)""", re.IGNORECASE)
 _VIDEO_EMBED = re.compile(
     r"""\ssrc\s*=\s*["']?(?:https?:)?//"""
-    r"(?:(?:www\.)?youtube(?:-nocookie)?\.com/embed/(?P<youtube>[\w-]{11})|player\.vimeo\.com/video/(?P<vimeo>\d{1,15}))",
+    r"(?:(?:www\.)?youtube(?:-nocookie)?\.com/embed/(?P<youtube>[\w-]{11})"
+    r"|player\.vimeo\.com/video/(?P<vimeo>\d{1,15}))",
     re.IGNORECASE | re.ASCII,
 )
-#: MathML has been a way around sanitisers, and without its markup a formula is a wrong one (½ would be 12). But most come with
-#: what they say in TeX, or in words.
+#: MathML is not allowed, because it has been used to bypass sanitizers. Without its tags a formula
+#: would be wrong (½ would become 12), so it is replaced by its TeX or text alternative.
 _MATH = re.compile(r"<(/?)math\b[^<>]*>", re.IGNORECASE)
 _ALTTEXT = re.compile(r"""\salttext\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')""", re.IGNORECASE)
 _TEX = re.compile(
@@ -80,8 +84,8 @@ _ATTRIBUTES = {
     "time": {"datetime"},
     "video": {"src", "poster", "width", "height"},
 }
-#: A page of fifty posts must not fetch fifty pictures before they are scrolled to. One attribute each: of several, the
-#: sanitiser would choose the order anew in every process, and the same post would not be the same text.
+#: Attributes that are set: images load when scrolled into view. At most one per element, because
+#: nh3 orders several differently in each process, and the output must be deterministic.
 _SET_ATTRIBUTES = {
     "img": {"loading": "lazy"},
     "audio": {"controls": "controls"},
@@ -89,52 +93,52 @@ _SET_ATTRIBUTES = {
 }
 _SCHEMES = {"http", "https", "mailto"}
 
-# Only ever applied to the sanitiser's own output, where every attribute is name="value" and no value holds a quote.
+# These apply only to the output of nh3, where each attribute is name="value" without quotes in it.
 _PIXEL_SIZE = re.compile(r' (?:width|height)="[01](?:px)?"')
 _IMAGE = re.compile(r'<img(?: [a-z-]+="[^"]*")*>')
 _CLEAN_TAG = re.compile(r"</?([a-z0-9]*)[^>]*>")
-# Words need no parser: what is left over is text, and text is escaped wherever it is shown. No pattern reads on over a second
-# tag or comes back, so that a million of them are read once. An end of block is an end of word.
+# Plain text needs no HTML parser, since it is escaped wherever it is displayed. The patterns do not
+# match across a second tag and do not backtrack, so the time is linear. Blocks separate words.
 _HIDDEN_ELEMENT = r"<(script|style|title|template|svg)\b(?:[^<>]*/>|.*?(?:</\1\s*>|\Z))"
 _HIDDEN = re.compile(rf"<!--.*?(?:-->|\Z)|{_HIDDEN_ELEMENT}", re.DOTALL | re.IGNORECASE)
 _HIDDEN_WITHOUT_COMMENTS = re.compile(_HIDDEN_ELEMENT, re.DOTALL | re.IGNORECASE)
 _ANY_TAG = re.compile(r"</?(?=[a-z!?])([a-z0-9]*)[^<>]*>", re.IGNORECASE)
 
-#: An address that may be relative: it does not begin like an absolute one. Looks for "=" first, which is quick to find.
+#: A URL attribute that may be relative. The pattern starts with "=", which is fast to search.
 _RELATIVE = re.compile(
     r"""=(?i:(?<=href=)|(?<=src=)|(?<=poster=)|(?<=\s=))\s*+["']?+\s*+(?i:(?!https?://|mailto:|["'>]))"""
 )
-#: One that is relative to more than its site: it does not begin with a slash either.
+#: A URL attribute that is relative to the page, not to the root of the site.
 _RELATIVE_TO_PAGE = re.compile(_RELATIVE.pattern.replace("mailto:|", "mailto:|/|"))
 _SITE = re.compile(r"https?://[^/?#\\]+")
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)", re.IGNORECASE)
-#: One attribute as the HTML standard reads it, and a tag with more of them than anybody writes.
+#: One attribute as in the HTML standard, and a tag that may have more than 100 of them.
 _ATTRIBUTE = (
     r"""(?:[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)?+)"""
 )
 _ATTRIBUTES_OF_TAG = re.compile(
     rf"<[a-z][^\s/>]*+{_ATTRIBUTE}{{0,100}}+(?P<more>{_ATTRIBUTE})?+", re.IGNORECASE
 )
-#: In less than this, no number of attributes takes long.
+#: Length up to which the number of attributes does not matter for the run time.
 _SHORT = 20_000
-#: These never stay open: they are empty, or the next of their kind closes them.
+#: Elements that never stay open: void elements, and those closed by the next of their kind.
 _NEVER_OPEN = _names(
     "area br col dd dt hr img input li link meta option p source tbody td tfoot th thead tr wbr"
 )
 
 
-#: What may be followed. Others run something (`javascript:`, `data:`), or read what is the reader's own (`file:`).
+#: Allowed schemes of links. Others execute code (`javascript:`, `data:`) or read local files.
 _LINK_SCHEMES = re.compile(r"(?:https?|ftp|mailto|magnet|gemini|gopher):", re.IGNORECASE)
 
 
-def sanitize_url(address: str) -> str:
-    """The address of a post, its comments or its files if it may be shown as a link, else nothing."""
-    return address if _LINK_SCHEMES.match(address) else ""
+def sanitize_url(url: str) -> str:
+    """Return the URL of a link if its scheme is allowed, else an empty string."""
+    return url if _LINK_SCHEMES.match(url) else ""
 
 
 @lru_cache(maxsize=64)
 def _cleaner(base_url: str) -> nh3.Cleaner:
-    """Building a cleaner costs as much as cleaning a short post: most share the one for no base, or that for their site."""
+    """Return a cached sanitizer; creating one takes as long as sanitizing a short post."""
     return nh3.Cleaner(
         tags=_BLOCKS | _INLINE,
         clean_content_tags=_REMOVED_WITH_CONTENT,
@@ -147,21 +151,20 @@ def _cleaner(base_url: str) -> nh3.Cleaner:
 
 
 def sanitize_html(html: str, base_url: str) -> str:
-    """The fragment, safe to put into a page. Cleaning what is clean changes nothing."""
+    """Sanitize an HTML fragment for display; `base_url` resolves relative URLs. Idempotent."""
     if "<" not in html and "&" not in html:
         return entities.escape(html.strip(), quote=False)
     if "data-" in html or "<iframe" in html:
         html = _IMG_OR_IFRAME.sub(_replace_lazy_media, html)
     if "<math" in html:
         html = _replace_mathml(html)
-    html = _MISPARSED_TAG.sub(lambda start: start[0] + "x-", html).replace(
-        "<br></br>", "<br>"
-    )  # two lines, as HTML reads it
+    html = _MISPARSED_TAG.sub(lambda start: start[0] + "x-", html)
+    html = html.replace("<br></br>", "<br>")  # HTML parsers read it as two line breaks
     if _expands_too_much(html):
         return entities.escape(plain_text(html), quote=False)
     try:
         clean = _cleaner(_required_base(base_url, html)).clean(html)
-    except ValueError:  # a base that is no URL
+    except ValueError:  # the base is not a valid URL
         clean = _cleaner("").clean(html)
     if "width=" in clean and _PIXEL_SIZE.search(clean):
         clean = _IMAGE.sub(_remove_tracking_pixel, clean)
@@ -176,45 +179,50 @@ def _replace_lazy_media(tag: re.Match[str]) -> str:
             if _LAZY_SRC.search(text)
             else text
         )
-    if (film := _VIDEO_EMBED.search(text)) is None:
+    if (video := _VIDEO_EMBED.search(text)) is None:
         return text
     page = (
-        f"https://www.youtube.com/watch?v={film['youtube']}"
-        if film["youtube"]
-        else f"https://vimeo.com/{film['vimeo']}"
+        f"https://www.youtube.com/watch?v={video['youtube']}"
+        if video["youtube"]
+        else f"https://vimeo.com/{video['vimeo']}"
     )
     return f' <a href="{page}">{page}</a> {text}'
 
 
 def _replace_mathml(html: str) -> str:
-    """Formulas as the text that they come with; what comes with none is left to be dropped."""
-    done: list[str] = []
-    end, begun = 0, None
+    """Replace formulas by their alternative text; those without one are removed later."""
+    parts: list[str] = []
+    end, opening = 0, None
     for tag in _MATH.finditer(html):
         if not tag[1]:
-            begun = begun or tag
-        elif begun is not None:
-            found = _ALTTEXT.search(begun[0]) or _TEX.search(html, begun.end(), tag.start())
+            opening = opening or tag
+        elif opening is not None:
+            found = _ALTTEXT.search(opening[0]) or _TEX.search(html, opening.end(), tag.start())
             if text := "".join(filter(None, found.groups())).strip() if found else "":
-                done += (html[end : begun.start()], f"<code>{text}</code>")
+                parts += (html[end : opening.start()], f"<code>{text}</code>")
                 end = tag.end()
-            begun = None
-    return "".join([*done, html[end:]])
+            opening = None
+    return "".join([*parts, html[end:]])
 
 
 def _required_base(base_url: str, html: str) -> str:
-    """As much of the base as the addresses in the fragment are relative to: nothing, the site, or all of it."""
+    """Return the part of the base that the URLs of a fragment need: none, the site, or all.
+
+    Few distinct bases make the cache of sanitizers effective.
+    """
     site = _SITE.match(base_url)
     if site is None or not _RELATIVE.search(html):
         return ""
     base = base_url if _RELATIVE_TO_PAGE.search(html) else site[0]
-    return (
-        base if len(base) * html.count("=") < 1_000_000 + 10 * len(html) else ""
-    )  # every address would repeat it
+    # Each URL of the fragment repeats the base, which limits its length.
+    return base if len(base) * html.count("=") < 1_000_000 + 10 * len(html) else ""
 
 
 def search_text(clean: str) -> str:
-    """The words of what `clean_html` has made, where each ``<`` begins a tag and each ``>`` ends one: for the search index."""
+    """Return the text of output of `sanitize_html`, for the search index.
+
+    In that output each ``<`` starts a tag and each ``>`` ends one.
+    """
     if "<" in clean:
         pieces = _CLEAN_TAG.split(clean)
         pieces[1::2] = ["" if name in _INLINE else " " for name in pieces[1::2]]
@@ -223,10 +231,10 @@ def search_text(clean: str) -> str:
 
 
 def plain_text(html: str) -> str:
-    """The words of a fragment on one line: for titles and summaries."""
+    """Convert an HTML fragment to plain text on one line, for titles and summaries."""
     if "<" in html:
         html = _without_tags(_HIDDEN.sub(_hidden, html))
-    if "<" in html:  # a tag whose attribute holds one
+    if "<" in html:  # a tag with "<" in an attribute
         html = _without_tags(html)
     if "&" in html:
         html = entities.unescape(html)
@@ -234,7 +242,10 @@ def plain_text(html: str) -> str:
 
 
 def _hidden(found: re.Match[str]) -> str:
-    """A comment that is never closed ends with the first ``>``: it would take the rest of a title with it."""
+    """Remove a hidden element or comment; an unclosed comment ends at the first ``>``.
+
+    Otherwise it would remove the rest of a title.
+    """
     text = found[0]
     if text.startswith("<!--") and not text.endswith("-->"):
         return _HIDDEN_WITHOUT_COMMENTS.sub(" ", text.partition(">")[2])
@@ -248,37 +259,37 @@ def _without_tags(html: str) -> str:
 
 
 def _expands_too_much(html: str) -> bool:
-    """Whether the HTML standard would make far more of this text than there is.
+    """Whether an HTML parser would expand this text excessively (denial of service).
 
-    An element of formatting that stays open (``<font>``, ``<a>``) is opened again in every later paragraph with all its
-    attributes: 40 kB of ``<font color=1><p>x<font color=2><p>x`` become 80 MB. Deep nesting takes time that grows with the
-    square. So every tag costs what stands open at that point, counted with the text up to the next tag since a quoted ``>``
-    cannot be told from a real one here; real posts cost a few times their length. A tag's attributes are compared each with
-    all others.
+    An open formatting element (``<font>``, ``<a>``) is reopened in each later paragraph with all
+    its attributes: 40 kB of ``<font color=1><p>x<font color=2><p>x`` become 80 MB. The time for
+    nesting is quadratic, and so is that for the attributes of a tag. The cost of a tag is therefore
+    the size of all elements that are open there; an element is measured up to the next tag, because
+    a quoted ``>`` cannot be distinguished here. Real posts cost a few times their length.
     """
     if len(html) > _SHORT and any(tag["more"] for tag in _ATTRIBUTES_OF_TAG.finditer(html)):
         return True
     allowed = 200_000 + 50 * len(html)
-    if html.count("<") * len(html) < allowed:  # as if everything stood open at every tag
+    if html.count("<") * len(html) < allowed:  # upper bound: all open at each tag
         return False
     open_names: list[str] = []
     open_sizes: list[int] = []
-    standing = cost = 0
+    open_size = cost = 0
     name, start = "", 0
     for tag in _TAG.finditer(html):
         if name:
             size = tag.start() - start
             open_names.append(name)
             open_sizes.append(size)
-            standing += size
-        cost += standing
+            open_size += size
+        cost += open_size
         if cost > allowed:
             return True
         name = tag[2].lower()
         if tag[1]:
             if open_names and open_names[-1] == name:
                 open_names.pop()
-                standing -= open_sizes.pop()
+                open_size -= open_sizes.pop()
             name = ""
         elif name in _NEVER_OPEN:
             name = ""
@@ -287,5 +298,5 @@ def _expands_too_much(html: str) -> bool:
 
 
 def _remove_tracking_pixel(image: re.Match[str]) -> str:
-    """A picture of one dot shows nothing: it reports who reads."""
+    """Remove an image of at most 1 x 1 pixels, which is used for tracking."""
     return "" if len(_PIXEL_SIZE.findall(image[0])) == 2 else image[0]

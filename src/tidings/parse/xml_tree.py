@@ -1,8 +1,8 @@
-"""Bytes to an XML tree: strictly where the document allows it, mended where it does not.
+"""XML parser: charset (encoding) detection, repair of malformed documents, no entity expansion.
 
-What is tried, in order: the document as it is; the document without what XML forbids but publishers write (HTML entities, bare
-ampersands, control characters, junk around the root); the same with its tags put in balance, as a browser would. libxml2 is
-told to fetch nothing, to know no entity but the document's own, and to keep its limits on depth and growth.
+Attempts, in order: the document unchanged; without what XML forbids but feeds contain (HTML
+entities, bare ampersands, control characters, text around the root); with balanced tags, as in
+browsers. libxml2 loads no external entities (XXE) and keeps its limits on depth and expansion.
 """
 
 import codecs
@@ -16,10 +16,11 @@ from lxml import etree  # type: ignore[import-untyped]  # it has no types
 
 Element: TypeAlias = Any  # lxml has no types
 
-#: Mending is Python's work, three seconds for this much at worst; a longer document is left to libxml2's own recovery.
+#: Maximum length of a document that is repaired in Python, at most three seconds. Longer ones are
+#: left to the recovery mode of libxml2.
 _MAX_REPAIR_CHARACTERS = 2_000_000
-#: An element takes a quarter of a kilobyte however short it is written, and an error that is recovered from half of one. Each
-#: of these may be either; a document with more of them is read up to here. What comes first is newest.
+#: Maximum number of "<" and "&". Each may be an element (0.25 kB of memory) or a recovered error
+#: (0.5 kB). A longer document is cut here; its first entries are the newest.
 _MAX_MARKUP = 500_000
 _MARKUP_CHARACTER = re.compile("[<&]")
 
@@ -30,7 +31,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-#: How "<?" begins where there is no byte order mark (XML 1.0, appendix F).
+#: First bytes of "<" or "<?" without byte order mark (XML 1.0, appendix F).
 _STARTS = (
     (b"<\0\0\0", "utf-32-le"),
     (b"\0\0\0<", "utf-32-be"),
@@ -38,7 +39,7 @@ _STARTS = (
     (b"\0<", "utf-16-be"),
     (b"\x4c\x6f\xa7\x94", "cp037"),
 )
-#: Labels that mean a larger encoding, as browsers read them (WHATWG Encoding).
+#: Encoding labels that browsers read as a superset (WHATWG Encoding Standard).
 _ENCODING_SUPERSETS = {
     "ascii": "cp1252",
     "iso8859-1": "cp1252",
@@ -50,10 +51,12 @@ _ENCODING_SUPERSETS = {
 _ENCODING_SUPERSETS |= {"iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874"}
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*?\bencoding\s*=\s*["']\s*([\w.:-]+)""")
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
+#: Declared encodings of documents that are often UTF-8 in fact.
 _USED_FOR_UTF8 = (b"utf-8", b"iso-8859-1", b"latin1", b"us-ascii", b"windows-1252")
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^>\[]*>", re.IGNORECASE)
 
-#: Control characters 128 to 159 are letters of Windows-1252 that somebody took for Latin-1; browsers read them so.
+#: Control characters 128 to 159: Windows-1252 characters declared as Latin-1. Browsers read them
+#: as Windows-1252.
 _CONTROL = re.compile(rb"\xc2([\x80-\x9f])")
 _CONTROL_REFERENCE = re.compile(rb"&#(?:(1[2-5][0-9])|[xX]([89][0-9a-fA-F]));")
 
@@ -63,30 +66,30 @@ _ROOT_END = re.compile(r"</(?:[\w.-]+:)?(?:rss|feed|rdf|opml)\s*>", re.IGNORECAS
 _CDATA_OR_ENTITY = re.compile(r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|&(#?\w*;?)", re.DOTALL)
 _TOKEN = re.compile(
     r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|<[?!][^<>]*>"
-    r"""|<(?P<close>/?)(?P<name>[a-z_][\w:.-]*)(?P<rest>(?>(?:[^<>"']+|"[^"<]*"|'[^'<]*')*))(?P<end>>?)|<+(?![a-z_/!?<])|<""",
+    r"""|<(?P<close>/?)(?P<name>[a-z_][\w:.-]*)"""
+    r"""(?P<rest>(?>(?:[^<>"']+|"[^"<]*"|'[^'<]*')*))(?P<end>>?)|<+(?![a-z_/!?<])|<""",
     re.IGNORECASE | re.DOTALL,
 )
 _ATTRIBUTE = re.compile(
     r"""(?<![\w:.-])([a-z_][\w:.-]*+)\s*+=\s*+("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE
 )
 _XML_ENTITIES = frozenset(("amp;", "lt;", "gt;", "quot;", "apos;"))
-#: HTML elements that are never closed: bare in a title they must not swallow the rest. Not `link`: RSS has its own.
+#: Void elements of HTML, which are never closed. Without `link`, which is an element of RSS.
 _VOID = frozenset(("br", "hr", "img", "input", "wbr"))
 _ITEMS = frozenset(("item", "entry"))
 
 
 def parse_xml(body: bytes, content_type: str = "") -> tuple[Element | None, bool]:
-    """The root element, and whether the document had to be mended; None where there is no XML in it at all."""
-    utf8, sound = _prepare(
-        body, content_type, check=False
-    )  # libxml2 looks itself whether what is called UTF-8 is
-    few = len(utf8) <= _MAX_MARKUP or utf8.count(b"<") <= _MAX_MARKUP
-    if few and (root := _try_parse(utf8)) is not None:
-        return root, not sound
-    refused = utf8
-    utf8, sound = _prepare(body, content_type, check=True)
-    if few and utf8 != refused and (root := _try_parse(utf8)) is not None:
-        return root, not sound
+    """Parse XML; return the root element (None if there is none) and whether it was repaired."""
+    # Without check: libxml2 validates UTF-8 itself.
+    utf8, is_declared = _prepare(body, content_type, check=False)
+    is_small = len(utf8) <= _MAX_MARKUP or utf8.count(b"<") <= _MAX_MARKUP
+    if is_small and (root := _try_parse(utf8)) is not None:
+        return root, not is_declared
+    rejected = utf8
+    utf8, is_declared = _prepare(body, content_type, check=True)
+    if is_small and utf8 != rejected and (root := _try_parse(utf8)) is not None:
+        return root, not is_declared
     text = utf8.decode("utf-8", "replace")
     start = _ROOT.search(text)
     if start is None:
@@ -102,21 +105,22 @@ def parse_xml(body: bytes, content_type: str = "") -> tuple[Element | None, bool
 
 
 def _prepare(body: bytes, content_type: str, *, check: bool) -> tuple[bytes, bool]:
-    """As `to_utf8`, without what would be misread."""
-    utf8, sound = to_utf8(body, content_type, check=check)
-    # An external DTD is never read, and entities that it might declare would be dropped without a word: make them errors.
+    """Convert to UTF-8 like `to_utf8`, without doctype and with Windows-1252 characters fixed."""
+    utf8, is_declared = to_utf8(body, content_type, check=check)
+    # External DTDs are not loaded, and libxml2 silently drops the entities that they declare.
+    # Without a doctype such entities are errors, which are repaired.
     if doctype := _DOCTYPE.search(utf8, 0, 4096):
         utf8 = utf8[: doctype.start()] + utf8[doctype.end() :]
-    # Two patterns, each beginning with what is quick to find.
+    # Two patterns, because each starts with a literal, which is fast to search.
     utf8 = _CONTROL.sub(lambda control: _windows_character(control[1][0], control[0]), utf8)
     utf8 = _CONTROL_REFERENCE.sub(
         lambda r: _windows_character(int(r[1]) if r[1] else int(r[2], 16), r[0]), utf8
     )
-    return utf8, sound
+    return utf8, is_declared
 
 
 def _try_parse(utf8: bytes, *, recover: bool = False) -> Element | None:
-    """The root element, or None where libxml2 refuses."""
+    """Return the root element, or None if libxml2 rejects the document."""
     try:
         return etree.fromstring(utf8, _parser(recover=recover))
     except (etree.XMLSyntaxError, ValueError):
@@ -124,13 +128,13 @@ def _try_parse(utf8: bytes, *, recover: bool = False) -> Element | None:
 
 
 def to_utf8(body: bytes, content_type: str = "", *, check: bool = True) -> tuple[bytes, bool]:
-    """The document in UTF-8 without byte order mark, and whether it was in the encoding that it claims; without ``check``,
-    what may be UTF-8 is taken for it.
+    """Convert a document to UTF-8; return it and whether it was in its declared encoding.
 
-    The byte order mark wins over HTTP's charset, that over the declaration (RFC 7303 sect. 3); but beyond ASCII hardly anything
-    can be read as UTF-8 that is not, so that UTF-8 wins over either where it is called Latin-1, and over HTTP's where the
-    document says nothing else. A claim that the bytes belie is dropped. What claims nothing and is not UTF-8 is Windows-1252,
-    like most of the old web.
+    Precedence: byte order mark, HTTP charset, XML declaration (RFC 7303 sect. 3). But non-ASCII
+    text that is valid UTF-8 is almost always UTF-8, so UTF-8 has precedence over a declared
+    Latin-1, and over the HTTP charset if the document declares nothing else. A declared encoding
+    in which the bytes are invalid is ignored. The fallback is Windows-1252. Without ``check``, a
+    document declared as UTF-8 is not validated.
     """
     for mark, encoding in _BOMS:
         if body.startswith(mark):
@@ -140,18 +144,18 @@ def to_utf8(body: bytes, content_type: str = "", *, check: bool = True) -> tuple
     claims = [encoding for start, encoding in _STARTS if body.startswith(start)]
     declared = _DECLARED.match(body[:1000])
     http = _CHARSET.search(content_type)
-    says = declared[1].lower() if declared else b"utf-8" if http else b""
-    guessed = says in _USED_FOR_UTF8 and not body.isascii()
-    if guessed:
+    label = declared[1].lower() if declared else b"utf-8" if http else b""
+    try_utf8 = label in _USED_FOR_UTF8 and not body.isascii()
+    if try_utf8:
         claims.append("utf-8")
     if http:
         claims.append(http[1])
-    # A declaration that can be read as ASCII is not in UTF-16, whatever it says.
+    # A declaration that is readable as ASCII is not in UTF-16 or UTF-32.
     if declared and not declared[1].lower().startswith(
         (b"utf-16", b"utf-32", b"ucs", b"iso-10646")
     ):
         claims.append(declared[1].decode("ascii"))
-    return _decode(body, claims or ["utf-8"], trusted_claims=2 if guessed else 1, check=check)
+    return _decode(body, claims or ["utf-8"], trusted_claims=2 if try_utf8 else 1, check=check)
 
 
 def _decode(
@@ -168,16 +172,16 @@ def _decode(
         return (body if name == "utf-8" else text.encode("utf-8", "replace")), claim in claims[
             :trusted_claims
         ]
-    # One bad byte in a page of good UTF-8 is a slip; many of them are another encoding.
+    # A few invalid bytes in UTF-8 are errors; many of them mean another encoding.
     text = body.decode("utf-8", "replace")
-    wide = sum(character > "\x7f" for character in text)
+    non_ascii = sum(character > "\x7f" for character in text)
     return (
-        text if text.count("\ufffd") * 4 < wide else body.decode("cp1252", "replace")
+        text if text.count("\ufffd") * 4 < non_ascii else body.decode("cp1252", "replace")
     ).encode(), False
 
 
-def _windows_character(code: int, written: bytes) -> bytes:
-    return bytes([code]).decode("cp1252", "ignore").encode() if 128 <= code < 160 else written
+def _windows_character(code: int, original: bytes) -> bytes:
+    return bytes([code]).decode("cp1252", "ignore").encode() if 128 <= code < 160 else original
 
 
 def _parser(*, recover: bool = False) -> etree.XMLParser:
@@ -193,7 +197,10 @@ def _parser(*, recover: bool = False) -> etree.XMLParser:
 
 
 def _repair_text(text: str, start: int) -> str:
-    """The root element alone, on its own lines, without characters and entities that XML does not know."""
+    """Return the root element with forbidden characters and entities repaired.
+
+    Line numbers stay the same.
+    """
     lines_before = text.count("\n", 0, start)
     ends = [end.end() for end in _ROOT_END.finditer(text)]
     text = _FORBIDDEN.sub("", text[start : ends[-1] if ends else len(text)])
@@ -206,7 +213,7 @@ def _repair_entity(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def _entity(name: str) -> str:
-    """XML's own entities stay, HTML's become characters, forbidden characters vanish, a bare ampersand is escaped."""
+    """Keep XML entities, convert HTML entities, drop forbidden characters, escape bare "&"."""
     if name in _XML_ENTITIES:
         return "&" + name
     character = html.unescape("&" + name)
@@ -216,9 +223,9 @@ def _entity(name: str) -> str:
 
 
 def _balance_tags(text: str) -> str:
-    """Every tag closed in order: a closing tag closes what is open within its element; one that closes nothing is dropped.
+    """Balance tags: close open elements in order and drop unmatched closing tags.
 
-    The next item closes the one before, as in lists of HTML.
+    A new item or entry closes the one before, as with list items in HTML.
     """
     out: list[str] = []
     open_names: list[str] = []
@@ -252,9 +259,8 @@ def _balance_tags(text: str) -> str:
                 close(name)
             empty = rest.rstrip().endswith("/") or name.lower() in _VOID
             attributes = dict(_attribute(pair) for pair in _ATTRIBUTE.finditer(rest))
-            out.append(
-                f"<{name}{''.join(f' {key}={value}' for key, value in attributes.items())}{'/' if empty else ''}>"
-            )
+            written = "".join(f" {key}={value}" for key, value in attributes.items())
+            out.append(f"<{name}{written}{'/' if empty else ''}>")
             if not empty:
                 open_names.append(name)
                 counts[name] = counts.get(name, 0) + 1
@@ -269,6 +275,6 @@ def _attribute(pair: re.Match[str]) -> tuple[str, str]:
 
 
 def _escape(token: str) -> str:
-    if token.startswith("<![CDATA["):  # not closed: its text counts, to the end
+    if token.startswith("<![CDATA["):  # unclosed: the rest is text
         return html.escape(token.removeprefix("<![CDATA["), quote=False)
     return "" if token.startswith(("<!", "<?")) else token.replace("<", "&lt;").replace(">", "&gt;")

@@ -1,4 +1,7 @@
-"""RSS 0.9x, 1.0 and 2.0, Atom 0.3 and 1.0: one reader for all, since real feeds mix them (Atom links in RSS, Dublin Core)."""
+"""XML feed parser: RSS 0.9x, 1.0, 1.1 and 2.0, Atom 0.3 and 1.0.
+
+One parser for all formats, because real feeds mix them (Atom links or Dublin Core in RSS).
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -6,9 +9,8 @@ from html import unescape
 from itertools import islice
 
 from tidings.document import Document, Enclosure, Entry, Links
-
-from .dates import ParsedDate, parse_date
-from .elements import (
+from tidings.parse.dates import ParsedDate, parse_date
+from tidings.parse.elements import (
     RDF,
     XML_BASE,
     XML_LANG,
@@ -25,10 +27,10 @@ from .elements import (
     rss_text,
     text_to_html,
 )
-from .entry_identity import MAX_ENTRIES, make_entry
-from .hints import parse_hints
-from .sanitize import plain_text
-from .xml_tree import Element
+from tidings.parse.entry_identity import MAX_ENTRIES, make_entry
+from tidings.parse.hints import parse_hints
+from tidings.parse.sanitize import plain_text
+from tidings.parse.xml_tree import Element
 
 _EMAIL_AND_NAME = re.compile(r"[^\s()<>]+@[^\s()<>]+\s*\((.+)\)$")
 _NAME_AND_EMAIL = re.compile(r"(.+?)\s*[(<\[]\s*(?:mailto:)?[^\s()<>]+@[^\s()<>]+\s*[)>\]]$")
@@ -78,7 +80,7 @@ _RSS_CONTENT = ("content:encoded", "encoded", "xhtml:body", "xhtml:div", "body",
 
 
 def is_feed(root: Element) -> bool:
-    """Whether the root is one that a feed has."""
+    """Whether an element is the root of a feed."""
     return root.tag.rpartition("}")[2].rpartition(":")[2].lower() in (
         "rss",
         "feed",
@@ -88,12 +90,12 @@ def is_feed(root: Element) -> bool:
 
 
 def parse_feed(root: Element, url: str, *, repaired: bool) -> Document:
-    """The document under a root for which `is_feed` holds."""
+    """Convert an XML tree with a feed root (see `is_feed`) to a document."""
     return _FeedParser(root, url).document(repaired=repaired)
 
 
 class _FeedParser:
-    """What is the same throughout one document: names, address, which kind of text it has."""
+    """Parser of one document; holds its tag names, its URL and its kind."""
 
     def __init__(self, root: Element, url: str) -> None:
         self.root, self.url = root, url
@@ -155,7 +157,7 @@ class _FeedParser:
         return f"rss {self.root.get('version') or ''}".strip()
 
     def items(self, top: Children, feed: Children) -> Iterator[Element]:
-        """Within the channel, or beside it (RSS 0.9 and 1.0), or anywhere in a document whose tags do not fit."""
+        """Return items in the channel, next to it (RSS 0.9 and 1.0), or anywhere as a fallback."""
         name = "entry" if self.is_atom else "item"
         found = feed.get(name, []) if feed is top else [*feed.get(name, ()), *top.get(name, ())]
         for items in feed.get("items", ()):  # RSS 1.1
@@ -171,15 +173,14 @@ class _FeedParser:
         guid = first(parts, "guid", "id", "atom:id")
         id = element_text(guid) or item.get(RDF + "about") or first_text(parts, "dc:identifier")
         if self.has_bases and "id" in parts:
-            id = absolute_url(
-                id, resolve_xml_base(guid, "")
-            )  # never relative to the document's address, which may change
+            # Not relative to the document's URL, which may change.
+            id = absolute_url(id, resolve_xml_base(guid, ""))
         url = self.page(item, parts, base)
         if not url and guid is not None and self.is_permalink(guid):
             url = absolute_url(element_text(guid), base)
         content, content_base = self.content(parts, base)
         summary, summary_base = self.summary(parts, base)
-        # Without xml:base, addresses in the text are in practice relative to the page that the text is from.
+        # Without xml:base, URLs in the text are in practice relative to the entry's page.
         text_base = content_base if content else summary_base
         if text_base == self.url and not self.has_bases and url.startswith(("http://", "https://")):
             text_base = url
@@ -203,9 +204,10 @@ class _FeedParser:
         )
 
     def is_permalink(self, guid: Element) -> bool:
-        """RSS 2.0: a guid is an address unless it says that it is not. Many forget to say so, hence the look at its form.
+        """Whether a guid or id is the URL of the entry's page.
 
-        Atom says nothing of the kind, but an id of the web's form is mostly the page, and better than no page.
+        RSS 2.0: yes, unless isPermaLink is "false". Many feeds omit the attribute, so the form of
+        the guid is checked too. Atom has no such rule, but an id with http is usually the page.
         """
         text = element_text(guid)
         if guid.get("isPermaLink", "true").strip().lower() == "false":
@@ -215,11 +217,11 @@ class _FeedParser:
         )
 
     def page(self, element: Element, parts: Children, base: str) -> str:
-        """The page of an entry or of the feed: by its own format's link; Atom's link in RSS comes second, CDF's (1997) last."""
-        own = self.alternate(parts.get("link", ()), base) or self.alternate(
+        """Return the page of an entry or feed: RSS or Atom link, else the CDF link (1997)."""
+        linked = self.alternate(parts.get("link", ()), base) or self.alternate(
             parts.get("atom:link", ()), base
         )
-        found = own or absolute_url(
+        found = linked or absolute_url(
             first_text(parts, "feedburner:origlink") or element.get("HREF") or "", base
         )
         if found or not self.is_atom:
@@ -229,7 +231,7 @@ class _FeedParser:
         )
 
     def alternate(self, links: Iterable[Element], base: str) -> str:
-        """The link whose relation is alternate, or untold: Atom's `href` before plain text, HTML before other types."""
+        """Return the link with relation alternate or none; prefers `href` to text, and HTML."""
         candidates = [
             link for link in links if (link.get("rel") or "alternate").strip().lower() in _ALTERNATE
         ]
@@ -241,8 +243,8 @@ class _FeedParser:
                 )
             )
         for link in candidates:
-            if address := self.address(link, base):
-                return address
+            if url := self.link_url(link, base):
+                return url
         return ""
 
     def related(self, parts: Children, base: str, relation: str) -> str:
@@ -255,14 +257,13 @@ class _FeedParser:
                 if (
                     relations
                     and relation in relations.lower().split()
-                    and (address := self.address(link, base))
+                    and (url := self.link_url(link, base))
                 ):
-                    yield address
+                    yield url
 
-    def address(self, link: Element, base: str) -> str:
-        if (
-            self.has_bases and link.get("href") == ""
-        ):  # the base itself, where one is told: the document's address may change
+    def link_url(self, link: Element, base: str) -> str:
+        if self.has_bases and link.get("href") == "":
+            # The xml:base itself, but not the document's URL, which may change.
             return resolve_xml_base(link, "")
         return absolute_url(
             link.get("href") or element_text(link),
@@ -281,7 +282,7 @@ class _FeedParser:
         )
 
     def likely_page(self, generator: Element | None) -> str:
-        """The page after this one, which is told by its address."""
+        """Return the URL of the next page of a WordPress feed, which has no link to it."""
         if (
             generator is None
             or "wordpress" not in f"{generator.get('uri')} {element_text(generator)}".lower()
@@ -293,10 +294,10 @@ class _FeedParser:
         return f"{url}{'&' if '?' in url else '?'}paged=2" if url else ""
 
     def peers(self, feed: Children) -> tuple[str, ...]:
-        """Nodes of the exchange (docs/exchange-protocol.md)."""
+        """Return the exchange peers that the feed declares (docs/exchange-protocol.md)."""
         found = first(feed, "exchange:peers")
-        named = self.names.children(found).get("exchange:peer", ()) if found is not None else ()
-        return tuple(element_text(peer) for peer in named[:_MAX_PEERS])
+        declared = self.names.children(found).get("exchange:peer", ()) if found is not None else ()
+        return tuple(element_text(peer) for peer in declared[:_MAX_PEERS])
 
     def content(self, parts: Children, base: str) -> tuple[str, str]:
         if self.is_atom or "atom:content" in parts:
@@ -307,17 +308,17 @@ class _FeedParser:
             for element in parts.get(name, ()):
                 if html := inner_html(element):
                     return html, self.base(element)
-        both = _summaries(parts)
-        if len(both) == 2 and not self.is_atom:
-            element = parts[both[1]][0]
+        summaries = _summaries(parts)
+        if len(summaries) == 2 and not self.is_atom:
+            element = parts[summaries[1]][0]
             return inner_html(element), self.base(element)
         return "", base
 
     def summary(self, parts: Children, base: str) -> tuple[str, str]:
-        read = atom_html if self.is_atom else inner_html
+        to_html = atom_html if self.is_atom else inner_html
         for name in _summaries(parts):
             for element in parts[name]:
-                if html := read(element):
+                if html := to_html(element):
                     return html, self.base(element)
         for element in parts.get("atom:summary", ()):
             if html := atom_html(element):
@@ -326,10 +327,8 @@ class _FeedParser:
             for element in parts.get(name, ()):
                 if html := inner_html(element):
                     return html, self.base(element)
-        for group in (
-            *parts.get("media:group", ()),
-            *parts.get("media:content", ()),
-        ):  # a film's only text
+        # The only text of a video entry.
+        for group in (*parts.get("media:group", ()), *parts.get("media:content", ())):
             if text := first_text(self.names.children(group), "media:description"):
                 return text_to_html(text), base
         return "", base
@@ -353,7 +352,7 @@ class _FeedParser:
         return ""
 
     def inherited_author(self, parts: Children) -> str:
-        """RFC 4287 sect. 4.2.1: who an entry does not name is the author of its source, else of the feed."""
+        """Return the author of the entry's source, else of the feed (RFC 4287 sect. 4.2.1)."""
         source = first(parts, "source", "atom:source")
         found = (
             self.author(self.names.children(source)) if source is not None and len(source) else ""
@@ -363,8 +362,8 @@ class _FeedParser:
     def author_name(self, element: Element) -> str:
         if len(element) == 0:
             return _parse_authors(element_text(element))
-        named = first_text(self.names.children(element), "name", "atom:name", "email", "atom:email")
-        return named if named or self.is_atom else _parse_authors(element_text(element))
+        name = first_text(self.names.children(element), "name", "atom:name", "email", "atom:email")
+        return name if name or self.is_atom else _parse_authors(element_text(element))
 
     def tags(self, parts: Children) -> Iterable[str]:
         for name in ("category", "atom:category", "dc:subject", "media:category"):
@@ -372,7 +371,7 @@ class _FeedParser:
                 yield plain_text(
                     element.get("label") or element.get("term") or element_text(element)
                 )
-        for category in parts.get("itunes:category", ()):  # these have categories within them
+        for category in parts.get("itunes:category", ()):  # may be nested
             yield from (element.get("text", "") for element in category.iter())
         for element in (*parts.get("itunes:keywords", ()), *parts.get("tags", ())):
             yield from (word.strip() for word in element_text(element).split(","))
@@ -383,7 +382,7 @@ class _FeedParser:
         for name in ("link", "atom:link"):
             for link in parts.get(name, ()):
                 if (link.get("rel") or "").strip().lower() == "enclosure":
-                    yield _enclosure(self.address(link, base), link, "length", base)
+                    yield _enclosure(self.link_url(link, base), link, "length", base)
         for file in self.external_content(parts, base) if self.is_atom else ():
             if not _is_page(file.type):
                 yield file
@@ -394,7 +393,7 @@ class _FeedParser:
             yield _enclosure(element.get("url"), element, "fileSize", base)
 
     def external_content(self, parts: Children, base: str) -> Iterator[Enclosure]:
-        """Atom's content may be at another address (RFC 4287 sect. 4.1.3.2): a page, or a file."""
+        """Yield Atom content at another URL (RFC 4287 sect. 4.1.3.2): a page or a file."""
         for element in parts.get("content", ()):
             if source := element.get("src"):
                 yield _enclosure(
@@ -410,7 +409,7 @@ def _is_page(type: str) -> bool:
 
 
 def _summaries(parts: Children) -> list[str]:
-    """An item of RSS that has both of these has its teaser first and its text second."""
+    """Return the summary elements present; if there are two, the second is the full text."""
     return [name for name in parts if name in ("description", "summary", "abstract")]
 
 
@@ -424,7 +423,7 @@ def _enclosure(url: str | None, element: Element, length_name: str, base: str) -
 
 
 def _parse_authors(text: str) -> str:
-    """`me@example.org (Name)` and `Name <me@example.org>` are called Name."""
+    """Return the names of `me@example.org (Name)` and `Name <me@example.org>`."""
     text = " ".join(text.split())[:_MAX_NAME_LENGTH]
     if "@" not in text and "<" not in text:
         return text

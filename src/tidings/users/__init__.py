@@ -1,7 +1,8 @@
-"""Those who read: how they prove who they are, what each is subscribed to, has read, starred, tagged, and wants to be told.
+"""User accounts and their operations: authentication, subscriptions, entry state, rules.
 
-One core of operations; the pages and the three APIs are dialects of it. `People` says who somebody is; `Reading` is everything
-that one user can do, and reaches nothing that is not theirs; `Events` tells live pages what has changed.
+The web pages and the three APIs (Miniflux, Google Reader, Fever) are built on this package.
+`UserService` authenticates; `ReaderService` has the operations of one user, limited to that user's
+data; `EventBus` publishes changes to open pages.
 """
 
 from tidings.users.errors import (
@@ -17,16 +18,16 @@ from tidings.users.reader_service import ReaderService
 from tidings.users.user_service import NewToken, TrustedProxy, UserService
 
 __all__ = [
+    "AlreadyExists",
+    "ArticleUnavailable",
     "Event",
     "EventBus",
     "Forbidden",
     "NewToken",
-    "ArticleUnavailable",
     "NotFound",
-    "UserService",
-    "TrustedProxy",
     "ReaderService",
-    "AlreadyExists",
     "TooManyAttempts",
+    "TrustedProxy",
+    "UserService",
     "WrongPassword",
 ]

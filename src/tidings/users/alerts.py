@@ -1,8 +1,9 @@
-"""Alerts go out through Apprise, which knows mail, ntfy, Matrix and a hundred others (the extra ``alerts``).
+"""Alerts through Apprise (mail, ntfy, Matrix, ...), with SSRF protection and quiet hours.
 
-Users name the address, and the request is ours: so it must not reach into our own network, nor read our files. Apprise opens
-its own sockets, by libraries of all kinds; what they all pass is the interpreter, which tells of every connection before it
-is made. In the thread that sends, only the public internet is let through, after name resolution and after every redirect.
+Needs the extra ``alerts``. Users choose the notification URL, but the request comes from this
+server, so it must not reach private networks or local files. Apprise opens sockets through many
+libraries; a Python audit hook (PEP 578) sees all of them, after name resolution and after each
+redirect. While a thread sends an alert, the hook blocks connections to non-public addresses.
 """
 
 import re
@@ -15,24 +16,28 @@ from zoneinfo import ZoneInfo
 
 from tidings.errors import TidingsError, UsageError
 from tidings.fetch.ssrf import BlockedAddress, is_public
+from tidings.i18n import _
 from tidings.store.user_models import Settings
 
-#: These speak to the screen, the log or the lamps of the machine that runs the service.
-_LOCAL = frozenset({"dbus", "qt", "kde", "glib", "gnome", "macosx", "windows", "syslog", "blink1"})
-#: Parameters by which Apprise would read a file of that machine.
+#: URL schemes of Apprise that act on the server itself: its desktop, its log, its hardware.
+_LOCAL_SCHEMES = frozenset(
+    {"dbus", "qt", "kde", "glib", "gnome", "macosx", "windows", "syslog", "blink1"}
+)
+#: URL parameters with which Apprise reads a local file.
 _READS_FILES = re.compile(r"[?&](?:template|keyfile|subfile|pgpkey)=", re.IGNORECASE)
-_SENDS = ("socket.connect", "socket.sendto", "socket.sendmsg")
+#: Audit events of the interpreter before data leaves a socket.
+_SOCKET_EVENTS = ("socket.connect", "socket.sendto", "socket.sendmsg")
 
 _thread = threading.local()
 
 
 def check_address(url: str) -> None:
-    """Refuses what Apprise does not know, and what it must not do here."""
+    """Raise `UsageError` for a URL that Apprise does not support or that is not allowed."""
     _plugin(url)
 
 
 def send(url: str, title: str, body: str, *, allow_private: bool) -> bool:
-    """Whether it has arrived. Waits: for a thread."""
+    """Send an alert and return whether Apprise delivered it. Blocks: call it in a thread."""
     plugin = _plugin(url)
     _install_audit_hook()
     _thread.public_only = not allow_private
@@ -43,10 +48,10 @@ def send(url: str, title: str, body: str, *, allow_private: bool) -> bool:
 
 
 def is_quiet_hour(settings: Settings, now: float) -> bool:
-    """Whether it is one of the hours of the user's day in which nobody is alerted."""
+    """Whether ``now`` is within the user's quiet hours, in the user's time zone."""
     try:
         hour = datetime.fromtimestamp(now, ZoneInfo(settings.timezone)).hour
-    except (KeyError, ValueError, OSError):  # a zone that this machine does not know
+    except (KeyError, ValueError, OSError):  # a time zone that is not installed
         hour = datetime.fromtimestamp(now, UTC).hour
     begin, end = settings.quiet_from, settings.quiet_until
     return begin <= hour < end if begin <= end else hour >= begin or hour < end
@@ -57,30 +62,38 @@ def _plugin(url: str) -> Any:
         from apprise import Apprise
     except ImportError:
         raise TidingsError(
-            "alerts need Apprise; install it with: pip install 'tidings[alerts]'"
+            _("alerts need Apprise; install it with: pip install 'tidings[alerts]'")
         ) from None
 
     scheme = url.partition(":")[0].strip().lower()
-    if scheme in _LOCAL or _READS_FILES.search(url):
-        raise UsageError(f"an alert cannot use this machine's screen, log or files: {scheme}://")
+    if scheme in _LOCAL_SCHEMES or _READS_FILES.search(url):
+        raise UsageError(
+            _(
+                "%(scheme)s:// is not allowed: alerts cannot use the server's desktop, log or "
+                "files; use a network service such as ntfy://ntfy.sh/topic",
+                scheme=scheme,
+            )
+        )
     plugin = Apprise.instantiate(url)
     if plugin is None:
         raise UsageError(
-            f"{scheme}:// is not an address that Apprise knows; write one such as ntfy://ntfy.sh/mine"
+            _(
+                "%(scheme)s:// is not a valid Apprise URL; an example is ntfy://ntfy.sh/topic",
+                scheme=scheme,
+            )
         )
     return plugin
 
 
 @cache
 def _install_audit_hook() -> None:
-    """Once for the process; the interpreter lets nobody take it back."""
+    """Install the audit hook once per process; Python cannot remove it again."""
 
     def audit_hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _SENDS and getattr(_thread, "public_only", False):
+        if event in _SOCKET_EVENTS and getattr(_thread, "public_only", False):
             address = arguments[1]
-            if not (
-                isinstance(address, tuple) and is_public(str(address[0]))
-            ):  # a path is a socket of this machine
+            # An address that is not a tuple is the path of a Unix socket.
+            if not (isinstance(address, tuple) and is_public(str(address[0]))):
                 raise BlockedAddress
 
     sys.addaudithook(audit_hook)

@@ -1,31 +1,38 @@
-"""What people are refused, each with the words to tell them."""
+"""Errors of user operations: not found, conflict, permission, authentication, rate limit."""
 
 from tidings.errors import TidingsError, UsageError
+from tidings.i18n import n_
 
 
 class NotFound(UsageError):
-    """It does not exist, or is not this user's: the two are not told apart."""
+    """An object that does not exist or belongs to another user; callers cannot distinguish."""
 
 
 class AlreadyExists(UsageError):
-    """There is one of this name already."""
+    """A conflict: an object of this name already exists."""
 
 
 class Forbidden(TidingsError):
-    """Only an administrator may do this."""
+    """An operation that requires the role `admin`."""
 
 
 class ArticleUnavailable(TidingsError):
-    """The whole of an entry cannot be had."""
+    """The full text of an entry that cannot be loaded; the message has the reason."""
 
 
 class WrongPassword(TidingsError):
-    """Name and password do not belong together."""
+    """Failed authentication: wrong user name or password."""
 
 
 class TooManyAttempts(TidingsError):
-    """Somebody is guessing; the right password is not looked at either until the time is over."""
+    """Login rate limit exceeded; even the correct password is refused during the backoff."""
 
     def __init__(self, retry_after_s: float) -> None:
-        super().__init__(f"too many failed log-ins; try again in {retry_after_s:.0f} seconds")
+        super().__init__(
+            n_(
+                "too many failed logins; try again in %(num)s second",
+                "too many failed logins; try again in %(num)s seconds",
+                round(retry_after_s),
+            )
+        )
         self.retry_after_s = retry_after_s

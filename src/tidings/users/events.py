@@ -1,7 +1,7 @@
-"""What has just changed, for pages that are open: an in-process broadcast.
+"""In-process event bus (publish/subscribe) that reports changes to open pages.
 
-Whoever listens has a queue of a fixed length. One who does not keep up is told so by a single ``missed`` event in place of
-what was lost, and asks the store.
+Each listener has a bounded queue. When a queue overflows, it is cleared and one ``events_lost``
+event is put into it; the listener then reloads its state from the store.
 """
 
 import asyncio
@@ -12,29 +12,29 @@ from msgspec import Struct
 
 from tidings.store.feed_models import PollOutcome, RecordResult
 
-#: Events that wait for one listener.
+#: Maximum number of events queued for one listener.
 QUEUE_SIZE = 200
 
-Kind: TypeAlias = Literal["arrived", "marked", "subscriptions", "missed"]
+Kind: TypeAlias = Literal["entries_added", "entry_state_changed", "subscriptions", "events_lost"]
 
 
 class Event(Struct, frozen=True):
-    """Entries have arrived in a feed, a user's marks have changed, a user's list of feeds has changed, or some was missed."""
+    """A change of entries, entry state or subscriptions, or a notice that events were lost."""
 
     kind: Kind
-    user_id: int | None = None  #: whom it concerns; None: every subscriber of the feed
+    user_id: int | None = None  #: affected user; None: all subscribers of the feed
     feed_id: int | None = None
     entry_ids: tuple[int, ...] = ()
 
 
 class EventBus:
-    """One for a process."""
+    """The event bus of one process."""
 
     def __init__(self) -> None:
         self._queues: dict[asyncio.Queue[Event], tuple[int, set[int]]] = {}
 
     async def listen(self, user_id: int, feed_ids: Collection[int]) -> AsyncIterator[Event]:
-        """What concerns this user: all that is theirs, and arrivals in these feeds. Ends when its reader lets go of it."""
+        """Yield the events of a user and new entries of these feeds until the caller stops."""
         queue: asyncio.Queue[Event] = asyncio.Queue(QUEUE_SIZE)
         self._queues[queue] = (user_id, set(feed_ids))
         try:
@@ -44,17 +44,20 @@ class EventBus:
             del self._queues[queue]
 
     def publish(self, event: Event) -> None:
+        """Put an event into the queues of all listeners that it affects, without waiting."""
         for queue, (user_id, feed_ids) in self._queues.items():
             if event.user_id == user_id or (event.user_id is None and event.feed_id in feed_ids):
                 if event.kind == "subscriptions" and event.feed_id is not None:
                     feed_ids.add(event.feed_id)
                 _put_or_drop(queue, event)
 
-    def recorded(self, outcomes: Sequence[PollOutcome], recorded: Sequence[RecordResult]) -> None:
-        """Polls have been stored."""
-        for outcome, what in zip(outcomes, recorded, strict=True):
-            if what.new:
-                self.publish(Event("arrived", feed_id=outcome.feed_id, entry_ids=what.new))
+    def publish_polls(
+        self, outcomes: Sequence[PollOutcome], recorded: Sequence[RecordResult]
+    ) -> None:
+        """Publish the new entries of polls that were written to the store."""
+        for outcome, result in zip(outcomes, recorded, strict=True):
+            if result.new:
+                self.publish(Event("entries_added", feed_id=outcome.feed_id, entry_ids=result.new))
 
 
 def _put_or_drop(queue: "asyncio.Queue[Event]", event: Event) -> None:
@@ -63,4 +66,4 @@ def _put_or_drop(queue: "asyncio.Queue[Event]", event: Event) -> None:
     except asyncio.QueueFull:
         while not queue.empty():
             queue.get_nowait()
-        queue.put_nowait(Event("missed"))
+        queue.put_nowait(Event("events_lost"))

@@ -1,7 +1,7 @@
-"""Feeds' little pictures: looked for once a feed has answered, politely and now and then, and kept.
+"""Favicon fetcher: finds, validates and stores the icons of feeds in the background.
 
-What a site sends is believed by its first bytes and not by what it calls itself. Only kinds of pictures are kept that cannot
-hold a script; an SVG can.
+The media type is detected from the first bytes (magic number), not from the Content-Type header.
+Only raster formats are stored; SVG is not, because it can contain scripts.
 """
 
 import asyncio
@@ -16,14 +16,15 @@ from tidings.parse.autodiscovery import find_icon
 from tidings.store import icons as table
 from tidings.store.user_models import Icon
 
-#: More than this is no icon. The usual one has a few kilobytes; some sites put eight sizes into one file.
+#: Maximum size of an icon. Most have a few kB, but some sites put eight sizes into one file.
 MAX_ICON_BYTES = 200_000
-#: Looked for again after so long, found or not.
+#: Interval after which an icon, or its absence, is checked again.
 REFRESH_AFTER_S = 60 * 86400.0
-#: How often new feeds are looked at, and how many at once.
+#: Interval between checks for feeds without icon, and maximum number of feeds per check.
 CHECK_INTERVAL_S, BATCH_SIZE = 30.0, 20
 
-_KINDS = {
+#: Magic numbers of the accepted formats; WebP is checked separately.
+_MAGIC_NUMBERS = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"GIF8": "image/gif",
     b"\xff\xd8\xff": "image/jpeg",
@@ -34,25 +35,26 @@ log = logs.Log("tidings.icons")
 
 
 def icon_from_bytes(body: bytes) -> Icon | None:
-    """An icon, if these bytes are one."""
+    """Return an icon with the detected media type; None if the bytes are not an accepted image."""
     if len(body) > MAX_ICON_BYTES:
         return None
     if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
         return Icon("image/webp", body)
     return next(
-        (Icon(kind, body) for start, kind in _KINDS.items() if body.startswith(start)), None
+        (Icon(kind, body) for start, kind in _MAGIC_NUMBERS.items() if body.startswith(start)),
+        None,
     )
 
 
 class FaviconFetcher:
-    """Looks for icons with the fetcher of the aggregator, which knows whom not to ask, and on its budget."""
+    """Background task that fetches favicons with the aggregator's fetcher and request budget."""
 
     def __init__(self, aggregator: Aggregator, clock: Callable[[], float]) -> None:
         self._aggregator, self._clock = aggregator, clock
         self._lock = asyncio.Lock()
 
     async def run(self) -> None:
-        """For ever, a few at a time."""
+        """Fetch missing and outdated icons in batches, until canceled."""
         while True:
             await retry_on_store_error(self._run_once, asyncio.sleep)
             await asyncio.sleep(CHECK_INTERVAL_S)
@@ -64,21 +66,21 @@ class FaviconFetcher:
             await self.fetch_icon(feed_id, site)
 
     async def fetch_icon(self, feed_id: int, site: str) -> None:
-        """Find and keep the icon of a feed whose site this is."""
+        """Find the icon of the feed's site and store it, or store that there is none."""
         async with self._lock:
             icon = await self._find(site)
             await self._aggregator.store.write(table.save, feed_id, icon, self._clock())
-        log.debug("icon", feed=feed_id, kind=icon.type if icon else "none")
+        log.debug("icon_saved", feed=feed_id, kind=icon.type if icon else "none")
 
     async def _find(self, site: str) -> Icon | None:
-        """Where browsers look first, then what the page says: one request for most sites, three for few."""
+        """Try /favicon.ico, then the icon that the page links: one to three requests."""
         if (body := await self._get(urljoin(site, "/favicon.ico"))) and (
             icon := icon_from_bytes(body)
         ):
             return icon
         page = await self._get(site)
-        named = find_icon(page, site) if page else ""
-        body = await self._get(named) if named else None
+        icon_url = find_icon(page, site) if page else ""
+        body = await self._get(icon_url) if icon_url else None
         return icon_from_bytes(body) if body else None
 
     async def _get(self, url: str) -> bytes | None:

@@ -1,7 +1,8 @@
-"""Whole articles, for feeds that have only their beginnings: fetched from the site, as politely as feeds are, and made safe.
+"""Full-text extraction (readability): loads the article of an entry from its web page.
 
-What on a page is the article is found by trafilatura (the extra ``fulltext``). Feeds whose subscribers want it have theirs
-fetched when entries arrive, in the background and on the budget; any other entry's can be asked for by its reader.
+trafilatura (the extra ``fulltext``) extracts the article. New entries of feeds for which a
+subscriber has enabled full text are fetched in the background, within the request budget. For
+other entries, a user can request the full text.
 """
 
 import asyncio
@@ -12,55 +13,59 @@ from tidings import logs
 from tidings.aggregator.aggregator import Aggregator
 from tidings.errors import TidingsError
 from tidings.fetch.models import FetchRequest
+from tidings.i18n import _
 from tidings.parse.sanitize import sanitize_html
 from tidings.store import StoreError
 from tidings.store import full_texts as table
 from tidings.users.errors import ArticleUnavailable
 
-#: A page longer than this is no article, and would hold up others.
+#: Maximum size of a page. Extraction from a longer one would block other pages.
 MAX_PAGE_BYTES = 2_000_000
-#: How often new entries are looked at, and how many at once.
+#: Interval between checks for new entries, and maximum number of entries per check.
 CHECK_INTERVAL_S, BATCH_SIZE = 10.0, 10
-#: What could not be had is tried again after so long, until its entry is so old.
+#: Delay before a failed page is fetched again, and entry age after which it no longer is.
 RETRY_AFTER_S, MAX_ENTRY_AGE_S = 6 * 3600.0, 2 * 86400.0
 
 log = logs.Log("tidings.articles")
 
 
 class FullTextFetcher:
-    """Fetches with the fetcher of the aggregator, which knows whom not to ask, and on its budget."""
+    """Background task that fetches articles with the aggregator's fetcher and request budget."""
 
     def __init__(self, aggregator: Aggregator, clock: Callable[[], float]) -> None:
         self._aggregator, self._store, self._clock = aggregator, aggregator.store, clock
 
     async def run(self) -> None:
-        """For ever, a few at a time."""
+        """Fetch missing articles in batches, until canceled."""
         while True:
             try:
                 while await self.run_once():
                     pass
             except StoreError as error:
-                log.warning("the store cannot be used; trying again", error=str(error))
+                log.warning("store_unavailable", error=str(error))
             await asyncio.sleep(CHECK_INTERVAL_S)
 
     async def run_once(self) -> int:
-        """Fetch some of those that are wanted, with or without success; how many."""
+        """Fetch one batch of missing articles; return the number of entries, failed or not."""
         now = self._clock()
-        wanted = await self._store.read(
+        missing = await self._store.read(
             table.list_missing, now - MAX_ENTRY_AGE_S, now - RETRY_AFTER_S, BATCH_SIZE
         )
-        found = await asyncio.gather(
-            *(self.fetch(*entry) for entry in wanted), return_exceptions=True
+        results = await asyncio.gather(
+            *(self.fetch(*entry) for entry in missing), return_exceptions=True
         )
-        for (entry_id, url), result in zip(wanted, found, strict=True):
+        for (entry_id, url), result in zip(missing, results, strict=True):
             if isinstance(result, TidingsError):
-                log.info("no article", entry=entry_id, url=url, problem=str(result))
+                log.info("full_text_failed", entry=entry_id, url=url, problem=str(result))
             elif isinstance(result, BaseException):
                 raise result
-        return len(wanted)
+        return len(missing)
 
     async def fetch(self, entry_id: int, url: str) -> str:
-        """An entry's article, as HTML that is safe to show. `NoArticle` says why there is none."""
+        """Return the article of an entry as sanitized HTML, from the store or from its page.
+
+        Raises `ArticleUnavailable` with the reason. The result, also a failure, is stored.
+        """
         if stored_content := await self._store.read(table.stored_content, entry_id):
             return stored_content
         try:
@@ -79,15 +84,18 @@ class FullTextFetcher:
         )
         if result.error is not None:
             raise ArticleUnavailable(
-                f"the article cannot be had from its site: {result.error.message}"
+                _("couldn't load the full text: %(error)s", error=result.error.message)
             )
         if result.body is None or len(result.body) > MAX_PAGE_BYTES:
             raise ArticleUnavailable(
-                "what its site has at the entry's address is too long for an article"
+                _(
+                    "couldn't load the full text: the page is larger than %(limit)s MB",
+                    limit=MAX_PAGE_BYTES // 1_000_000,
+                )
             )
         article = await asyncio.to_thread(extract, result.body, result.url)
         if not article:
-            raise ArticleUnavailable("no article was found on the page that its site has for it")
+            raise ArticleUnavailable(_("couldn't load the full text: no article found on the page"))
         return article
 
 
@@ -96,7 +104,7 @@ def _extractor() -> Callable[[bytes, str], str]:
         import trafilatura
     except ImportError:
         raise ArticleUnavailable(
-            "full texts need trafilatura; install it with: pip install 'tidings[fulltext]'"
+            _("full text needs trafilatura; install it with: pip install 'tidings[fulltext]'")
         ) from None
 
     def extract(body: bytes, url: str) -> str:
@@ -106,13 +114,16 @@ def _extractor() -> Callable[[bytes, str], str]:
             "include_formatting": True,
         }
         try:
-            found = trafilatura.extract(
+            article = trafilatura.extract(
                 body, url=url, output_format="html", include_comments=False, **options
             )
-        except Exception as error:  # pages are hostile, and this library is deep
+        except Exception as error:  # the input is untrusted and the library has many code paths
             raise ArticleUnavailable(
-                f"the page could not be read: {type(error).__name__}"
+                _(
+                    "couldn't load the full text: the page could not be parsed (%(error)s)",
+                    error=type(error).__name__,
+                )
             ) from None
-        return sanitize_html(found, url) if found else ""
+        return sanitize_html(article, url) if article else ""
 
     return extract

@@ -1,31 +1,31 @@
-"""Guessing is slow: after a few failures a name at an address has to wait, and so has an address with many names.
+"""Rate limiter for failed logins: exponential backoff per user name and client address.
 
-Kept in memory: who restarts the service may guess again, which is nothing that a guesser can do.
+Failures are kept in memory. A restart resets them, which an attacker cannot trigger.
 """
 
 from collections.abc import Callable
 
 from tidings.users.errors import TooManyAttempts
 
-#: Failures that cost nothing, for a name at one address and for an address; a whole household shares one.
+#: Failures without backoff, per (name, address) and per address. A household shares an address.
 FREE_FAILURES, FREE_FAILURES_PER_ADDRESS = 5, 30
-#: The wait after the first failure too many; each further one doubles it.
+#: Backoff after the first failure beyond the free ones, doubled by each further one; its maximum.
 INITIAL_BACKOFF_S, MAX_BACKOFF_S = 15.0, 3600.0
-#: Who has not failed for so long begins anew.
+#: Time since the last failure after which the count starts again.
 RESET_AFTER_S = 3600.0
-#: Remembered at once; of more, the oldest are let go.
+#: Maximum number of tracked keys; the oldest are dropped.
 MAX_TRACKED = 10_000
 
 
 class LoginLimiter:
-    """Failures by (name, address) and by address alone."""
+    """Counts of failed logins by (name, address) and by address."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._failures: dict[tuple[str, str], tuple[int, float]] = {}
 
     def check(self, name: str, address: str) -> None:
-        """Raises `TooManyAttempts` while somebody has to wait."""
+        """Raise `TooManyAttempts` during the backoff of this name or address."""
         now = self._clock()
         for key, free in (
             ((name, address), FREE_FAILURES),
@@ -33,11 +33,8 @@ class LoginLimiter:
         ):
             count, last = self._failures.get(key, (0, 0.0))
             if count >= free:
-                wait_s = (
-                    last
-                    + min(INITIAL_BACKOFF_S * 2.0 ** min(count - free, 20), MAX_BACKOFF_S)
-                    - now
-                )
+                backoff_s = min(INITIAL_BACKOFF_S * 2.0 ** min(count - free, 20), MAX_BACKOFF_S)
+                wait_s = last + backoff_s - now
                 if wait_s > 0:
                     raise TooManyAttempts(wait_s)
 
@@ -45,12 +42,11 @@ class LoginLimiter:
         now = self._clock()
         for key in ((name, address), ("", address)):
             count, last = self._failures.pop(key, (0, now))
-            self._failures[key] = (
-                count + 1 if now - last < RESET_AFTER_S else 1,
-                now,
-            )  # at the end: the order is that of age
+            # Inserted at the end, so that the dict is ordered by age.
+            self._failures[key] = (count + 1 if now - last < RESET_AFTER_S else 1, now)
         while len(self._failures) > MAX_TRACKED:
             del self._failures[next(iter(self._failures))]
 
     def record_success(self, name: str, address: str) -> None:
+        """Reset the count of this name at this address; the count of the address stays."""
         self._failures.pop((name, address), None)

@@ -1,6 +1,8 @@
-"""Users are told: alerts through Apprise, in batches and not at night, and webhooks, at once. What is not taken is tried again.
+"""Delivery of notifications: alerts through Apprise and webhooks, with retry and backoff.
 
-Everything that waits lies in the store (`store.notices`): a message is sent at least once, whoever dies when.
+Alerts are batched and held back during quiet hours; webhooks are sent immediately. Pending
+deliveries are in the store (`tidings.store.notifications`) and leased while they are sent, so a
+message is delivered at least once even if a process dies.
 """
 
 import asyncio
@@ -14,27 +16,29 @@ import msgspec
 from tidings import logs
 from tidings.errors import TidingsError
 from tidings.fetch import Fetcher
+from tidings.i18n import _, n_
 from tidings.store import Store, StoreError, notifications
 from tidings.store.notifications import FeedMatches
 from tidings.store.user_models import Delivery, Item, NotificationKind, Settings, Subscription
 from tidings.users import alerts
 
-#: How often the store is looked at for something to tell, and how often when that fails.
+#: Interval between checks for pending notifications, and the delay after an unexpected error.
 CHECK_INTERVAL_S, ERROR_DELAY_S = 2.0, 60.0
-#: The first alert goes out at once; what comes within so long after it goes out together.
+#: Minimum time between two alerts of a user; matches in between are sent as one alert.
 BATCH_WINDOW_S = 300.0
-#: Entries that an alert names.
+#: Maximum number of entries listed in an alert.
 MAX_ALERT_ENTRIES = 20
-#: Longer than any attempt takes.
+#: Duration of the lease on a delivery; longer than any attempt takes.
 LEASE_S = 300.0
-#: The wait after the first failure; each further one doubles it. What is not taken for so long is given up.
+#: Backoff after the first failure, doubled by each further one; its maximum; age of a delivery
+#: after which it is abandoned.
 INITIAL_BACKOFF_S, MAX_BACKOFF_S, GIVE_UP_AFTER_S = 60.0, 6 * 3600.0, 3 * 86400.0
-#: What was given up is shown to its user for so long.
+#: Retention of abandoned deliveries, which are shown to the user.
 FAILED_RETENTION_S = 30 * 86400.0
-#: Messages on their way at once.
+#: Maximum number of deliveries sent at the same time.
 MAX_CONCURRENT = 8
 
-#: The body of a webhook's event: of entries of one feed, for a user.
+#: Encoder of a webhook body: entries of one feed, for one user.
 WebhookEncoder: TypeAlias = Callable[
     [NotificationKind, int, Settings, Subscription, Sequence[Item]], bytes
 ]
@@ -43,30 +47,38 @@ log = logs.Log("tidings.deliveries")
 
 
 class NotificationSender:
-    """Tells all users of a store. Any number of processes may have one."""
+    """Background task that sends the notifications of all users of a store.
+
+    Several processes may run one each on the same store.
+    """
 
     def __init__(
-        self, store: Store, fetcher: Fetcher, clock: Callable[[], float], event: WebhookEncoder
+        self,
+        store: Store,
+        fetcher: Fetcher,
+        clock: Callable[[], float],
+        encode_webhook: WebhookEncoder,
     ) -> None:
-        self._store, self._fetcher, self._clock, self._encode_webhook = store, fetcher, clock, event
+        self._store, self._fetcher, self._clock = store, fetcher, clock
+        self._encode_webhook = encode_webhook
         self._last_alert_at: dict[int, float] = {}
         self._semaphore = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def run(self) -> None:
-        """For ever."""
+        """Send pending notifications until canceled."""
         while True:
             pause_s = CHECK_INTERVAL_S
             try:
                 await self.run_once()
             except StoreError as error:
-                log.warning("the store cannot be used; trying again", error=str(error))
-            except Exception:  # one user's settings must not end the service for all
-                log.exception("something cannot be told; trying again")
+                log.warning("store_unavailable", error=str(error))
+            except Exception:  # invalid settings of one user must not stop the task for all
+                log.exception("notification_run_failed")
                 pause_s = ERROR_DELAY_S
             await asyncio.sleep(pause_s)
 
     async def run_once(self) -> None:
-        """Tell what may be told now."""
+        """Create deliveries for pending notifications and send all deliveries that are due."""
         for user_id, kind, settings in await self._store.read(notifications.pending_notifications):
             if kind == "alert":
                 if (
@@ -74,13 +86,13 @@ class NotificationSender:
                     or self._last_alert_at.get(user_id, 0.0) > self._clock() - BATCH_WINDOW_S
                 ):
                     continue
-                make = partial(_alert, settings)
+                make_messages = partial(_alert_messages, settings)
             else:
-                make = partial(self._webhook_messages, kind, user_id, settings)
-            batches = await self._store.write(
-                notifications.create_deliveries, user_id, kind, make, self._clock()
+                make_messages = partial(self._webhook_messages, kind, user_id, settings)
+            delivery_count = await self._store.write(
+                notifications.create_deliveries, user_id, kind, make_messages, self._clock()
             )
-            if batches and kind == "alert":
+            if delivery_count and kind == "alert":
                 self._last_alert_at[user_id] = self._clock()
         now = self._clock()
         while due := await self._store.write(notifications.lease_deliveries, now, now + LEASE_S):
@@ -95,7 +107,7 @@ class NotificationSender:
     ) -> list[tuple[str, str]]:
         if not settings.webhook_url:
             return []
-        parts = [(feed, [item for item, _ in some]) for feed, some in batches]
+        parts = [(feed, [item for item, _rule in matches]) for feed, matches in batches]
         if kind == "save_entry":
             parts = [(feed, [item]) for feed, items in parts for item in items]
         return [
@@ -108,47 +120,49 @@ class NotificationSender:
 
     async def _send(self, delivery: Delivery, settings: Settings) -> None:
         if delivery.target not in (settings.webhook_url, *settings.alert_urls):
-            await self._store.write(
-                notifications.delete_delivery, delivery.id
-            )  # the user has chosen another since
+            # The user has changed the notification URLs since the delivery was created.
+            await self._store.write(notifications.delete_delivery, delivery.id)
             return
         async with self._semaphore:
             problem = await (
-                self._alert(delivery)
+                self._send_alert(delivery)
                 if delivery.kind == "alert"
-                else self._post(delivery, settings)
+                else self._post_webhook(delivery, settings)
             )
-        now, about = (
-            self._clock(),
-            {"user": delivery.user_id, "kind": delivery.kind, "tries": delivery.tries},
-        )
-        to = delivery.target.partition(":")[0]  # the rest of an address may be secret
+        now = self._clock()
+        fields = {
+            "to": delivery.target.partition(":")[0],  # the rest of the URL may contain a secret
+            "user": delivery.user_id,
+            "kind": delivery.kind,
+            "tries": delivery.tries,
+        }
         if not problem:
             await self._store.write(notifications.delete_delivery, delivery.id)
-            log.info("told", to=to, **about)
+            log.info("notification_sent", **fields)
         elif now - delivery.made_at > GIVE_UP_AFTER_S:
             await self._store.write(
                 notifications.abandon_delivery, delivery.id, problem, now - FAILED_RETENTION_S
             )
-            log.warning("given up", to=to, problem=problem, **about)
+            log.warning("notification_abandoned", problem=problem, **fields)
         else:
-            again_at = now + min(INITIAL_BACKOFF_S * 2.0 ** (delivery.tries - 1), MAX_BACKOFF_S)
-            await self._store.write(notifications.postpone_delivery, delivery.id, again_at, problem)
-            log.warning("not told; trying again", to=to, problem=problem, at=again_at, **about)
+            retry_at = now + min(INITIAL_BACKOFF_S * 2.0 ** (delivery.tries - 1), MAX_BACKOFF_S)
+            await self._store.write(notifications.postpone_delivery, delivery.id, retry_at, problem)
+            log.warning("notification_failed", problem=problem, retry_at=retry_at, **fields)
 
-    async def _alert(self, delivery: Delivery) -> str:
+    async def _send_alert(self, delivery: Delivery) -> str:
+        """Send an alert through Apprise; return the error message, empty on success."""
         title, body = msgspec.json.decode(delivery.body, type=tuple[str, str])
-        allowed = self._fetcher.settings.allow_private
+        allow_private = self._fetcher.settings.allow_private
         try:
-            taken = await asyncio.to_thread(
-                alerts.send, delivery.target, title, body, allow_private=allowed
+            delivered = await asyncio.to_thread(
+                alerts.send, delivery.target, title, body, allow_private=allow_private
             )
         except TidingsError as error:
             return str(error)
-        return "" if taken else "Apprise could not deliver it"
+        return "" if delivered else _("Apprise could not deliver the alert")
 
-    async def _post(self, delivery: Delivery, settings: Settings) -> str:
-        """As Miniflux does, with its headers."""
+    async def _post_webhook(self, delivery: Delivery, settings: Settings) -> str:
+        """Post a webhook with Miniflux's headers; return the error message, empty on success."""
         body = delivery.body.encode()
         headers = {
             "Content-Type": "application/json",
@@ -161,21 +175,25 @@ class NotificationSender:
         return result.error.message if result.error else ""
 
 
-def _alert(settings: Settings, batches: Sequence[FeedMatches]) -> list[tuple[str, str]]:
-    """The same title and text for every address."""
-    found = [(feed.title, item.entry, rule) for feed, some in batches for item, rule in some]
-    if not found:
+def _alert_messages(settings: Settings, batches: Sequence[FeedMatches]) -> list[tuple[str, str]]:
+    """Return (notification URL, JSON of title and body) for each of the user's URLs."""
+    matches = [(feed.title, item.entry, rule) for feed, found in batches for item, rule in found]
+    if not matches:
         return []
-    lines = [
+    paragraphs = [
         "\n".join(
             filter(
                 None, (entry.title or entry.url, f"{feed} ({rule})" if rule else feed, entry.url)
             )
         )
-        for feed, entry, rule in found[:MAX_ALERT_ENTRIES]
+        for feed, entry, rule in matches[:MAX_ALERT_ENTRIES]
     ]
-    if len(found) > MAX_ALERT_ENTRIES:
-        lines.append(f"and {len(found) - MAX_ALERT_ENTRIES} more")
-    title = found[0][1].title or found[0][0] if len(found) == 1 else f"{len(found)} new entries"
-    body = msgspec.json.encode((title, "\n\n".join(lines))).decode()
+    if len(matches) > MAX_ALERT_ENTRIES:
+        paragraphs.append(_("and %(count)s more", count=len(matches) - MAX_ALERT_ENTRIES))
+    title = (
+        matches[0][1].title or matches[0][0]
+        if len(matches) == 1
+        else n_("%(num)s new post", "%(num)s new posts", len(matches))
+    )
+    body = msgspec.json.encode((title, "\n\n".join(paragraphs))).decode()
     return [(target, body) for target in settings.alert_urls]

@@ -1,4 +1,4 @@
-"""Secrets: passwords by argon2, everything that we make ourselves by a plain hash."""
+"""Password hashing (Argon2), generated secrets and their hashes, user name validation."""
 
 import re
 import secrets
@@ -9,65 +9,89 @@ from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
 from tidings.errors import UsageError
+from tidings.i18n import _
 
-#: As NIST SP 800-63B asks: length is what counts; longer than this is no password but an attack on our processor.
+#: Password length: the minimum of NIST SP 800-63B; the maximum limits the CPU time of Argon2.
 MIN_PASSWORD_LENGTH, MAX_PASSWORD_LENGTH = 8, 256
 USERNAME_PATTERN = re.compile(r"[^\s/:\x00-\x1f]{1,100}")
 
 _hasher = PasswordHasher()
-#: What a password is checked against where there is none, so that both take the same time.
+#: Hash that is checked for unknown users, so that the response time does not reveal them.
 _DUMMY_HASH = _hasher.hash(secrets.token_hex(16))
-#: Passwords that were right lately, and how many are remembered.
+#: Cache of recently verified passwords: (stored hash, keyed hash of the password).
 _verified: set[tuple[str, bytes]] = set()
 _CACHE_KEY = secrets.token_bytes(32)
+#: Maximum number of cached passwords.
 MAX_VERIFIED = 1000
 
 
 def check_username(name: str) -> None:
-    """No colon (HTTP Basic and Fever part name and password by it), no blank, no slash."""
+    """Raise `UsageError` for an invalid name: too long, or with a space, slash or colon.
+
+    HTTP Basic and Fever separate name and password by a colon.
+    """
     if not USERNAME_PATTERN.fullmatch(name):
         raise UsageError(
-            f"{name!r} cannot be a user's name: use up to 100 characters without blanks, / and :"
+            _(
+                "%(name)s is not a valid user name; use at most 100 characters "
+                "without spaces, / and :",
+                name=repr(name),
+            )
         )
 
 
 def hash_password(password: str) -> str:
+    """Return the Argon2 hash of a new password; raise `UsageError` for an invalid length."""
     if not MIN_PASSWORD_LENGTH <= len(password) <= MAX_PASSWORD_LENGTH:
         raise UsageError(
-            f"a password has {MIN_PASSWORD_LENGTH} to {MAX_PASSWORD_LENGTH} characters"
+            _(
+                "the password must have %(min)s to %(max)s characters",
+                min=MIN_PASSWORD_LENGTH,
+                max=MAX_PASSWORD_LENGTH,
+            )
         )
     return _hasher.hash(password)
 
 
 def check_password(hashed: str, password: str) -> bool:
-    """Never right where none is set.
+    """Verify a password against its Argon2 hash; an empty hash matches no password.
 
-    Apps that speak HTTP Basic send it with every request, so a password that was right is remembered for as long as its hash
-    is what is stored: by a keyed hash, in memory.
+    Apps that use HTTP Basic send the password with each request, and Argon2 is slow. A verified
+    password is therefore cached in memory as a keyed hash; the cache entry is valid only for the
+    same stored hash.
     """
-    known = (hashed, blake2b(password.encode("utf-8", "replace"), key=_CACHE_KEY).digest())
-    if known in _verified:
+    cache_key = (hashed, blake2b(password.encode("utf-8", "replace"), key=_CACHE_KEY).digest())
+    if cache_key in _verified:
         return True
     try:
-        good = _hasher.verify(hashed or _DUMMY_HASH, password[: MAX_PASSWORD_LENGTH + 1])
+        is_correct = _hasher.verify(hashed or _DUMMY_HASH, password[: MAX_PASSWORD_LENGTH + 1])
     except (Argon2Error, InvalidHashError):
         return False
     if len(_verified) >= MAX_VERIFIED:
         _verified.clear()
-    _verified.add(known)
-    return good
+    _verified.add(cache_key)
+    return is_correct
 
 
 def new_secret() -> str:
-    """130 bits in 26 letters and digits that can be typed, and that no client's form, header or parser trips over."""
+    """Generate a secret of 130 random bits: 26 lower-case letters and digits.
+
+    It can be typed and needs no escaping in forms, headers and URLs of clients.
+    """
     return b32encode(secrets.token_bytes(17)).decode().rstrip("=").lower()[:26]
 
 
 def digest(secret: str) -> bytes:
-    """What is kept of a secret that we have made."""
+    """Return the hash under which a generated secret is stored.
+
+    A fast hash is sufficient because generated secrets have 130 random bits.
+    """
     return blake2b(secret.encode("utf-8", "replace"), digest_size=32).digest()
 
 
 def fever_key(name: str, secret: str) -> str:
-    """What Fever clients send. The old hash is theirs; what protects it is that the secret is ours, and random."""
+    """Return the API key of Fever clients: md5 of ``name:secret``, as the protocol requires.
+
+    MD5 is acceptable here because the secret is generated, not a password chosen by the user.
+    """
     return md5(f"{name}:{secret}".encode(), usedforsecurity=False).hexdigest()

@@ -1,7 +1,8 @@
-"""Everything that one user can do: subscribe, ask for streams, mark, tag, search, make rules.
+"""Operations of one user: subscriptions, streams, entry state, tags, searches, rules.
 
-The pages and the three APIs are dialects of this class. Nothing is reachable by id that is not the user's: an entry of a feed
-that they are not subscribed to, and have never starred or tagged, is not there.
+The web pages and the three APIs call this class. It enforces access control: ids of other users'
+objects raise `NotFound`, and so do entries of feeds to which the user is not subscribed, unless
+the user has starred or tagged them.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -28,6 +29,7 @@ from tidings.store import (
     insights,
     notifications,
     rules,
+    saved_searches,
     users,
 )
 from tidings.store.feed_models import NewSubscription
@@ -53,17 +55,18 @@ from tidings.users.errors import AlreadyExists, ArticleUnavailable, NotFound
 from tidings.users.events import Event, EventBus
 from tidings.users.full_text import FullTextFetcher
 
-#: Statistics look back so far.
+#: Period of the statistics, in days.
 STATISTICS_DAYS = 30
 DAY_S = 86400.0
-#: Entries that are put away in one transaction.
+#: Entries that `flush_history` changes in one transaction.
 BATCH_SIZE = 5000
 
 
 class ReaderService:
-    """Bound to the user who acts: ``Reading(user, store, clock, events, aggregator)``. Cheap to make, for each request anew.
+    """Operations of ``user``; cheap to create, one for each request.
 
-    Without an aggregator everything works but `subscribe` to an address that is not known yet.
+    ``events`` receives the changes for open pages. Without an aggregator, `subscribe` and
+    `full_text` raise an error.
     """
 
     def __init__(
@@ -78,38 +81,43 @@ class ReaderService:
         self.events = events or EventBus()
         self._clock = clock
 
-    # --- subscriptions -------------------------------------------------------------------------------------------------
+    # --- subscriptions ----------------------------------------------------------------------------
 
     async def subscriptions(
         self, feed_ids: Collection[int] | None = None, folder_ids: Collection[int] | None = None
     ) -> list[Subscription]:
-        """All of them, or those to these feeds or in these folders (0: in none), with unread counts, by folder and title.
+        """List subscriptions with unread counts, sorted by folder and title.
 
-        Of ``feed.state`` a list has titles, times and errors; the rest of it stands with the single `subscription`.
+        ``feed_ids`` and ``folder_ids`` filter; folder 0 is no folder. ``feed.state`` has only
+        titles, times and errors; `subscription` returns it completely.
         """
         return await self.store.read(folders.subscriptions, self.user.id, feed_ids, folder_ids)
 
     async def totals(self) -> Totals:
+        """Return the totals over all subscriptions of the user."""
         return await self.store.read(folders.totals, self.user.id)
 
     async def subscription(self, feed_id: int) -> Subscription:
+        """Return the subscription to a feed; raise `NotFound` if there is none."""
         found = await self.store.read(folders.subscription, self.user.id, feed_id)
         if found is None:
-            raise NotFound(f"there is no feed {feed_id} among your subscriptions")
+            raise NotFound(_("you are not subscribed to feed %(id)s", id=feed_id))
         return found
 
     async def titles(self, feed_ids: Iterable[int]) -> dict[int, str]:
-        """What these feeds are called, also those of starred entries that are no longer subscribed to."""
+        """Return the titles of feeds by id, including unsubscribed feeds of starred entries."""
         return await self.store.read(folders.titles, self.user.id, set(feed_ids))
 
     async def subscribe(self, url: str, *, title: str = "", folder: str = "") -> AddResult:
-        """Follow the feed at an address, or the site's. ``choices`` is filled in place of ``added`` where it has several.
+        """Subscribe to the feed at a URL, or to the feed of the site at that URL.
 
-        What the feed shows now is there, unread, when this returns. `AddError` says why there is none.
+        The current entries of the feed are stored as unread before this returns. If the site has
+        several feeds, the result has ``choices`` instead of ``added``. Raises `AddError` with the
+        reason if there is no feed.
         """
         if self.aggregator is None:
             raise TidingsError(
-                "feeds cannot be added here; use `tidings add` or the running service"
+                _("this process cannot add feeds; use `tidings add` or the running service")
             )
         addition = await add_feed(
             self.aggregator, url, self._clock, title=title, folder=folder, user_id=self.user.id
@@ -129,10 +137,12 @@ class ReaderService:
         full_text: bool | None = None,
         min_interval_s: float | None = None,
     ) -> None:
-        """Rename (nothing: the feed's own title), move (to a folder by name, made if need be; nothing: the top), and so on.
+        """Change settings of a subscription; None leaves a setting as it is.
 
-        ``min_interval_s`` is the minimum interval between two polls, 0 for automatic. `UsageError` where it is outside of the
-        operator's bounds.
+        An empty ``title`` restores the feed's own title. ``folder`` is a name; the folder is
+        created if it does not exist, and an empty name moves the feed out of its folder.
+        ``min_interval_s`` is the minimum interval between two polls, 0 for automatic. Raises
+        `UsageError` if it is outside of the operator's bounds.
         """
         if min_interval_s:
             self.check_min_interval(min_interval_s)
@@ -144,15 +154,15 @@ class ReaderService:
             "min_interval_s": min_interval_s,
         }
         changes = {name: value for name, value in changes.items() if value is not None}
-        if not await self.store.write(folders.change, self.user.id, feed_id, changes):
-            raise NotFound(f"there is no feed {feed_id} among your subscriptions")
+        if not await self.store.write(folders.update_subscription, self.user.id, feed_id, changes):
+            raise NotFound(_("you are not subscribed to feed %(id)s", id=feed_id))
         self._publish_subscriptions(feed_id)
         if priority is not None or min_interval_s is not None:
             await self._update_weight(feed_id)
 
     @property
     def min_interval_bounds_s(self) -> tuple[float, float]:
-        """The shortest and the longest minimum interval that a subscriber may set."""
+        """The smallest and the largest minimum interval that a user may set."""
         limits = Limits() if self.aggregator is None else self.aggregator.scheduler.limits
         return max(limits.min_interval_s, OVERFLOW_MIN_S), limits.max_interval_s
 
@@ -162,7 +172,8 @@ class ReaderService:
         if not least <= seconds <= most:
             raise UsageError(
                 _(
-                    "the minimum interval must be between %(least)s and %(most)s, or automatic, not %(given)s",
+                    "the minimum interval must be between %(least)s and %(most)s, or automatic, "
+                    "not %(given)s",
                     least=duration(least),
                     most=duration(most),
                     given=duration(seconds),
@@ -170,11 +181,14 @@ class ReaderService:
             )
 
     async def change_url(self, feed_id: int, url: str) -> int:
-        """Follow the feed at another address in place of this one; returns its id. `Taken` if it is followed already."""
+        """Replace a subscription by one to another feed URL; return the id of the new feed.
+
+        Raises `AlreadyExists` if the user is already subscribed to that URL.
+        """
         old = await self.subscription(feed_id)
         if any(s.feed.url == url for s in await self.subscriptions()):
-            raise AlreadyExists(f"you are subscribed to {url} already")
-        (added,) = await self.store.add(
+            raise AlreadyExists(_("you are already subscribed to %(url)s", url=url))
+        (added,) = await self.store.add_subscriptions(
             [NewSubscription(url, self._clock(), old.title, old.folder)], self.user.id
         )
         await self.change(added.feed_id, **self._settings_of(old))
@@ -182,31 +196,37 @@ class ReaderService:
         return added.feed_id
 
     def _settings_of(self, old: Subscription) -> dict[str, Any]:
-        """What a subscription that takes the place of another keeps of it; the operator's bounds may have changed since."""
+        """Return the settings to copy to a new subscription, within the current bounds."""
         least, most = self.min_interval_bounds_s
         interval_s = min(max(old.min_interval_s, least), most) if old.min_interval_s else 0.0
         return {"priority": old.priority, "full_text": old.full_text, "min_interval_s": interval_s}
 
     async def counters(self) -> list[tuple[int, int, int]]:
-        """Of each subscription: feed, entries that are unread, and all that there are."""
+        """Return (feed id, unread entries, all entries) of each subscription."""
         return await self.store.read(folders.counters, self.user.id)
 
     async def unsubscribe(self, feed_id: int) -> None:
-        """What was starred or tagged stays. A feed that nobody is subscribed to any more is not polled any more."""
+        """Unsubscribe from a feed; starred and tagged entries stay.
+
+        A feed without subscribers is no longer polled.
+        """
         if not await self.store.write(folders.unsubscribe, self.user.id, feed_id, self._clock()):
-            raise NotFound(f"there is no feed {feed_id} among your subscriptions")
+            raise NotFound(_("you are not subscribed to feed %(id)s", id=feed_id))
         self._publish_subscriptions()
         await self._update_weight(feed_id)
 
     async def restore_subscription(
         self, old: Subscription, unread: Collection[int], unsubscribed_at: float
     ) -> None:
-        """As it was before `unsubscribe`: name, folder, wishes; of what had arrived by then, just these entries are unread."""
+        """Undo `unsubscribe`: restore title, folder, settings and the unread entries.
+
+        Of the entries received until ``unsubscribed_at``, only those in ``unread`` become unread.
+        """
         feed, title = (
             old.feed,
             "" if old.title in (old.feed.state.title, redact_password(old.feed.url)) else old.title,
         )
-        await self.store.add(
+        await self.store.add_subscriptions(
             [NewSubscription(feed.url, self._clock(), title, old.folder)], self.user.id
         )
         await self.change(feed.id, **self._settings_of(old))
@@ -217,35 +237,36 @@ class ReaderService:
         return await self.store.read(folders.icon, self.user.id, feed_id)
 
     async def folders(self) -> list[Folder]:
-        """By name; also those that are empty."""
+        """List folders by name, including empty ones."""
         return await self.store.read(folders.folders, self.user.id)
 
     async def add_folder(self, name: str) -> Folder:
-        name = _normalize_name(name, "folder")
+        """Add an empty folder; raise `AlreadyExists` if the name is in use."""
+        name = _normalize_name(name)
         folder_id = await self.store.write(folders.add_folder, self.user.id, name)
         if folder_id is None:
-            raise AlreadyExists(f"there is a folder {name} already")
+            raise AlreadyExists(_("there is already a folder %(name)s", name=name))
         self._publish_subscriptions()
         return Folder(folder_id, name, 0, 0)
 
     async def rename_folder(self, folder_id: int, name: str) -> None:
-        """`Taken` if there is another of that name."""
-        name = _normalize_name(name, "folder")
-        done = await self.store.write(folders.rename_folder, self.user.id, folder_id, name)
-        if done is None:
-            raise AlreadyExists(f"there is a folder {name} already")
-        if not done:
-            raise NotFound(f"there is no folder {folder_id}")
+        """Rename a folder; raise `AlreadyExists` if the name is in use."""
+        name = _normalize_name(name)
+        renamed = await self.store.write(folders.rename_folder, self.user.id, folder_id, name)
+        if renamed is None:
+            raise AlreadyExists(_("there is already a folder %(name)s", name=name))
+        if not renamed:
+            raise NotFound(_("there is no folder %(id)s", id=folder_id))
         self._publish_subscriptions()
 
     async def remove_folder(self, folder_id: int) -> None:
-        """Its subscriptions are at the top then."""
+        """Remove a folder; its subscriptions stay, without a folder."""
         if not await self.store.write(folders.remove_folder, self.user.id, folder_id):
-            raise NotFound(f"there is no folder {folder_id}")
+            raise NotFound(_("there is no folder %(id)s", id=folder_id))
         self._publish_subscriptions()
 
     async def import_opml(self, body: bytes) -> ImportReport:
-        """OPML, or one address on each line."""
+        """Import an OPML document or a text with one URL per line; the import is atomic."""
         report = await import_feeds(self.store, body, self._clock, user_id=self.user.id)
         if self.aggregator is not None:
             self.aggregator.wake()
@@ -253,56 +274,65 @@ class ReaderService:
         return report
 
     async def export_opml(self) -> bytes:
+        """Export all subscriptions as OPML 2.0."""
         outlines = [
             Outline(s.feed.url, s.title, s.feed.state.site_url, s.folder)
             for s in await self.subscriptions()
         ]
-        return write_opml(outlines, f"Subscriptions of {self.user.name}")
+        return write_opml(outlines, _("Subscriptions of %(name)s", name=self.user.name))
 
-    # --- streams -------------------------------------------------------------------------------------------------------
+    # --- streams ----------------------------------------------------------------------------------
 
     async def page(self, stream: Stream, *, limit: int = 50, after: str | None = None) -> Page:
-        """The next entries of a stream, after the ``next`` of the page before: no entry is skipped or shown twice, whatever
-        arrives or is marked in between."""
+        """Return one page of a stream (keyset pagination).
+
+        ``after`` is the cursor, the ``next`` of the page before. No entry is skipped or repeated
+        if entries arrive or change state between two pages.
+        """
         return await self.store.read(entry_queries.page, self.user.id, stream, limit, after)
 
     async def ids(self, stream: Stream, *, limit: int = 1000, after: str | None = None) -> IdPage:
-        """As `page`, but ids alone, which is much cheaper."""
+        """Return one page of entry ids; much cheaper than `page`."""
         return await self.store.read(entry_queries.ids, self.user.id, stream, limit, after)
 
     async def count(self, stream: Stream) -> int:
         return await self.store.read(entry_queries.count, self.user.id, stream)
 
     async def items(self, entry_ids: Iterable[int]) -> list[Item]:
-        """These entries, in this order; those that are not the user's are left out."""
+        """Return entries by id, in the given order, without those the user has no access to."""
         return await self.store.read(entry_queries.items, self.user.id, list(entry_ids))
 
     async def item(self, entry_id: int) -> Item:
         found = await self.items([entry_id])
         if not found:
-            raise NotFound(f"there is no entry {entry_id}")
+            raise NotFound(_("there is no entry %(id)s", id=entry_id))
         return found[0]
 
     async def full_text(self, entry_id: int) -> str:
-        """The whole article from its site, as safe HTML; kept for the next who asks. `NoArticle` says why there is none."""
+        """Return the full text of an entry as sanitized HTML, from its page or from the store.
+
+        Raises `ArticleUnavailable` with the reason.
+        """
         entry = (await self.item(entry_id)).entry
         if self.aggregator is None:
-            raise ArticleUnavailable("articles cannot be fetched here; use the running service")
+            raise ArticleUnavailable(
+                _("this process cannot load full texts; use the running service")
+            )
         return await FullTextFetcher(self.aggregator, self._clock).fetch(entry_id, entry.url)
 
     async def override_text(
         self, entry_id: int, *, title: str | None = None, content: str | None = None
     ) -> None:
-        """Say it in other words (a translation, a summary). They are this user's: a feed is fetched once for all."""
+        """Replace title or content of an entry for this user only (a translation, a summary)."""
         entry = (await self.item(entry_id)).entry
-        wish = entry_state.EntryStateChange(
+        change = entry_state.EntryStateChange(
             title=title, content=None if content is None else sanitize_html(content, entry.url)
         )
         await self.store.write(
-            entry_state.update_entry_state, self.user.id, [entry_id], wish, self._clock()
+            entry_state.update_entry_state, self.user.id, [entry_id], change, self._clock()
         )
 
-    # --- marks ---------------------------------------------------------------------------------------------------------
+    # --- entry state ------------------------------------------------------------------------------
 
     async def mark(
         self,
@@ -314,37 +344,46 @@ class ReaderService:
         add_tags: Collection[str] = (),
         remove_tags: Collection[str] = (),
     ) -> list[int]:
-        """Change what is given, of those entries that are the user's; returns their ids. Twice changes nothing more."""
+        """Change the state of entries (read, starred, rating, tags); return the ids of those found.
+
+        None leaves a state as it is. The operation is idempotent. Raises `UsageError` for an
+        invalid rating or tag.
+        """
         if rating is not None and not 0 <= rating <= 5:
-            raise UsageError("a rating is 1 to 5, or 0 for none")
-        tags = [_normalize_name(name, "tag") for name in add_tags]
-        wish = entry_state.EntryStateChange(
+            raise UsageError(_("the rating must be between 1 and 5, or 0 for none"))
+        tags = [_normalize_name(name) for name in add_tags]
+        change = entry_state.EntryStateChange(
             unread, starred, rating, tuple(tags), tuple(remove_tags)
         )
-        done = await self.store.write(
-            entry_state.update_entry_state, self.user.id, list(entry_ids), wish, self._clock()
+        marked = await self.store.write(
+            entry_state.update_entry_state, self.user.id, list(entry_ids), change, self._clock()
         )
-        if done:
-            self.events.publish(Event("marked", self.user.id, entry_ids=tuple(done)))
-        return done
+        if marked:
+            self.events.publish(Event("entry_state_changed", self.user.id, entry_ids=tuple(marked)))
+        return marked
 
     async def mark_all_read(self, stream: Stream, *, until: float | None = None) -> list[int]:
-        """All unread entries of the stream that had arrived at ``until`` (now, if not given); returns their ids, with which
-        `mark` undoes it."""
+        """Mark all unread entries of a stream as read; return their ids, to undo it with `mark`.
+
+        Only entries received until ``until`` (default: now) are marked.
+        """
         until = self._clock() if until is None else until
-        done = await self.store.write(entry_state.mark_all_read, self.user.id, stream, until)
-        if done:
-            self.events.publish(Event("marked", self.user.id, entry_ids=tuple(done)))
-        return done
+        marked = await self.store.write(entry_state.mark_all_read, self.user.id, stream, until)
+        if marked:
+            self.events.publish(Event("entry_state_changed", self.user.id, entry_ids=tuple(marked)))
+        return marked
 
     async def mark_unread_since(self, since: float) -> list[int]:
-        """Take back what was read since then."""
+        """Mark the entries that the user has read since a time as unread; return their ids."""
         return await self.mark(
             await self.store.read(entry_state.read_since, self.user.id, since), unread=True
         )
 
     async def flush_history(self) -> None:
-        """What was read and not starred is in no stream any more. In parts, because others want to write too."""
+        """Remove read entries that are not starred from all streams.
+
+        In batches, so that other writers are not blocked.
+        """
         while (
             await self.store.write(
                 entry_state.mute_read_entries, self.user.id, BATCH_SIZE, self._clock()
@@ -354,108 +393,116 @@ class ReaderService:
             pass
 
     async def tags(self) -> list[Tag]:
-        """The user's own, by name."""
+        """List the user's own tags by name."""
         return await self.store.read(entry_state.tags, self.user.id)
 
     async def rename_tag(self, name: str, new: str) -> None:
-        """Entries that had either have the new one."""
+        """Rename a tag; if the new name exists, the two tags are merged."""
         if not await self.store.write(
-            entry_state.rename_tag, self.user.id, name, _normalize_name(new, "tag")
+            entry_state.rename_tag, self.user.id, name, _normalize_name(new)
         ):
-            raise NotFound(f"there is no tag {name}")
+            raise NotFound(_("there is no tag %(name)s", name=name))
 
     async def remove_tag(self, name: str) -> None:
         if not await self.store.write(entry_state.remove_tag, self.user.id, name):
-            raise NotFound(f"there is no tag {name}")
+            raise NotFound(_("there is no tag %(name)s", name=name))
 
     async def restore_tag(self, name: str, entry_ids: Collection[int]) -> None:
-        """Take back `remove_tag`."""
+        """Undo `remove_tag`: tag these entries again."""
         await self.store.write(entry_state.restore_tag, self.user.id, name, list(entry_ids))
 
-    # --- saved searches and rules --------------------------------------------------------------------------------------
+    # --- saved searches and rules -----------------------------------------------------------------
 
     async def saved_searches(self) -> list[SavedSearch]:
-        return await self.store.read(rules.saved_searches, self.user.id)
+        return await self.store.read(saved_searches.saved_searches, self.user.id)
 
     async def save_search(self, name: str, stream: Stream) -> SavedSearch:
-        """A search of the same name is replaced."""
+        """Save a search; a search of the same name is replaced."""
         return await self.store.write(
-            rules.save_search, self.user.id, _normalize_name(name, "search"), stream
+            saved_searches.save_search, self.user.id, _normalize_name(name), stream
         )
 
     async def remove_search(self, search_id: int) -> None:
-        if not await self.store.write(rules.remove_search, self.user.id, search_id):
-            raise NotFound(f"there is no saved search {search_id}")
+        if not await self.store.write(saved_searches.remove_search, self.user.id, search_id):
+            raise NotFound(_("there is no saved search %(id)s", id=search_id))
 
     async def rules(self) -> list[Rule]:
         return await self.store.read(rules.rules, self.user.id)
 
     async def save_rule(self, rule: Rule) -> Rule:
-        """A new one where its id is 0. It holds for what arrives from now on."""
+        """Add a rule (id 0) or change one; it applies to entries that arrive from now on."""
         rules.validate_rule(rule)
         if rule.feed_id is not None:
             await self.subscription(rule.feed_id)
         saved = await self.store.write(rules.save_rule, self.user.id, rule)
         if saved is None:
-            raise NotFound(f"there is no rule {rule.id}")
+            raise NotFound(_("there is no rule %(id)s", id=rule.id))
         return replace(rule, id=saved)
 
     async def remove_rule(self, rule_id: int) -> None:
         if not await self.store.write(rules.remove_rule, self.user.id, rule_id):
-            raise NotFound(f"there is no rule {rule_id}")
+            raise NotFound(_("there is no rule %(id)s", id=rule_id))
 
-    async def send(self, entry_id: int) -> None:
-        """Hand an entry to the user's webhook, as readers' "save" does."""
+    async def send_to_webhook(self, entry_id: int) -> None:
+        """Queue an entry for the user's webhook (Miniflux's "save entry")."""
         await self.subscription((await self.item(entry_id)).entry.feed_id)
         if not (await self.store.read(users.settings, self.user.id)).webhook_url:
-            raise UsageError("there is nowhere to send it; name a webhook in the settings first")
+            raise UsageError(_("no webhook configured; enter a webhook URL in the settings"))
         await self.store.write(
             ingest.add_notifications, self.user.id, "save_entry", [entry_id], "", self._clock()
         )
 
     async def send_test_notification(self) -> int:
-        """To every address of the user: a message as alerts are, and to the webhook the newest entry; to how many."""
-        chosen = await self.store.read(users.settings, self.user.id)
-        newest = (await self.ids(Stream(), limit=1)).ids if chosen.webhook_url else ()
-        if not chosen.alert_urls and not newest:
+        """Queue a test message for each notification URL and the newest entry for the webhook.
+
+        Returns the number of messages; raises `UsageError` if there are none to send.
+        """
+        settings = await self.store.read(users.settings, self.user.id)
+        newest = (await self.ids(Stream(), limit=1)).ids if settings.webhook_url else ()
+        if not settings.alert_urls and not newest:
             raise UsageError(
-                "there is nowhere to send a test, or no entry yet for the webhook; save an address first"
+                _(
+                    "nothing to test; enter a notification URL, or a webhook URL and subscribe to "
+                    "a feed with at least one post"
+                )
             )
-        message = json.encode(("A test", "Alerts arrive here.")).decode()
-        messages = [(url, message) for url in chosen.alert_urls]
-        await self.store.write(notifications.add, self.user.id, "alert", messages, self._clock())
+        message = json.encode((_("Test"), _("Alerts are delivered to this address."))).decode()
+        messages = [(url, message) for url in settings.alert_urls]
+        await self.store.write(
+            notifications.add_deliveries, self.user.id, "alert", messages, self._clock()
+        )
         for entry_id in newest:
-            await self.send(entry_id)
+            await self.send_to_webhook(entry_id)
         return len(messages) + len(newest)
 
     async def failed_deliveries(self) -> list[Delivery]:
-        """Alerts and events of the webhook that were not taken, the newest first: to be tried again, or given up."""
+        """List failed alerts and webhooks, pending retry or abandoned, newest first."""
         return await self.store.read(notifications.failed_deliveries, self.user.id)
 
-    # --- insights ------------------------------------------------------------------------------------------------------
+    # --- insights ---------------------------------------------------------------------------------
 
     async def statistics(self) -> Statistics:
-        """What was read, and how fast it came, in the last thirty days."""
+        """Return reading and delay statistics of the last `STATISTICS_DAYS` days."""
         now = self._clock()
         return await self.store.read(
             insights.statistics, self.user.id, now - STATISTICS_DAYS * DAY_S, now
         )
 
     async def suggestions(self, limit: int = 12) -> list[Suggestion]:
-        """Feeds that many read here, that people with similar subscriptions read, and that starred entries link to."""
+        """Suggest feeds: popular, read by similar users, or linked from starred entries."""
         return await self.store.read(insights.suggestions, self.user.id, limit)
 
     def _publish_subscriptions(self, feed_id: int | None = None) -> None:
         self.events.publish(Event("subscriptions", self.user.id, feed_id))
 
     async def _update_weight(self, feed_id: int) -> None:
-        """How much a feed matters has changed, and with it when it is asked next."""
+        """Recompute a feed's weight after a change of subscribers, and with it its next poll."""
         if self.aggregator is not None:
             await self.aggregator.update_weights([feed_id])
 
 
-def _normalize_name(name: str, thing: str) -> str:
+def _normalize_name(name: str) -> str:
     name = " ".join(name.split())
     if not name or len(name) > 200:
-        raise UsageError(f"a {thing} needs a name, of at most 200 characters")
+        raise UsageError(_("enter a name of 1 to 200 characters"))
     return name

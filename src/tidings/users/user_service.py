@@ -1,7 +1,7 @@
-"""Who somebody is: users, passwords, sessions, tokens for apps, and the word of a trusted proxy.
+"""Authentication and user accounts: passwords, sessions, API tokens, trusted proxy header.
 
-Passwords are stored as argon2 makes of them. Every other secret is made here from enough randomness that a plain hash of it
-is all that has to be kept (`secrets`): who reads the database learns none of them.
+Passwords are stored as Argon2 hashes. All other secrets are random (130 bits), so a plain hash of
+them is stored; the database contains no secret in clear text.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import ParamSpec, TypeVar
 from msgspec import Struct
 
 from tidings.errors import UsageError
+from tidings.i18n import _
 from tidings.store import Store
 from tidings.store import users as table
 from tidings.store.user_models import Settings, Token, User
@@ -31,21 +32,22 @@ from tidings.users.passwords import (
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: A browser that does not come back for so long has to log in again.
+#: Time without a request after which a browser session expires.
 SESSION_LIFETIME_S = 30 * 86400.0
-#: That somebody has logged in is noted at most so often: apps that speak HTTP Basic do so with every request.
+#: Minimum interval between updates of a user's last login: HTTP Basic logs in at each request.
 LAST_LOGIN_RESOLUTION_S = 60.0
-#: Under this key lies the secret of this installation, of which other keys are made.
+#: Key of the shared value that holds the installation's secret, from which keys are derived.
 SECRET_NAME = "secret"
 
 
 class TrustedProxy(Struct, frozen=True):
-    """A proxy that logs people in for us: the header that it names them in, and from which addresses it is believed."""
+    """A reverse proxy that authenticates users: its user name header and its addresses."""
 
     header: str = ""
     addresses: tuple[str, ...] = ()  #: networks, such as 127.0.0.1 or 10.0.0.0/8
 
     def trusts(self, address: str) -> bool:
+        """Whether the header is accepted from a client with this IP address."""
         try:
             peer = ipaddress.ip_address(address)
         except ValueError:
@@ -56,9 +58,10 @@ class TrustedProxy(Struct, frozen=True):
 
 
 class NewToken(Struct, frozen=True):
-    """A token with its secret, which is shown once.
+    """A new API token with its secret, which is shown only once.
 
-    The secret serves as the key of the REST API, as the password of any app beside the user's name, and for Fever.
+    The secret is the API key of the REST API, the app password next to the user name, and the
+    secret of the Fever API key.
     """
 
     token: Token
@@ -66,7 +69,11 @@ class NewToken(Struct, frozen=True):
 
 
 class UserService:
-    """All users of one store."""
+    """Users of one store: accounts, login, sessions and API tokens.
+
+    The parameter ``by`` is the acting user; None is the command line or the first run. Methods
+    raise `Forbidden` where ``by`` lacks the role `admin`, and `NotFound` for an unknown user.
+    """
 
     def __init__(
         self, store: Store, clock: Callable[[], float], proxy: TrustedProxy | None = None
@@ -75,32 +82,34 @@ class UserService:
         self._clock = clock
         self._login_limiter = LoginLimiter(clock)
 
-    # --- users ---------------------------------------------------------------------------------------------------------
-    # ``by`` is the user who asks for it; None is the command line, and the first run.
+    # --- users ------------------------------------------------------------------------------------
 
     async def needs_setup(self) -> bool:
-        """Whether nobody has been named administrator yet: then the first-run page is for whoever comes."""
+        """Whether there is no administrator yet; the first-run page is then open to any visitor."""
         return not await self.store.read(table.has_administrator)
 
-    async def users(self, *, by: User | None) -> list[User]:
+    async def list_users(self, *, by: User | None) -> list[User]:
         _require_admin(by)
         return await self.store.read(table.users)
 
-    async def user(self, user: int | str) -> User | None:
-        """By id or name."""
+    async def find_user(self, user: int | str) -> User | None:
+        """Find a user by id or name."""
         return await self.store.read(table.find_user, user)
 
     async def add_user(
         self, name: str, password: str, *, admin: bool = False, by: User | None
     ) -> User:
-        """The first administrator takes over the store's first user, and what was subscribed to before there were users."""
+        """Add a user; raise `UsageError` for an invalid or existing name or an invalid password.
+
+        The first administrator takes over the store's initial user with its subscriptions.
+        """
         _require_admin(by)
         check_username(name)
         hashed = await _run_in_thread(hash_password, password)
         return await self.store.write(table.add_user, name, hashed, admin, self._clock())
 
     async def set_password(self, user_id: int, password: str, *, by: User | None) -> None:
-        """Ends all sessions of the user; tokens of apps stay."""
+        """Set a user's password and end all sessions of the user; API tokens stay valid."""
         if by is None or by.id != user_id:
             _require_admin(by)
         hashed = await _run_in_thread(hash_password, password)
@@ -111,7 +120,7 @@ class UserService:
         await self.store.write(table.set_admin, await self._require_user(user_id), admin)
 
     async def remove_user(self, user_id: int, *, by: User | None) -> None:
-        """With all that is theirs. The last administrator cannot be removed."""
+        """Delete a user and their data; raise `UsageError` for the last administrator."""
         if by is None or by.id != user_id:
             _require_admin(by)
         await self.store.write(table.remove_user, await self._require_user(user_id), self._clock())
@@ -122,19 +131,23 @@ class UserService:
     async def save_settings(self, user: User, settings: Settings) -> None:
         await self.store.write(table.save_settings, user.id, settings)
 
-    # --- log in --------------------------------------------------------------------------------------------------------
+    # --- log in -----------------------------------------------------------------------------------
 
     async def log_in(self, name: str, password: str, address: str) -> User:
-        """By the user's own password or the secret of one of their tokens. `WrongPassword`, `TooManyAttempts`."""
+        """Authenticate by password or by the secret of one of the user's API tokens.
+
+        ``address`` is the client's IP address, for the rate limit. Raises `WrongPassword` or
+        `TooManyAttempts`.
+        """
         self._login_limiter.check(name, address)
         user, hashed = await self.store.read(table.find_user_with_password_hash, name)
         user_by_token = await self._user_by_secret(password, "app")
         if user is None or user_by_token is None or user_by_token.id != user.id:
-            # A name that nobody has takes as long as one that somebody has.
-            good = await _run_in_thread(check_password, hashed, password)
-            if user is None or not good:
+            # Unknown names are verified too, so that the response time does not reveal them.
+            is_correct = await _run_in_thread(check_password, hashed, password)
+            if user is None or not is_correct:
                 self._login_limiter.record_failure(name, address)
-                raise WrongPassword("name and password do not belong together")
+                raise WrongPassword(_("wrong user name or password"))
         self._login_limiter.record_success(name, address)
         now = self._clock()
         if user.seen_at is None or user.seen_at < now - LAST_LOGIN_RESOLUTION_S:
@@ -142,17 +155,20 @@ class UserService:
         return user
 
     async def user_by_proxy(self, address: str, name: str) -> User | None:
-        """Whom a trusted proxy at ``address`` names in its header; somebody new is made a user: the proxy decides who may."""
+        """Return the user named by a trusted proxy at ``address``; None if it is not trusted.
+
+        An unknown user is added, because access control is left to the proxy.
+        """
         if not self.proxy.header or not name or not self.proxy.trusts(address):
             return None
-        user = await self.user(name)
+        user = await self.find_user(name)
         if user is None:
             check_username(name)
             user = await self.store.write(table.add_user, name, "", False, self._clock())
         return user
 
     async def start_session(self, user: User) -> str:
-        """A secret for the browser's cookie."""
+        """Start a session and return its secret, for the session cookie."""
         secret = new_secret()
         now = self._clock()
         await self.store.write(
@@ -167,18 +183,18 @@ class UserService:
         )
         return secret
 
-    async def session(self, secret: str) -> User | None:
+    async def user_by_session(self, secret: str) -> User | None:
         return await self._user_by_secret(secret, "session")
 
     async def end_session(self, secret: str) -> None:
         await self.store.write(table.end_session, digest(secret))
 
-    # --- tokens for apps -----------------------------------------------------------------------------------------------
+    # --- tokens for apps --------------------------------------------------------------------------
 
     async def add_token(self, user: User, label: str) -> NewToken:
-        """Refused if the user has one of this label."""
+        """Add an API token; raise `UsageError` if the label is empty or already in use."""
         if not label.strip():
-            raise UsageError("a token needs a name, such as the app that will use it")
+            raise UsageError(_("enter a name for the token, such as the name of the app"))
         secret = new_secret()
         keys = digest(secret), digest(fever_key(user.name, secret))
         token = await self.store.write(
@@ -191,21 +207,21 @@ class UserService:
 
     async def remove_token(self, user: User, token_id: int) -> None:
         if not await self.store.write(table.remove_token, user.id, token_id):
-            raise NotFound(f"there is no token {token_id}")
+            raise NotFound(_("there is no token %(id)s", id=token_id))
 
     async def user_by_token(self, secret: str) -> User | None:
-        """The REST API's key (``X-Auth-Token``)."""
+        """Find the user of an API token (header ``X-Auth-Token`` of the REST API)."""
         return await self._user_by_secret(secret, "app")
 
     async def user_by_fever_key(self, api_key: str) -> User | None:
-        """Fever's key: md5 of ``name:secret`` in hex, of a token's secret."""
+        """Find the user of a Fever API key: md5 of ``name:secret`` in hex, for a token's secret."""
         return await self._user_by_secret(api_key.strip().lower(), "fever")
 
     async def client_login(self, name: str, password: str, address: str) -> str:
-        """Google Reader's Auth token for who logs in so.
+        """Log in to the Google Reader API (ClientLogin) and return the Auth token.
 
-        It stays the same until the password changes, however often an app logs in, and has no character that any client
-        trips over. Who logs in with a token's secret has that secret as Auth token.
+        The Auth token stays the same until the password changes. A login with the secret of an
+        API token returns that secret as Auth token. Raises the same errors as `log_in`.
         """
         user = await self.log_in(name, password, address)
         user_by_token = await self._user_by_secret(password, "app")
@@ -216,27 +232,27 @@ class UserService:
         )
 
     async def user_by_auth_token(self, auth: str) -> User | None:
-        """The user of a Google Reader Auth token."""
-        user_id, slash, _ = auth.partition("/")
+        """Find the user of a Google Reader Auth token."""
+        user_id, slash, _signature = auth.partition("/")
         if not slash:
             return await self._user_by_secret(auth, "app")
         user = (
-            await self.user(int(user_id))
+            await self.find_user(int(user_id))
             if user_id.isascii() and user_id.isdecimal() and len(user_id) < 10
             else None
         )
-        good = user is not None and hmac.compare_digest(
+        is_valid = user is not None and hmac.compare_digest(
             (await self._google_auth_token(user)).encode(), auth.encode()
         )
-        return user if good else None
+        return user if is_valid else None
 
     async def _google_auth_token(self, user: User) -> str:
-        _, hashed = await self.store.read(table.find_user_with_password_hash, user.name)
-        key = await self.key("auth")
+        _user, hashed = await self.store.read(table.find_user_with_password_hash, user.name)
+        key = await self.signing_key("auth")
         return f"{user.id}/{hmac.digest(key, f'{user.id}:{hashed}'.encode(), 'sha256').hex()}"
 
-    async def key(self, purpose: str) -> bytes:
-        """A key of this installation for signing: the image proxy's, say. It never changes."""
+    async def signing_key(self, purpose: str) -> bytes:
+        """Derive the installation's signing key for a purpose (HMAC); it never changes."""
         secret = (await self.store.load_values()).get(SECRET_NAME)
         if secret is None:
             secret = await self.store.write(
@@ -246,22 +262,22 @@ class UserService:
 
     async def _user_by_secret(self, secret: str, kind: str) -> User | None:
         key, now = digest(secret), self._clock()
-        user, note = await self.store.read(table.find_token_owner, key, kind, now)
-        if note:
+        user, should_record = await self.store.read(table.find_token_owner, key, kind, now)
+        if should_record:
             await self.store.write(table.record_token_use, key, now, SESSION_LIFETIME_S)
         return user
 
     async def _require_user(self, user_id: int) -> int:
-        if await self.user(user_id) is None:
-            raise NotFound(f"there is no user {user_id}")
+        if await self.find_user(user_id) is None:
+            raise NotFound(_("there is no user %(id)s", id=user_id))
         return user_id
 
 
 def _require_admin(by: User | None) -> None:
     if by is not None and not by.admin:
-        raise Forbidden("only an administrator may do this")
+        raise Forbidden(_("only an administrator can do this"))
 
 
 async def _run_in_thread(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """argon2 takes its time on purpose: in a thread."""
+    """Run Argon2 in a thread: it is slow by design and would block the event loop."""
     return await asyncio.to_thread(work, *args, **options)

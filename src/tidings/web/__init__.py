@@ -1,6 +1,8 @@
-"""What browsers, monitors and hubs are told, over Starlette.
+"""Web application (Starlette): pages, output feeds, WebSub hub, metrics, health checks.
 
-`app` says which address answers with what; `now` reads what the service does from the living parts; `metrics` puts it in
-Prometheus' words and `pages` into HTML, with `charts`; `forecast` and `comparison` are what pages ask the laboratory, in
-`processes`. The socket is in `tidings.service`.
+`app` assembles the routes and middleware, `request_context` authenticates and renders. Pages:
+`account`, `reader`, `feeds`, `timing`, `lab`, `peers`. `status` collects the state of the running
+service for pages, the JSON API and Prometheus (`metrics`). `templating` renders HTML, `charts` SVG.
+`forecast` and `comparison` run simulations in a subprocess (`subprocess_runner`). The listening
+socket is opened by `tidings.service`.
 """

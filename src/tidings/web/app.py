@@ -1,7 +1,8 @@
-"""The web application: which address answers with what, and what surrounds every answer.
+"""ASGI application: routes, security headers (CSP), Host check, health checks, error pages.
 
-Pages for people are in `reader`, `feeds`, `account`, `timing` and `lab`; what programs ask for is here, in `output`, in `hub`
-and in `tidings.web.api`. Everything is wired in `tidings.service`.
+Pages are in `reader`, `feeds`, `account`, `timing`, `lab` and `peers`. Endpoints for programs are
+here (`/api/status`, `/metrics`, `/healthz`, `/readyz`, `/push/...`), in `output_feeds`, in `hub`
+and in `tidings.web.api`. `tidings.service` creates the parts.
 """
 
 import asyncio
@@ -36,22 +37,22 @@ from tidings.web import (
 )
 from tidings.web.forms import read_body
 from tidings.web.hub import Hub
-from tidings.web.request_context import Site, json
+from tidings.web.request_context import AppServices, json
 from tidings.web.sse import EventStreams
 
-#: Other sites never learn where somebody came from. "no-referrer" would hide it from ourselves too: browsers then send forms
-#: with ``Origin: null``, as if they came from elsewhere.
+#: Security headers of every response. "same-origin" hides the referrer from other sites. Not
+#: "no-referrer": browsers then send forms with ``Origin: null``, which the CSRF check would reject.
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "server": f"tidings/{__version__}",
 }
-#: An address longer than this is no form of ours. The longest are those of pictures.
+#: Maximum length of path and query in characters. The longest links are those of proxied images.
 MAX_TARGET_LENGTH = 8000
-#: A store that takes longer than this to say when the next feed is due is not ready.
+#: Time limit of the database query of the readiness check.
 READINESS_TIMEOUT_S = 5.0
-#: Files that browsers keep for ever: their addresses change with them.
+#: Static files by extension. They are cached permanently; their URLs contain a version digest.
 STATIC_MEDIA_TYPES = {
     "css": "text/css",
     "js": "text/javascript",
@@ -61,23 +62,23 @@ STATIC_MEDIA_TYPES = {
 
 
 class SecurityMiddleware:
-    """Around every answer: the headers that keep browsers safe. Addresses and hosts that nobody could mean are turned away."""
+    """Add security headers to every response; reject overlong URLs and unknown Host headers."""
 
     def __init__(self, app: ASGIApp, host: str = "") -> None:
         self._app, self._host = app, host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_framed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = {name for name, _value in message["headers"]}
-                more = {
+                present = {name for name, _value in message["headers"]}
+                headers = {
                     **SECURITY_HEADERS,
                     "content-security-policy": templating.content_security_policy(),
                 }
                 added = [
                     (name.encode(), value.encode())
-                    for name, value in more.items()
-                    if name.encode() not in own
+                    for name, value in headers.items()
+                    if name.encode() not in present
                 ]
                 message = {**message, "headers": [*message["headers"], *added]}
             await send(message)
@@ -87,20 +88,21 @@ class SecurityMiddleware:
             scope["type"] == "http"
             and len(scope["raw_path"]) + len(scope["query_string"]) > MAX_TARGET_LENGTH
         ):
-            sentence = _("The address is longer than any form here makes it.")
-            app = _error_page(HTTPStatus.REQUEST_URI_TOO_LONG, _("Too long"), sentence)
+            sentence = _("This address is too long.")
+            app = _error_page(HTTPStatus.REQUEST_URI_TOO_LONG, _("Address too long"), sentence)
         elif scope["type"] == "http" and not is_allowed_host(
             dict(scope["headers"]).get(b"host", b"").decode("latin-1"), self._host
         ):
             sentence = _(
-                "This service does not know itself by that name. If it should, set serve.public_url to its address."
+                "tidings isn't configured for this host name. To use it, set serve.public_url to"
+                " the address of this site."
             )
-            app = _error_page(HTTPStatus.MISDIRECTED_REQUEST, _("Not here"), sentence)
-        await app(scope, receive, send_framed)
+            app = _error_page(HTTPStatus.MISDIRECTED_REQUEST, _("Wrong host name"), sentence)
+        await app(scope, receive, send_with_headers)
 
 
 def is_allowed_host(host: str, public: str) -> bool:
-    """Whether a Host header may mean us. Names that anybody can register, and point at our address, may not (DNS rebinding)."""
+    """Check the Host header (DNS rebinding): public host name, IP addresses and local names."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
     name = name.strip("[]").lower()
     try:
@@ -115,30 +117,31 @@ def is_allowed_host(host: str, public: str) -> bool:
 
 
 def make_app(
-    site: Site, hub: Hub, streams: EventStreams, api_routes: Sequence[BaseRoute] = ()
+    services: AppServices, hub: Hub, streams: EventStreams, api_routes: Sequence[BaseRoute] = ()
 ) -> Starlette:
-    """The application over a living service."""
-    status_reporter = site.status_reporter
+    """Build the ASGI application with all routes and middleware."""
+    status_reporter = services.status_reporter
 
     async def allowed(request: Request) -> bool:
-        """Figures are for administrators, or an app with an administrator's token; for everybody as long as there is none."""
+        """Check for an admin session or an admin's token; before setup, every client is allowed."""
         bearer = request.headers.get("authorization", "").partition(" ")[2].strip()
         user = (
-            await site.user_service.user_by_token(bearer)
+            await services.user_service.user_by_token(bearer)
             if bearer
-            else await site.authenticate(request)
+            else await services.authenticate(request)
         )
-        return user.admin if user is not None else await site.user_service.needs_setup()
+        return user.admin if user is not None else await services.user_service.needs_setup()
 
     async def status(request: Request) -> Response:
         if not await allowed(request):
             return json({"error": _("Only an administrator may see this.")}, HTTPStatus.FORBIDDEN)
         return json(await status_reporter.status())
 
-    async def measure(request: Request) -> Response:
+    async def prometheus_metrics(request: Request) -> Response:
         if not await allowed(request):
             return PlainTextResponse(
-                "give an administrator's token: Authorization: Bearer ...\n", HTTPStatus.FORBIDDEN
+                _("An administrator's token is required: Authorization: Bearer <token>") + "\n",
+                HTTPStatus.FORBIDDEN,
             )
         return PlainTextResponse(
             metrics.exposition(await status_reporter.families()), media_type=metrics.MEDIA_TYPE
@@ -152,7 +155,7 @@ def make_app(
             async with asyncio.timeout(READINESS_TIMEOUT_S):
                 problem = await status_reporter.readiness_problem()
         except (TidingsError, TimeoutError) as error:
-            problem = str(error) or "the store does not answer"
+            problem = str(error) or "the database does not answer"
         return PlainTextResponse(
             f"{problem or 'ready'}\n", HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
         )
@@ -167,16 +170,16 @@ def make_app(
         return PlainTextResponse(answer.body, answer.status)
 
     routes = [
-        *account.routes(site),
-        *reader.routes(site),
-        *feeds.routes(site),
-        *timing.routes(site),
-        *peers.routes(site),
-        *lab.routes(site),
-        *demo_launcher.routes(site),
-        *image_proxy.routes(site),
+        *account.routes(services),
+        *reader.routes(services),
+        *feeds.routes(services),
+        *timing.routes(services),
+        *peers.routes(services),
+        *lab.routes(services),
+        *demo_launcher.routes(services),
+        *image_proxy.routes(services),
         *streams.routes(),
-        *output_feeds.routes(site),
+        *output_feeds.routes(services),
         *hub.routes(),
         *api_routes,
         Route("/static/{version}/{name}", _static),
@@ -184,17 +187,17 @@ def make_app(
         _root_file_route("manifest.webmanifest", "application/manifest+json"),
         Route("/offline", _offline),
         Route("/api/status", status),
-        Route("/metrics", measure),
+        Route("/metrics", prometheus_metrics),
         Route("/healthz", alive),
         Route("/readyz", ready),
         Route("/push/{token}", push, methods=["GET", "POST"]),
     ]
-    # A higher level takes three times as long on long lists.
-    packing = Middleware(GZipMiddleware, minimum_size=1000, compresslevel=3)
-    framing = Middleware(SecurityMiddleware, host=_host_of(site.public_url))
+    # Higher compression levels take three times as long on long lists.
+    compression = Middleware(GZipMiddleware, minimum_size=1000, compresslevel=3)
+    security = Middleware(SecurityMiddleware, host=_host_of(services.public_url))
     return Starlette(
         routes=routes,
-        middleware=[framing, packing],
+        middleware=[security, compression],
         exception_handlers={HTTPException: _handle_http_error},
     )
 
@@ -203,7 +206,7 @@ def _host_of(url: str) -> str:
     return url.partition("://")[2].partition("/")[0].rpartition("@")[2].partition(":")[0]
 
 
-# --- files -------------------------------------------------------------------------------------------------------------
+# --- static files ---------------------------------------------------------------------------------
 
 
 async def _static(request: Request) -> Response:
@@ -211,16 +214,16 @@ async def _static(request: Request) -> Response:
     kind = STATIC_MEDIA_TYPES.get(request.path_params["name"].rpartition(".")[2])
     if kind is None or not file.is_file():
         raise HTTPException(HTTPStatus.NOT_FOUND)
-    kept = (
+    cache_control = (
         "public, max-age=31536000, immutable"
         if request.path_params["version"] == templating.version()
         else "no-cache"
     )
-    return FileResponse(str(file), media_type=kind, headers={"cache-control": kept})
+    return FileResponse(str(file), media_type=kind, headers={"cache-control": cache_control})
 
 
 def _root_file_route(name: str, kind: str) -> Route:
-    """Files that have their place at the root, because they speak for all pages, and name others by their version."""
+    """Serve a file at the root path with VERSION replaced: the service worker and the manifest."""
 
     async def answer(request: Request) -> Response:
         text = (
@@ -234,30 +237,29 @@ def _root_file_route(name: str, kind: str) -> Route:
 async def _offline(request: Request) -> Response:
     return _error_page(
         HTTPStatus.OK,
-        _("No connection"),
-        _("tidings cannot be reached. Articles are there again when it can."),
+        _("You're offline"),
+        _("You're offline. Reconnect to load articles."),
     )
 
 
-# --- problems ----------------------------------------------------------------------------------------------------------
+# --- error pages ----------------------------------------------------------------------------------
 
 
 def _error_page(
     status: int, title: str, sentence: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A page for whoever sees it: it knows nothing about them."""
-    return HTMLResponse(
-        templating.render("alone.html", {"title": title, "sentence": sentence}), status, headers
-    )
+    """Render an error page without user data."""
+    html = templating.render("standalone.html", {"title": title, "sentence": sentence})
+    return HTMLResponse(html, status, headers)
 
 
 async def _handle_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return _error_page(error.status_code, _("Not found"), _("There is no such page here."))
+        return _error_page(error.status_code, _("Not found"), _("This page does not exist."))
     return _error_page(
         error.status_code,
         error.detail,
-        _("This address answers differently; begin at the start."),
+        _("This address does not support this kind of request."),
         error.headers,
     )

@@ -1,7 +1,8 @@
-"""Pictures as inline SVG: little ink, honest axes, words on the lines instead of legends.
+"""SVG charts: delay histogram, daily figures, budget curve, heatmap, poll timeline.
 
-Colours come from the style sheet by class, so that a picture follows the light and the dark theme; dashes and shapes say the
-same as colours. Every picture has its title and what it shows in words for those who do not see it.
+Lines are labeled directly instead of with a legend. Colors are CSS classes, so that charts follow
+the light and dark theme; dash patterns and shapes distinguish lines without color. Each chart has a
+title and a text alternative for screen readers (``aria-label``).
 """
 
 import math
@@ -16,17 +17,18 @@ from tidings.formatting import NO_VALUE, TIME_TICKS, duration_short, figures, pe
 from tidings.i18n import _
 from tidings.model import DAY_S, HOUR_S, Floats
 
+#: Minimum vertical distance between line labels, in SVG units.
 LABEL_GAP = 17.0
-#: Policies that keep their colour wherever they appear; others take what is free.
+#: Policies with a fixed color; others get the remaining colors.
 COLORS = {"uniform": 0, "min-delay": 1, "price": 2, "combined": 3}
 COLOR_COUNT = 5
 Scale: TypeAlias = Callable[[float], float]
-#: Bars of the distribution of delays: from so many seconds, so many for each doubling.
+#: Range of the delay histogram in seconds, and its bars per doubling of the delay.
 MIN_DELAY_S, MAX_DELAY_S, PER_OCTAVE = 30.0, 3 * DAY_S, 2
 
 
 class Plot:
-    """A frame with room for words around it, and scales that are set once what is shown is known."""
+    """SVG plot area with margins for labels; collects SVG elements in ``parts``."""
 
     def __init__(
         self,
@@ -51,18 +53,19 @@ class Plot:
         self, x: float, y: float, text: str, kind: str = "tick", anchor: str = "middle"
     ) -> None:
         self.parts.append(
-            f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+            f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
+            f"{escape(text)}</text>"
         )
 
     def horizontal_line(self, y: float, text: str = "", kind: str = "grid") -> None:
-        """A line from side to side, with its value beside it."""
+        """Draw a line across the plot, with a label at its left end."""
         self.parts.append(
             f'<line class="{kind}" x1="{self.left}" x2="{self.right}" y1="{y:.1f}" y2="{y:.1f}"/>'
         )
         if text:
             self.text(self.left - 8, y + 4, text, anchor="end")
 
-    def vertical_line(self, x: float, kind: str = "mark") -> None:
+    def vertical_line(self, x: float, kind: str = "reference-line") -> None:
         self.parts.append(
             f'<line class="{kind}" x1="{x:.1f}" x2="{x:.1f}" y1="{self.top}" y2="{self.bottom_y}"/>'
         )
@@ -75,68 +78,81 @@ class Plot:
         dots: bool = True,
         text: Sequence[str] = (),
     ) -> None:
-        """A line with dots, each with its words for those who point at it."""
-        places = list(points)
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        """Draw a line with dots; ``text`` has the tooltips of the dots."""
+        coordinates = list(points)
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in coordinates)
         self.parts.append(f'<polyline class="line {kind}" points="{path}"/>')
-        for i, (x, y) in enumerate(places if dots else ()):
-            said = f"<title>{escape(text[i])}</title>" if i < len(text) else ""
+        for i, (x, y) in enumerate(coordinates if dots else ()):
+            tooltip = f"<title>{escape(text[i])}</title>" if i < len(text) else ""
             self.parts.append(
-                f'<circle class="dot {kind}" cx="{x:.1f}" cy="{y:.1f}" r="2.6">{said}</circle>'
+                f'<circle class="dot {kind}" cx="{x:.1f}" cy="{y:.1f}" r="2.6">{tooltip}</circle>'
             )
 
     def bar(self, x: float, y: float, width: float, height: float, kind: str, text: str) -> None:
         self.parts.append(
-            f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{max(height, 0.0):.1f}">'
+            f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}"'
+            f' height="{max(height, 0.0):.1f}">'
             f"<title>{escape(text)}</title></rect>"
         )
 
-    def delays(self, y: Scale, low: float, high: float) -> None:
-        for at, word in TIME_TICKS:
+    def delay_grid(self, y: Scale, low: float, high: float) -> None:
+        """Draw a grid line for each delay tick between ``low`` and ``high``."""
+        for at, label in TIME_TICKS:
             if low <= at <= high:
-                self.horizontal_line(y(at), word)
+                self.horizontal_line(y(at), label)
 
-    def names(self, ends: list[tuple[float, float, str, str]]) -> None:
-        """Names at the ends of the lines, moved down until none covers another, then up together if they left the frame."""
+    def line_labels(self, ends: list[tuple[float, float, str, str]]) -> None:
+        """Label the ends of lines, (x, y, name, CSS class) each, without overlaps.
+
+        Labels are moved down until none overlaps, then up together if they left the plot.
+        """
         placed: list[float] = []
         ends = sorted(ends, key=lambda end: end[1])
         for _x, at, _name, _kind in ends:
             placed.append(max(at, placed[-1] + LABEL_GAP) if placed else at)
-        for place in range(len(placed) - 1, -1, -1):
-            most = self.bottom_y - 2 if place == len(placed) - 1 else placed[place + 1] - LABEL_GAP
-            placed[place] = min(placed[place], most)
+        for i in range(len(placed) - 1, -1, -1):
+            lowest = self.bottom_y - 2 if i == len(placed) - 1 else placed[i + 1] - LABEL_GAP
+            placed[i] = min(placed[i], lowest)
         for (x, _y, name, kind), y in zip(ends, placed, strict=True):
             self.text(x + 9, y + 4, name, f"name {kind}", "start")
 
     def svg(self, title: str, text: str) -> Markup:
-        head = f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" aria-label="{escape(f"{title}. {text}")}">'
+        """Return the SVG element; ``text`` is the text alternative after the title."""
+        head = (
+            f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img"'
+            f' aria-label="{escape(f"{title}. {text}")}">'
+        )
         return Markup("\n".join([head, *self.parts, "</svg>"]))
 
 
-def _scale(low: float, high: float, begin: float, end: float, log: bool) -> Scale:
+def _scale(low: float, high: float, start: float, end: float, log: bool) -> Scale:
+    """Return the function that maps [low, high] to [start, end], linearly or logarithmically."""
     if log:
         return lambda value: (
-            begin + (end - begin) * math.log(value / low) / max(math.log(high / low), 1e-9)
+            start + (end - start) * math.log(value / low) / max(math.log(high / low), 1e-9)
         )
-    return lambda value: begin + (end - begin) * (value - low) / max(high - low, 1e-9)
+    return lambda value: start + (end - start) * (value - low) / max(high - low, 1e-9)
 
 
-# --- policies against budgets ------------------------------------------------------------------------------------------
+# --- policy lab -----------------------------------------------------------------------------------
 
 
 def delay_chart(
     budgets: Sequence[float], lines: Mapping[str, Sequence[float]], chosen: float, title: str
 ) -> Markup:
-    """Delay in seconds against polls per feed and day, both logarithmic; ``chosen`` is marked."""
+    """Draw delay (seconds) against polls per feed and day, both logarithmic.
+
+    ``lines`` has one delay per budget for each policy; the budget ``chosen`` gets a reference line.
+    """
     points = {
         name: [(b, y) for b, y in zip(budgets, ys, strict=True) if y > 0]
         for name, ys in lines.items()
     }
-    every = [y for line in points.values() for _b, y in line] or [1.0, 10.0]
-    low, high = min(every) / 1.15, max(every) * 1.15
+    delays = [y for line in points.values() for _b, y in line] or [1.0, 10.0]
+    low, high = min(delays) / 1.15, max(delays) * 1.15
     plot = Plot(720, 340, 64, 190, bottom=46)
     x, y = plot.x_scale(budgets[0], budgets[-1], log=True), plot.y_scale(low, high, log=True)
-    plot.delays(y, low, high)
+    plot.delay_grid(y, low, high)
     plot.vertical_line(x(chosen))
     plot.horizontal_line(plot.bottom_y, kind="axis")
     for budget in budgets:
@@ -144,7 +160,7 @@ def delay_chart(
             x(budget),
             plot.bottom_y + 18,
             figures(budget),
-            "tick you" if budget == chosen else "tick",
+            "tick current" if budget == chosen else "tick",
         )
     plot.text((plot.left + plot.right) / 2, plot.height - 8, _("polls per feed and day"))
     ends = []
@@ -152,13 +168,22 @@ def delay_chart(
     for name, line in points.items():
         kind = f"c{colors[name]}" if name in colors else "limit"
         if line:
-            said = [f"{name}: {duration_short(d)} at {figures(b)}" for b, d in line]
-            plot.line([(x(b), y(d)) for b, d in line], kind, text=said)
+            tooltips = [
+                _("%(name)s: %(delay)s at %(n)s", name=name, delay=duration_short(d), n=figures(b))
+                for b, d in line
+            ]
+            plot.line([(x(b), y(d)) for b, d in line], kind, text=tooltips)
             ends.append((x(line[-1][0]), y(line[-1][1]), name, kind))
-    plot.names(ends)
+    plot.line_labels(ends)
     text = "; ".join(
-        f"{name}: {duration_short(line[0][1])} at {figures(line[0][0])} polls per feed and day, "
-        f"{duration_short(line[-1][1])} at {figures(line[-1][0])}"
+        _(
+            "%(name)s: %(first)s at %(low)s polls per feed and day, %(last)s at %(high)s",
+            name=name,
+            first=duration_short(line[0][1]),
+            low=figures(line[0][0]),
+            last=duration_short(line[-1][1]),
+            high=figures(line[-1][0]),
+        )
         for name, line in points.items()
         if line
     )
@@ -170,11 +195,11 @@ def _assign_colors(names: Sequence[str]) -> dict[str, int]:
     return {name: COLORS[name] if name in COLORS else free.pop(0) if free else 0 for name in names}
 
 
-# --- the installation's own days ---------------------------------------------------------------------------------------
+# --- Timing page ----------------------------------------------------------------------------------
 
 
 def delay_histogram(delays_s: Floats, p50_s: float, p90_s: float) -> Markup:
-    """How the delays are spread: one bar for each factor of root two."""
+    """Draw the distribution of delays: one bar per factor of the square root of 2."""
     plot = Plot(560, 220, 40, 12, top=28, bottom=30)
     steps = int(np.ceil(np.log2(MAX_DELAY_S / MIN_DELAY_S) * PER_OCTAVE))
     edges = MIN_DELAY_S * 2.0 ** (np.arange(steps + 1) / PER_OCTAVE)
@@ -191,13 +216,14 @@ def delay_histogram(delays_s: Floats, p50_s: float, p90_s: float) -> Markup:
             x(low) + 1, y(number), x(high) - x(low) - 2, plot.bottom_y - y(number), "column", text
         )
     plot.horizontal_line(plot.bottom_y, kind="axis")
-    for at, word in TIME_TICKS:
+    for at, label in TIME_TICKS:
         if MIN_DELAY_S <= at <= MAX_DELAY_S:
-            plot.text(x(at), plot.bottom_y + 18, word)
-    for late_s, word, anchor in ((p50_s, _("median"), "end"), (p90_s, _("90 %"), "start")):
-        place = x(float(np.clip(late_s, MIN_DELAY_S, edges[-1])))
-        plot.vertical_line(place)
-        plot.text(place + (-5 if anchor == "end" else 5), plot.top - 10, word, "tick you", anchor)
+            plot.text(x(at), plot.bottom_y + 18, label)
+    for delay_s, label, anchor in ((p50_s, _("median"), "end"), (p90_s, _("90 %"), "start")):
+        left = x(float(np.clip(delay_s, MIN_DELAY_S, edges[-1])))
+        plot.vertical_line(left)
+        offset = -5 if anchor == "end" else 5
+        plot.text(left + offset, plot.top - 10, label, "tick current", anchor)
     text = _(
         "Median %(median)s, 90 %% within %(p90)s",
         median=duration_short(p50_s),
@@ -207,24 +233,24 @@ def delay_histogram(delays_s: Floats, p50_s: float, p90_s: float) -> Markup:
 
 
 def _between_ticks(low: float, high: float) -> tuple[float, float]:
-    """The same and a little more, so that an axis of delays has a word at either end."""
-    ticks = [at for at, _word in TIME_TICKS]
+    """Extend a range of delays to the next ticks, so that both ends of the axis are labeled."""
+    ticks = [at for at, _label in TIME_TICKS]
     return max((at for at in ticks if at <= low), default=low), min(
         (at for at in ticks if at >= high), default=high
     )
 
 
 def daily_delay_chart(days: Sequence[tuple[str, float | None, float | None]]) -> Markup:
-    """By day: its name, median and p90 of the delay; a day without them is a gap in the line."""
+    """Draw median and p90 of the delay by day; ``days`` are (name, median, p90), None is a gap."""
     plot = Plot(560, 220, 60, 104, bottom=30)
-    every = [value for _day, *both in days for value in both if value]
+    delays = [value for _day, *both in days for value in both if value]
     low, high = _between_ticks(
-        max(min(every, default=60.0), 1.0) / 1.1, max(every, default=3600.0) * 1.1
+        max(min(delays, default=60.0), 1.0) / 1.1, max(delays, default=3600.0) * 1.1
     )
     x, y = plot.x_scale(0, max(len(days) - 1, 1)), plot.y_scale(low, high, log=True)
-    plot.delays(y, low, high)
-    for place, (day, *_both) in enumerate(days):
-        plot.text(x(place), plot.bottom_y + 18, day)
+    plot.delay_grid(y, low, high)
+    for i, (day, *_both) in enumerate(days):
+        plot.text(x(i), plot.bottom_y + 18, day)
     ends = []
     for name, kind, values in (
         (_("median"), "c2", [d[1] for d in days]),
@@ -232,58 +258,58 @@ def daily_delay_chart(days: Sequence[tuple[str, float | None, float | None]]) ->
     ):
         lines = _contiguous_runs(values)
         for line in lines:
-            text = [f"{days[place][0]}: {name} {duration_short(value)}" for place, value in line]
-            plot.line([(x(place), y(value)) for place, value in line], kind, text=text)
+            text = [f"{days[i][0]}: {name} {duration_short(value)}" for i, value in line]
+            plot.line([(x(i), y(value)) for i, value in line], kind, text=text)
         if lines:
             ends.append((x(lines[-1][-1][0]), y(lines[-1][-1][1]), name, kind))
-    plot.names(ends)
-    for place, (_day, median, _p90) in enumerate(days):
+    plot.line_labels(ends)
+    for i, (_day, median, _p90) in enumerate(days):
         if median is None:
-            plot.text(x(place), plot.bottom_y - 6, NO_VALUE)
-    said = "; ".join(
+            plot.text(x(i), plot.bottom_y - 6, NO_VALUE)
+    description = "; ".join(
         f"{day}: {duration_short(median)}, {duration_short(p90)}" for day, median, p90 in days
     )
-    return plot.svg(_("Delay by day"), _("Median, 90 %% within. %(days)s", days=said))
+    return plot.svg(_("Delay by day"), _("Median, 90 %% within. %(days)s", days=description))
 
 
 def _contiguous_runs(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
-    """Runs of places with a value; between two of them there is a gap."""
+    """Split values into runs of (index, value) without None."""
     runs: list[list[tuple[int, float]]] = []
-    for place, value in enumerate(values):
+    for i, value in enumerate(values):
         if value:
-            if not runs or runs[-1][-1][0] != place - 1:
+            if not runs or runs[-1][-1][0] != i - 1:
                 runs.append([])
-            runs[-1].append((place, value))
+            runs[-1].append((i, value))
     return runs
 
 
 def daily_requests_chart(
     days: Sequence[tuple[str, tuple[int, int, int] | None]], budget: float
 ) -> Markup:
-    """By day: its name, and requests that found something, found nothing, and failed; the budget is a line.
+    """Draw requests by day as stacked bars, with the budget as a line.
 
-    None stands for a day without data, which is a gap and no zero.
+    ``days`` are (name, requests with new posts, without, failed); None is a day without data.
     """
     plot = Plot(560, 220, 60, 140, bottom=30)
     most = max([budget, *(sum(counts) for _day, counts in days if counts)])
     x, y = plot.x_scale(0, len(days)), plot.y_scale(0, most * 1.08)
-    plot.horizontal_line(y(budget), figures(budget), "mark")
+    plot.horizontal_line(y(budget), figures(budget), "reference-line")
     names = (
-        (_("found something"), "column"),
+        (_("new posts"), "column"),
         (_("nothing new"), "column pale"),
         (_("failed"), "column bad"),
     )
     tops: dict[str, tuple[float, float, str, str]] = {}
-    for place, (day, counts) in enumerate(days):
-        plot.text(x(place + 0.5), plot.bottom_y + 18, day)
+    for i, (day, counts) in enumerate(days):
+        plot.text(x(i + 0.5), plot.bottom_y + 18, day)
         if counts is None:
-            plot.text(x(place + 0.5), plot.bottom_y - 6, NO_VALUE)
+            plot.text(x(i + 0.5), plot.bottom_y - 6, NO_VALUE)
             continue
         height = 0
         for (name, kind), number in zip(names, counts, strict=True):
             top = y(height + number)
             plot.bar(
-                x(place) + 6,
+                x(i) + 6,
                 top,
                 x(1) - x(0) - 12,
                 y(height) - top,
@@ -291,17 +317,17 @@ def daily_requests_chart(
                 f"{day}: {number:,} {name}",
             )
             if number:
-                tops[name] = (plot.right - 9, (top + y(height)) / 2, name, "soft")
+                tops[name] = (plot.right - 9, (top + y(height)) / 2, name, "muted")
             height += number
     plot.horizontal_line(plot.bottom_y, kind="axis")
-    plot.text(plot.right, y(budget) - 6, _("the budget"), "tick", "end")
-    plot.names(list(tops.values()))
-    said = "; ".join(
+    plot.text(plot.right, y(budget) - 6, _("budget"), "tick", "end")
+    plot.line_labels(list(tops.values()))
+    description = "; ".join(
         f"{day}: " + (", ".join(f"{number:,}" for number in counts) if counts else _("no data"))
         for day, counts in days
     )
     return plot.svg(
-        _("Requests by day"), _("Found something, nothing new, failed. %(days)s", days=said)
+        _("Requests by day"), _("New posts, nothing new, failed. %(days)s", days=description)
     )
 
 
@@ -310,16 +336,17 @@ def budget_chart(
     today: float,
     hourly: tuple[float, float] | None,
 ) -> Markup:
-    """Requests a day, mean delay, median delay and missed share: the delay above, the losses below, today marked.
+    """Draw delay (above) and missed share (below) against the budget; today's is marked.
 
-    ``hourly`` are the requests a day and the mean delay of hourly polling, where they are known.
+    ``points`` are (requests a day, mean delay, median delay, missed share); ``hourly`` is
+    (requests a day, mean delay) of hourly polling, or None.
     """
     plot = Plot(560, 320, 60, 104, bottom=110)
     budgets = [point[0] for point in points]
-    every = [value for _b, mean, half, _m in points for value in (mean, half) if value > 0]
-    low, high = _between_ticks(min(every) / 1.1, max(every) * 1.1)
+    delays = [value for _b, mean, median, _m in points for value in (mean, median) if value > 0]
+    low, high = _between_ticks(min(delays) / 1.1, max(delays) * 1.1)
     x, y = plot.x_scale(budgets[0], budgets[-1], log=True), plot.y_scale(low, high, log=True)
-    plot.delays(y, low, high)
+    plot.delay_grid(y, low, high)
     ends = []
     for which, name, kind in ((1, _("mean"), "c2"), (2, _("median"), "c0")):
         line = [
@@ -336,18 +363,20 @@ def budget_chart(
         ]
         plot.line([(x(b), y(d)) for b, d in line], kind, text=text)
         ends.append((x(line[-1][0]), y(line[-1][1]), name, kind))
-    here = min(max(today, budgets[0]), budgets[-1])
+    current = min(max(today, budgets[0]), budgets[-1])
     mean = float(
         np.exp(
             np.interp(
-                np.log(here), np.log(budgets), np.log([max(point[1], 1.0) for point in points])
+                np.log(current), np.log(budgets), np.log([max(point[1], 1.0) for point in points])
             )
         )
     )
-    plot.vertical_line(x(here))
-    plot.parts.append(f'<circle class="here" cx="{x(here):.1f}" cy="{y(mean):.1f}" r="6"/>')
-    plot.text(x(here) + 10, y(mean) - 8, _("you"), "you", "start")
-    plot.names(ends)
+    plot.vertical_line(x(current))
+    plot.parts.append(
+        f'<circle class="current-budget" cx="{x(current):.1f}" cy="{y(mean):.1f}" r="6"/>'
+    )
+    plot.text(x(current) + 10, y(mean) - 8, _("today"), "current", "start")
+    plot.line_labels(ends)
     missed, base = Plot(560, 320, 60, 104, top=236, bottom=46), 274.0
     most = max(*(point[3] for point in points), 0.001)
     z = _scale(0, most, base, 236, False)
@@ -358,39 +387,39 @@ def budget_chart(
         "c1",
         text=[f"{figures(b)}: {percent(m)}" for b, _d, _h, m in points],
     )
-    missed.names([(x(budgets[-1]), z(points[-1][3]), _("missed"), "c1")])
+    missed.line_labels([(x(budgets[-1]), z(points[-1][3]), _("missed"), "c1")])
     for budget in budgets:
         missed.text(x(budget), base + 20, figures(budget))
     if hourly is not None and budgets[0] <= hourly[0] <= budgets[-1]:
-        place = (x(hourly[0]), y(min(max(hourly[1], low), high)))
+        left, top = x(hourly[0]), y(min(max(hourly[1], low), high))
         plot.parts.append(
-            f'<rect class="hourly" x="{place[0] - 4:.1f}" y="{place[1] - 4:.1f}" width="8" height="8"/>'
+            f'<rect class="hourly" x="{left - 4:.1f}" y="{top - 4:.1f}" width="8" height="8"/>'
         )
-        plot.text(place[0] + 9, place[1] - 6, _("hourly polling"), "tick", "start")
+        plot.text(left + 9, top - 6, _("hourly polling"), "tick", "start")
     missed.text((plot.left + plot.right) / 2, 312, _("requests a day"))
     plot.parts += missed.parts
-    said = "; ".join(
+    description = "; ".join(
         _(
             "%(n)s: mean %(mean)s, missed %(share)s",
             n=figures(b),
             mean=duration_short(mean),
             share=percent(share),
         )
-        for b, mean, _half, share in points
+        for b, mean, _median, share in points
     )
-    return plot.svg(_("Delay and missed posts against the budget"), said)
+    return plot.svg(_("Delay and missed posts against the budget"), description)
 
 
-# --- one feed ----------------------------------------------------------------------------------------------------------
+# --- feed page ------------------------------------------------------------------------------------
 
 DAYS_OF_WEEK = (_("Mon"), _("Tue"), _("Wed"), _("Thu"), _("Fri"), _("Sat"), _("Sun"))
 
 
 def heatmap(posts: Floats) -> Markup:
-    """When a feed posts: 7 days x 24 hours, the darker the more. ``posts`` are times in the reader's own zone."""
+    """Draw a heatmap of posts by weekday and hour; ``posts`` are times in the user's zone."""
     plot = Plot(560, 178, 44, 8, top=4, bottom=22)
     counts = np.zeros((7, 24), dtype=np.int64)
-    # The epoch's first day was a Thursday.
+    # 1 January 1970 was a Thursday.
     np.add.at(
         counts,
         (((posts // DAY_S).astype(np.int64) + 3) % 7, (posts % DAY_S // HOUR_S).astype(np.int64)),
@@ -406,82 +435,102 @@ def heatmap(posts: Floats) -> Markup:
         for hour in range(24):
             number = int(counts[day, hour])
             shade = math.ceil(5 * number / most)
-            said = f"{name} {hour:02d} h: {number}"
+            tooltip = f"{name} {hour:02d} h: {number}"
             plot.bar(
                 x(hour) + 0.75,
                 y(day) + 0.75,
                 x(1) - x(0) - 1.5,
                 y(1) - y(0) - 1.5,
                 f"heat h{shade}",
-                said,
+                tooltip,
             )
     for hour in range(0, 24, 3):
         plot.text(x(hour), plot.height - 6, f"{hour}", anchor="start")
     day, hour = divmod(int(counts.argmax()), 24)
     text = _(
-        "%(number)s posts; most on %(day)s at %(hour)s h",
+        "%(number)s posts, most of them on %(day)s at %(hour)s h",
         number=len(posts),
         day=DAYS_OF_WEEK[day],
         hour=hour,
     )
-    return plot.svg(_("When it posts, by day of the week and hour"), text)
+    return plot.svg(_("Posts by day of the week and hour"), text)
 
 
-#: How a look is drawn: below the line, by what came of it.
-POLL_KINDS = ("found", "nothing", "unchanged", "failed", "push", "neighbour")
+#: Results of polls that have different markers on the timeline.
+POLL_KINDS = ("found", "nothing", "unchanged", "failed", "push", "peer")
 
 
 def timeline(
     posts: Sequence[tuple[float, str]],
-    looks: Sequence[tuple[float, str, str]],
+    polls: Sequence[tuple[float, str, str]],
     ticks: Sequence[tuple[float, str]],
     now: float,
     next_poll: tuple[float, str] | None,
 ) -> Markup:
-    """Posts as strokes above the line, looks below it: (time, words) and (time, one of `LOOKS`, words); ``coming`` is next."""
+    """Draw posts above a time axis and polls below it.
+
+    ``posts`` are (time, tooltip), ``polls`` (time, one of `POLL_KINDS`, tooltip), ``ticks`` (time,
+    label), ``next_poll`` (time, tooltip) or None.
+    """
     plot = Plot(760, 112, 8, 8, top=8, bottom=24)
     x, middle = plot.x_scale(ticks[0][0], ticks[-1][0]), 48.0
-    for at, word in ticks[1:-1]:
+    for at, label in ticks[1:-1]:
         plot.vertical_line(x(at), "grid")
         if x(at) < plot.right - 40:
-            plot.text(x(at) + 4, plot.height - 8, word, anchor="start")
+            plot.text(x(at) + 4, plot.height - 8, label, anchor="start")
     plot.horizontal_line(middle, kind="axis")
     if now <= ticks[-1][0]:
         plot.vertical_line(x(now))
     for at, text in posts:
         plot.bar(x(at) - 1, middle - 28, 2, 26, "post", text)
-    for at, kind, text in looks:
+    for at, kind, text in polls:
+        position = f"translate({x(at):.1f} {middle + 16})"
         plot.parts.append(
-            f'<g class="look {kind}" transform="translate({x(at):.1f} {middle + 16})">{_marker_shape(kind)}'
+            f'<g class="poll {kind}" transform="{position}">{_marker_shape(kind)}'
+            f"<title>{escape(text)}</title></g>"
         )
-        plot.parts.append(f"<title>{escape(text)}</title></g>")
     if next_poll is not None:
+        position = f"translate({x(next_poll[0]):.1f} {middle + 16})"
         plot.parts.append(
-            f'<g class="look coming" transform="translate({x(next_poll[0]):.1f} {middle + 16})"><circle r="4"/>'
+            f'<g class="poll scheduled" transform="{position}"><circle r="4"/>'
+            f"<title>{escape(next_poll[1])}</title></g>"
         )
-        plot.parts.append(f"<title>{escape(next_poll[1])}</title></g>")
-    tally = {kind: sum(1 for look in looks if look[1] == kind) for kind in POLL_KINDS}
-    said = ", ".join(f"{number} {kind}" for kind, number in tally.items() if number)
+    counts = {kind: sum(1 for poll in polls if poll[1] == kind) for kind in POLL_KINDS}
+    labels = poll_kind_labels()
+    checks = ", ".join(f"{number} {labels[kind]}" for kind, number in counts.items() if number)
     return plot.svg(
         _("Posts and checks"),
-        _("%(posts)s posts; checks: %(looks)s", posts=len(posts), looks=said or _("none")),
+        _("%(posts)s posts; checks: %(checks)s", posts=len(posts), checks=checks or _("none")),
     )
 
 
+def poll_kind_labels() -> dict[str, str]:
+    """Labels of `POLL_KINDS` for the legend and tooltips."""
+    return {
+        "found": _("new posts"),
+        "nothing": _("nothing new"),
+        "unchanged": _("not changed (304)"),
+        "failed": _("failed or refused"),
+        "push": _("pushed (WebSub)"),
+        "peer": _("from a peer"),
+    }
+
+
 def _marker_shape(kind: str) -> str:
-    """Told apart without colour: a full or an empty circle, a small one, a cross, a triangle, a square on its corner."""
+    """Return the SVG shape of a poll marker; shapes differ so that color is not needed."""
     return {
         "found": '<circle r="4.5"/>',
         "nothing": '<circle r="4"/>',
         "unchanged": '<circle r="2.2"/>',
         "failed": '<path d="M-4-4L4 4M4-4L-4 4"/>',
         "push": '<path d="M0-5L5 4H-5z"/>',
-        "neighbour": '<path d="M0-5.5L5.5 0 0 5.5-5.5 0z"/>',
+        "peer": '<path d="M0-5.5L5.5 0 0 5.5-5.5 0z"/>',
     }[kind]
 
 
-def key(kind: str) -> Markup:
-    """The same shape beside its word."""
+def legend_marker(kind: str) -> Markup:
+    """Return the marker of a poll kind as a small SVG for the legend."""
     return Markup(
-        f'<svg class="key" viewBox="-7 -7 14 14" aria-hidden="true"><g class="look {kind}">{_marker_shape(kind)}</g></svg>'
+        '<svg class="legend-marker" viewBox="-7 -7 14 14" aria-hidden="true">'
+        f'<g class="poll {kind}">{_marker_shape(kind)}</g></svg>'
     )

@@ -1,4 +1,4 @@
-"""The comparison that the page offers: a form's parameters, checked, and the laboratory run for them."""
+"""Policy comparison of the lab page: validates the parameters and runs the simulation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,19 +6,20 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tidings.errors import UsageError
+from tidings.i18n import _
 from tidings.model import DAY_S
 from tidings.policy import POLICIES
 
 if TYPE_CHECKING:
     from tidings.web.forecast import OwnTrace
 
-#: The trace that is no paper's.
+#: Name of the trace made from this installation's history; the others are generated.
 OWN_HISTORY = "own"
-#: Small enough for an answer in seconds on one core, large enough for the order of the policies to be the true one.
+#: Size of the simulation: runs in seconds on one core, and still ranks the policies correctly.
 FEEDS = 100
 DAYS = 28.0
 TRAIN_DAYS = 14.0
-#: The curve is drawn from a quarter of the budget to twice of it; beyond, policies that poll by their own rule run for long.
+#: Budgets of the curve as multiples of the chosen one; larger budgets make some policies slow.
 CURVE_BUDGET_FACTORS = (0.25, 0.5, 1.0, 2.0)
 MIN_BUDGET, MAX_BUDGET = 0.1, 12.0
 MAX_POLICIES = 5
@@ -27,7 +28,7 @@ MAX_SEED = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRequest:
-    """What the form asks for."""
+    """Parameters of a policy comparison."""
 
     policies: tuple[str, ...] = ("uniform", "min-delay", "combined")
     budget: float = 4.0
@@ -36,11 +37,20 @@ class ComparisonRequest:
 
 
 def read_request(query: Mapping[str, Sequence[str]], kinds: Sequence[str]) -> ComparisonRequest:
-    """The parameters of a query, each checked; whatever is left out keeps its default."""
+    """Parse and validate the query parameters; missing ones get their default.
+
+    Raises `UsageError` for unknown parameters and invalid values.
+    """
     known = ("policies", "budget", "trace", "seed")
     unknown = [key for key in query if key not in known]
     if unknown:
-        raise UsageError(f"there is no parameter {unknown[0]!r}; there are {', '.join(known)}")
+        raise UsageError(
+            _(
+                "there is no parameter %(name)s; choose from %(known)s",
+                name=repr(unknown[0]),
+                known=", ".join(known),
+            )
+        )
     default = ComparisonRequest()
     names = [
         name.strip() for text in query.get("policies", default.policies) for name in text.split(",")
@@ -48,20 +58,46 @@ def read_request(query: Mapping[str, Sequence[str]], kinds: Sequence[str]) -> Co
     policies = tuple(dict.fromkeys(name for name in names if name))
     for name in policies:
         if name not in POLICIES:
-            raise UsageError(f"there is no policy {name!r}; choose from {', '.join(POLICIES)}")
+            raise UsageError(
+                _(
+                    "there is no policy %(name)s; choose from %(known)s",
+                    name=repr(name),
+                    known=", ".join(POLICIES),
+                )
+            )
     if not 1 <= len(policies) <= MAX_POLICIES:
-        raise UsageError(f"choose 1 to {MAX_POLICIES} policies, not {len(policies)}")
+        raise UsageError(
+            _("choose 1 to %(most)s policies, not %(num)s", most=MAX_POLICIES, num=len(policies))
+        )
     kind = _last(query, "trace", default.kind)
     if kind not in kinds:
-        raise UsageError(f"there is no trace {kind!r}; choose from {', '.join(kinds)}")
+        raise UsageError(
+            _(
+                "there is no trace %(name)s; choose from %(known)s",
+                name=repr(kind),
+                known=", ".join(kinds),
+            )
+        )
     budget = _number(_last(query, "budget", f"{default.budget:g}"), "budget")
     if not MIN_BUDGET <= budget <= MAX_BUDGET:
         raise UsageError(
-            f"the budget must be between {MIN_BUDGET:g} and {MAX_BUDGET:g} polls per feed and day, not {budget:g}"
+            _(
+                "the budget must be between %(least)s and %(most)s polls per feed and day,"
+                " not %(budget)s",
+                least=f"{MIN_BUDGET:g}",
+                most=f"{MAX_BUDGET:g}",
+                budget=f"{budget:g}",
+            )
         )
     seed = _number(_last(query, "seed", str(default.seed)), "seed")
     if seed != int(seed) or not 0 <= seed <= MAX_SEED:
-        raise UsageError(f"the seed must be a whole number between 0 and {MAX_SEED}, not {seed:g}")
+        raise UsageError(
+            _(
+                "the seed must be a whole number between 0 and %(most)s, not %(seed)s",
+                most=MAX_SEED,
+                seed=f"{seed:g}",
+            )
+        )
     return ComparisonRequest(policies, budget, kind, int(seed))
 
 
@@ -70,29 +106,36 @@ def _last(query: Mapping[str, Sequence[str]], key: str, default: str) -> str:
     return values[-1].strip() if values else default
 
 
-def _number(text: str, what: str) -> float:
+def _number(text: str, name: str) -> float:
     try:
         number = float(text)
     except ValueError:
-        raise UsageError(f"the {what} must be a number, not {text!r}") from None
+        raise UsageError(
+            _("the %(name)s must be a number, not %(text)s", name=name, text=repr(text))
+        ) from None
     if number - number != 0:  # nan or infinite
-        raise UsageError(f"the {what} must be a finite number, not {text!r}")
+        raise UsageError(
+            _("the %(name)s must be a finite number, not %(text)s", name=name, text=repr(text))
+        )
     return number
 
 
 @cache
 def kinds() -> tuple[str, ...]:
-    """The traces that can be replayed."""
+    """Names of the traces that can be simulated."""
     from tidings.lab.generate import MODELS
 
     return (OWN_HISTORY, *MODELS)
 
 
 def run(request: ComparisonRequest, own: "OwnTrace | None" = None) -> dict[str, Any]:
-    """Figures at every step of the budget: ``{"trace", "feeds", "posts", ..., "curve": [...]}``; ``own`` is for `OWN`."""
-    from tidings.lab.compare import (
-        compare,  # brings a compiler along, and few who run the service need it
-    )
+    """Simulate the policies at each budget of the curve.
+
+    ``own`` is the installation's trace, for `OWN_HISTORY`. Returns JSON-compatible values:
+    ``{"trace", "feeds", "posts", ..., "curve": [...]}``.
+    """
+    # Imported here because the simulation loads Numba, which most processes do not need.
+    from tidings.lab.compare import compare
     from tidings.lab.generate import generate
     from tidings.lab.whatif import sample_trace
 
@@ -104,12 +147,14 @@ def run(request: ComparisonRequest, own: "OwnTrace | None" = None) -> dict[str, 
         )
     else:
         trace, conditions = sample_trace(own.trace, own.conditions, FEEDS, request.seed)
-        start = own.trace.training_end(own.train_days)  # a sample may begin later than all feeds do
+        start = own.trace.training_end(
+            own.train_days
+        )  # the sample may start later than the whole trace
         train_days = max((start - trace.start) / DAY_S, 0.0)
     curve = []
-    for step in CURVE_BUDGET_FACTORS:
-        budget = request.budget * step
-        at = compare(
+    for factor in CURVE_BUDGET_FACTORS:
+        budget = request.budget * factor
+        result = compare(
             trace,
             request.policies,
             budget,
@@ -118,7 +163,7 @@ def run(request: ComparisonRequest, own: "OwnTrace | None" = None) -> dict[str, 
             native=False,
             conditions=conditions,
         )
-        curve.append(at.figures())
+        curve.append(result.figures())
     return {
         "trace": request.kind,
         "seed": request.seed,

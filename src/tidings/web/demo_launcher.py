@@ -1,4 +1,4 @@
-"""The demo world at the press of a button: a process of its own on this machine, which ends when the service does."""
+"""Demo launcher: starts and stops `tidings demo` in a subprocess from a page."""
 
 import asyncio
 import re
@@ -10,23 +10,23 @@ from starlette.routing import BaseRoute
 
 from tidings.i18n import _
 from tidings.users import Forbidden
-from tidings.web.request_context import RequestContext, Site, page, remote_address
+from tidings.web.request_context import AppServices, RequestContext, page, remote_address
 from tidings.web.subprocess_runner import terminate
 
 COMMAND = ("-m", "tidings", "demo", "--port", "0", "--until-closed")
-#: How long a world may take to end.
+#: Time that the demo process has to stop before it is killed.
 STOP_TIMEOUT_S = 10.0
-#: How a process says where its screen is.
+#: Address of the demo in the output of its process.
 URL_PATTERN = re.compile(rb"http://\S+/demo")
 
 
 class DemoLauncher:
-    """At most one demo. It reads from us, and ends when there is nobody to read from, however we end."""
+    """At most one demo process. It stops when its standard input is closed, also if we crash."""
 
     def __init__(self) -> None:
         self._process: Process | None = None
         self._output_task: asyncio.Task[None] | None = None
-        self.demo_url = ""  #: of its screen, when there is one
+        self.demo_url = ""  #: "" until the demo has started
 
     @property
     def running(self) -> bool:
@@ -55,29 +55,29 @@ class DemoLauncher:
             await terminate(process, STOP_TIMEOUT_S)
 
 
-def routes(site: Site) -> list[BaseRoute]:
+def routes(services: AppServices) -> list[BaseRoute]:
     demo = DemoLauncher()
 
     async def check(context: RequestContext) -> None:
-        """Who may: an administrator, or anybody before there is one, who sits at this machine: the demo is nowhere else."""
+        """Require an administrator, or no user yet, on this computer: the demo is local."""
         allowed = (
             context.user_or_none.admin
             if context.user_or_none is not None
-            else await site.user_service.needs_setup()
+            else await services.user_service.needs_setup()
         )
         if not allowed:
-            raise Forbidden(_("only an administrator may start the demo world"))
+            raise Forbidden(_("only an administrator can start the demo"))
         if not is_local_request(context):
             raise Forbidden(
-                _(
-                    "the demo world is seen on the machine that it runs on: run `tidings demo` on yours"
-                )
+                _("the demo opens only on the server itself; run `tidings demo` on your computer")
             )
 
     async def show(context: RequestContext) -> Response:
         await check(context)
         return await context.render(
-            "tryout.html", demo_url=demo.demo_url if demo.running else "", running=demo.running
+            "demo_launcher.html",
+            demo_url=demo.demo_url if demo.running else "",
+            running=demo.running,
         )
 
     async def change(context: RequestContext) -> Response:
@@ -85,14 +85,14 @@ def routes(site: Site) -> list[BaseRoute]:
         if context.form.get("do") == "stop":
             demo.stop()
             if context.user_or_none is not None:
-                context.flash(_("The demo world has ended."))
+                context.flash(_("Demo stopped."))
             return context.redirect("/")
         await demo.start()
         return context.redirect("/demo")
 
     return [
-        page(site, "/demo", show, public=True),
-        page(site, "/demo", change, posts=True, public=True),
+        page(services, "/demo", show, public=True),
+        page(services, "/demo", change, is_post=True, public=True),
     ]
 
 

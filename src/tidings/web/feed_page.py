@@ -1,4 +1,4 @@
-"""What a feed's page draws: when it posts, and its posts and looks on one line of time."""
+"""Feed page: timeline of posts and polls, posting heatmap, minimum interval choices."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -19,15 +19,15 @@ from tidings.users import ReaderService
 from tidings.web import charts, templating
 from tidings.web.request_context import RequestContext
 
-#: Days that the line of time can show, and what it shows first; the log of looks is whole for eight.
+#: Ranges of the timeline in days, its default range, and the days of poll log that are kept.
 RANGE_CHOICES_D, DEFAULT_RANGE_D, POLL_LOG_DAYS = (1, 3, 7), 3, 8
-#: What somebody has drawn over to see it larger is shown no larger than this.
+#: Shortest range that the timeline can be zoomed to.
 MIN_ZOOM_S = 10 * 60
-#: Between the words below the line.
+#: Distances between the ticks of the timeline in hours.
 TICK_STEPS_H = (1 / 12, 1 / 4, 1, 3, 6, 24)
-#: More looks than this in eight days are not made: the most frequent feed is asked every few minutes for hours at most.
+#: Maximum number of polls read for the timeline; no feed has more in eight days.
 MAX_POLLS = 2000
-#: Fewer posts say nothing about habits.
+#: Minimum number of posts for a heatmap.
 MIN_POSTS_FOR_HEATMAP = 5
 #: Minimum intervals that subscribers can choose from, within the operator's bounds.
 INTERVALS_S = (
@@ -36,68 +36,66 @@ INTERVALS_S = (
 )
 
 
-async def feed_charts(context: RequestContext, told: FeedExplanation) -> dict[str, Any]:
-    """The pictures of a feed's page, as its template wants them."""
-    store, now, settings = context.site.store, context.site.clock(), await context.settings()
-    begin, end, days = _time_range(context.request.query_params, now)
-    posts = (await store.posting_times(now - HISTORY_DAYS * DAY_S, [told.feed.id]))["at"]
+async def feed_charts(context: RequestContext, explanation: FeedExplanation) -> dict[str, Any]:
+    """Return the template values of the heatmap and the timeline."""
+    store, now, settings = (
+        context.services.store,
+        context.services.clock(),
+        await context.settings(),
+    )
+    feed_id = explanation.feed.id
+    start, end, days = _time_range(context.request.query_params, now)
+    posts = (await store.posting_times(now - HISTORY_DAYS * DAY_S, [feed_id]))["at"]
     posts = posts[posts <= now]
-    within = posts[(posts >= begin) & (posts <= end)]
-    polls = [poll for poll in await store.polls(told.feed.id, MAX_POLLS) if begin <= poll.at <= end]
-    others = [
-        other
-        for other in await store.read(poll_statistics.peer_arrivals, told.feed.id, begin)
-        if other[0] <= end
+    within = posts[(posts >= start) & (posts <= end)]
+    polls = [poll for poll in await store.polls(feed_id, MAX_POLLS) if start <= poll.at <= end]
+    peer_arrivals = [
+        (at, number)
+        for at, number in await store.read(poll_statistics.peer_arrivals, feed_id, start)
+        if at <= end
     ]
     return {
-        "heat": charts.heatmap(_local(posts, settings))
+        "heatmap": charts.heatmap(_local(posts, settings))
         if len(posts) >= MIN_POSTS_FOR_HEATMAP
         else None,
-        "line": _timeline(within, polls, others, told.next_poll_at, (begin, end), now, settings),
-        "from": int(begin),
+        "timeline": _timeline(
+            within, polls, peer_arrivals, explanation.next_poll_at, (start, end), now, settings
+        ),
+        "from": int(start),
         "until": int(end),
         "days": days,
-        "spans": RANGE_CHOICES_D,
-        "shapes": [(charts.key(kind), labels) for kind, labels in _poll_kind_labels().items()],
-        "habits_d": HISTORY_DAYS,
+        "ranges": RANGE_CHOICES_D,
+        "legend": [
+            (charts.legend_marker(kind), label) for kind, label in charts.poll_kind_labels().items()
+        ],
+        "history_days": HISTORY_DAYS,
     }
 
 
 def _time_range(query: Mapping[str, str], now: float) -> tuple[float, float, int]:
-    """From when to when, and of how many days that is: 0 for a part that was drawn over (``from`` and ``until``)."""
-    asked = [query.get(name, "") for name in ("from", "until")]
-    if all(text.isdecimal() and len(text) < 12 for text in asked):
-        begin = min(max(float(asked[0]), now - POLL_LOG_DAYS * DAY_S), now)
-        return begin, min(max(float(asked[1]), begin + MIN_ZOOM_S), now + DAY_S), 0
+    """Return start, end and length in days; 0 days for a zoomed range (``from`` and ``until``)."""
+    bounds = [query.get(name, "") for name in ("from", "until")]
+    if all(text.isdecimal() and len(text) < 12 for text in bounds):
+        start = min(max(float(bounds[0]), now - POLL_LOG_DAYS * DAY_S), now)
+        return start, min(max(float(bounds[1]), start + MIN_ZOOM_S), now + DAY_S), 0
     days = next(
-        (span for span in RANGE_CHOICES_D if str(span) == query.get("days")), DEFAULT_RANGE_D
+        (days for days in RANGE_CHOICES_D if str(days) == query.get("days")), DEFAULT_RANGE_D
     )
     return now - days * DAY_S, now + days * DAY_S / 12, days
 
 
 def _local(posts: Floats, settings: Settings) -> Floats:
-    """As the clocks on the reader's wall had it."""
-    there = templating.zone(settings.timezone)
-    shifts = [
-        (datetime.fromtimestamp(at, there).utcoffset() or timedelta()).total_seconds()
+    """Shift timestamps by the UTC offset of the user's time zone."""
+    zone = templating.zone(settings.timezone)
+    offsets = [
+        (datetime.fromtimestamp(at, zone).utcoffset() or timedelta()).total_seconds()
         for at in posts.tolist()
     ]
-    return np.asarray(posts + np.array(shifts), dtype=np.float64)
-
-
-def _poll_kind_labels() -> dict[str, str]:
-    return {
-        "found": _("found something"),
-        "nothing": _("nothing new"),
-        "unchanged": _("not changed (304)"),
-        "failed": _("failed or refused"),
-        "push": _("pushed (WebSub)"),
-        "neighbour": _("from a peer"),
-    }
+    return np.asarray(posts + np.array(offsets), dtype=np.float64)
 
 
 def poll_kind(poll: Poll) -> str:
-    """How a look is drawn."""
+    """Return which of `charts.POLL_KINDS` a poll is."""
     if poll.error_kind:
         return "failed"
     if poll.source == "push":
@@ -108,13 +106,13 @@ def poll_kind(poll: Poll) -> str:
 def _timeline(
     posts: Floats,
     polls: list[Poll],
-    others: list[tuple[float, int]],
+    peer_arrivals: list[tuple[float, int]],
     next_at: float | None,
-    shown: tuple[float, float],
+    time_range: tuple[float, float],
     now: float,
     settings: Settings,
 ) -> Markup:
-    labels = _poll_kind_labels()
+    labels = charts.poll_kind_labels()
     poll_points = [
         (
             poll.at,
@@ -123,19 +121,22 @@ def _timeline(
         )
         for poll in polls
     ]
-    for at, number in others:
-        said = f"{labels['neighbour']}: {n_('%(num)s new post', '%(num)s new posts', number)}"
+    for at, number in peer_arrivals:
+        result = f"{labels['peer']}: {n_('%(num)s new post', '%(num)s new posts', number)}"
         poll_points.append(
-            (at, "neighbour", f"{templating.format_datetime(at, settings, now)}: {said}")
+            (at, "peer", f"{templating.format_datetime(at, settings, now)}: {result}")
         )
-    strokes = [
+    post_points = [
         (at, f"{templating.format_datetime(at, settings, now)}: {_('published')}")
         for at in posts.tolist()
     ]
     next_poll = (
-        (next_at, _("next check")) if next_at is not None and now < next_at < shown[1] else None
+        (next_at, _("next check"))
+        if next_at is not None and now < next_at < time_range[1]
+        else None
     )
-    return charts.timeline(strokes, poll_points, _ticks(*shown, settings), now, next_poll)
+    ticks = _ticks(*time_range, settings)
+    return charts.timeline(post_points, poll_points, ticks, now, next_poll)
 
 
 def _outcome(poll: Poll, labels: dict[str, str]) -> str:
@@ -144,28 +145,28 @@ def _outcome(poll: Poll, labels: dict[str, str]) -> str:
         if poll.new
         else labels[poll_kind(poll)]
     )
-    late = (
-        f", {duration_short(poll.delay_mean_s)} {_('after publication')}"
+    delay = (
+        ", " + _("%(delay)s after publication", delay=duration_short(poll.delay_mean_s))
         if poll.delay_mean_s is not None
         else ""
     )
-    return (poll.error or found) + late
+    return (poll.error or found) + delay
 
 
-def _ticks(begin: float, end: float, settings: Settings) -> list[tuple[float, str]]:
-    """The ends of the line, and between them midnights or, the shorter the line, hours and parts of them."""
-    there = templating.zone(settings.timezone)
+def _ticks(start: float, end: float, settings: Settings) -> list[tuple[float, str]]:
+    """Return ticks (time, label): both ends, and midnights, or hours on short ranges."""
+    zone = templating.zone(settings.timezone)
     step = timedelta(
         hours=next(
             hours
             for hours in TICK_STEPS_H
-            if 9 * hours * HOUR_S > end - begin or hours == TICK_STEPS_H[-1]
+            if 9 * hours * HOUR_S > end - start or hours == TICK_STEPS_H[-1]
         )
     )
-    at = datetime.fromtimestamp(begin, there).replace(hour=0, minute=0, second=0, microsecond=0)
-    ticks = [(begin, "")]
+    at = datetime.fromtimestamp(start, zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    ticks = [(start, "")]
     while (at := at + step).timestamp() < end:
-        if at.timestamp() > begin:
+        if at.timestamp() > start:
             midnight = at.hour == 0 and at.minute == 0
             ticks.append(
                 (at.timestamp(), f"{at:%a %-d}" if midnight else f"{at.hour}:{at.minute:02d}")
@@ -177,34 +178,34 @@ def _ticks(begin: float, end: float, settings: Settings) -> list[tuple[float, st
 
 
 def min_interval_text(own: Subscription, found: MinInterval) -> str:
-    """The minimum interval in force with what sets it: ``15 min (answers unchanged with 304)``."""
+    """Describe the effective minimum interval: ``15 min (set by you)``."""
     code, set_s = found.reason.code, own.feed.min_interval_s
     if not code:
-        return _("not known yet: the feed has not been checked")
-    why = {
-        "min_interval": _("answers unchanged with 304"),
-        "min_interval_full": _("always sends the full document"),
-        "min_interval_overflow": _("its document is replaced quickly"),
+        return _("not known until the first check")
+    reason = {
+        "min_interval": _("server supports 304 Not Modified"),
+        "min_interval_full": _("server always sends the full feed"),
+        "min_interval_overflow": _("the feed lists posts only for a short time"),
         "min_interval_override": _("set by you"),
-        "ttl": _("its ttl"),
-        "update_period": _("its update period, sy:updatePeriod"),
-        "fresh": _("Cache-Control or Expires of its server"),
+        "ttl": _("ttl of the feed"),
+        "update_period": _("sy:updatePeriod of the feed"),
+        "fresh": _("Cache-Control or Expires header of the server"),
     }.get(code, code)
     if code == "min_interval_override" and own.min_interval_s != set_s:
-        why = _("set by another subscriber; the shortest counts")
+        reason = _("set by another user; the shortest interval applies")
     elif code in ("ttl", "update_period", "fresh") and 0 < own.min_interval_s < found.interval_s:
-        why = _(
-            "%(why)s; the publisher's statement wins over the shorter %(own)s set by you",
-            why=why,
+        reason = _(
+            "%(reason)s; it overrides your shorter interval of %(own)s",
+            reason=reason,
             own=duration(own.min_interval_s),
         )
-    return f"{duration(found.interval_s)} ({why})"
+    return f"{duration(found.interval_s)} ({reason})"
 
 
 def interval_choices(
     reader_service: ReaderService, own: Subscription, found: MinInterval
 ) -> list[tuple[int, str, bool]]:
-    """Seconds, label and whether it is chosen, of each minimum interval that the subscriber may set."""
+    """Return (seconds, label, selected) of the minimum intervals that the user can choose."""
     least, most = reader_service.min_interval_bounds_s
     seconds = sorted(
         {s for s in INTERVALS_S if least <= s <= most} | ({own.min_interval_s} - {0.0})
@@ -219,7 +220,7 @@ def interval_choices(
 
 
 def _long_duration(seconds: float) -> str:
-    """``30 min``, ``1 h``, ``1 day``: whole units where there are any."""
+    """Format a duration in whole units: ``30 min``, ``1 h``, ``1 day``."""
     if seconds % WEEK_S == 0:
         return n_("%(num)s week", "%(num)s weeks", int(seconds // WEEK_S))
     if seconds % DAY_S == 0:

@@ -1,4 +1,4 @@
-"""Looking after feeds: add, import, rename, move, leave; and for each when it is polled next, and why."""
+"""Feed management pages: subscribe, OPML import/export, folders, tags, rules, statistics."""
 
 from typing import Any, get_args
 
@@ -13,54 +13,55 @@ from tidings.store.evidence import delay_needs
 from tidings.store.user_models import Action, Priority, Rule, Stream, Subscription
 from tidings.web import feed_page, output_feeds, templating, undo, views
 from tidings.web.reader import sidebar
-from tidings.web.request_context import RequestContext, Site, page
+from tidings.web.request_context import AppServices, RequestContext, page
 
-#: Rows of the list of feeds on one page.
+#: Page size of the feed list.
 FEEDS_PER_PAGE = 200
-#: Looks with their reasons on a feed's page.
+#: Polls in the check history of a feed's page.
 MAX_POLLS_SHOWN = 20
 
 
-def routes(site: Site) -> list[BaseRoute]:
+def routes(services: AppServices) -> list[BaseRoute]:
     return [
-        page(site, "/feeds", listing),
-        page(site, "/feeds/add", add_form),
-        page(site, "/feeds/add", add, posts=True),
-        page(site, "/feeds/import", import_list, posts=True),
-        page(site, "/feeds/export.opml", export),
-        page(site, "/feed/{id:int}/about", about),
-        page(site, "/feed/{id:int}/about.json", about_data),
-        page(site, "/feed/{id:int}/about", change, posts=True),
-        page(site, "/feed/{id:int}/leave", unsubscribe, posts=True),
-        page(site, "/feed/{id:int}/look", poll_now, posts=True),
-        page(site, "/folders", change_folder, posts=True),
-        page(site, "/tags", change_tag, posts=True),
-        page(site, "/rules", rules),
-        page(site, "/rules", change_rules, posts=True),
-        page(site, "/searches", change_searches, posts=True),
-        page(site, "/statistics", statistics),
+        page(services, "/feeds", listing),
+        page(services, "/feeds/add", add_form),
+        page(services, "/feeds/add", add, is_post=True),
+        page(services, "/feeds/import", import_list, is_post=True),
+        page(services, "/feeds/export.opml", export),
+        page(services, "/feed/{id:int}/about", about),
+        page(services, "/feed/{id:int}/about.json", about_data),
+        page(services, "/feed/{id:int}/about", change, is_post=True),
+        page(services, "/feed/{id:int}/unsubscribe", unsubscribe, is_post=True),
+        page(services, "/feed/{id:int}/poll", poll_now, is_post=True),
+        page(services, "/folders", change_folder, is_post=True),
+        page(services, "/tags", change_tag, is_post=True),
+        page(services, "/rules", rules),
+        page(services, "/rules", change_rules, is_post=True),
+        page(services, "/searches", change_searches, is_post=True),
+        page(services, "/statistics", statistics),
     ]
 
 
 async def listing(context: RequestContext) -> Response:
-    """All subscriptions, those with troubles first, a page at a time."""
-    every = sorted(await context.reader_service.subscriptions(), key=_failing_first)
+    """List subscriptions, failing feeds first, with search (``q``) and pagination (``page``)."""
+    subscriptions = sorted(await context.reader_service.subscriptions(), key=_failing_first)
     search_text = context.request.query_params.get("q", "").casefold().strip()
     if search_text:
-        every = [
+        subscriptions = [
             s
-            for s in every
+            for s in subscriptions
             if search_text in s.title.casefold() or search_text in s.feed.url.casefold()
         ]
     number = context.request.query_params.get("page", "1")
-    at = max(1, int(number)) if number.isdecimal() and len(number) < 6 else 1
+    page_number = max(1, int(number)) if number.isdecimal() and len(number) < 6 else 1
+    offset = (page_number - 1) * FEEDS_PER_PAGE
     return await context.render(
         "feeds.html",
         sidebar=await sidebar(context),
-        feeds=every[(at - 1) * FEEDS_PER_PAGE : at * FEEDS_PER_PAGE],
-        total=len(every),
-        at=at,
-        most=-(-len(every) // FEEDS_PER_PAGE),
+        feeds=subscriptions[offset : offset + FEEDS_PER_PAGE],
+        total=len(subscriptions),
+        page_number=page_number,
+        page_count=-(-len(subscriptions) // FEEDS_PER_PAGE),
         search_text=search_text,
         folders=await context.reader_service.folders(),
         tags=await context.reader_service.tags(),
@@ -69,15 +70,15 @@ async def listing(context: RequestContext) -> Response:
 
 def _failing_first(subscription: Subscription) -> tuple[int, float, str]:
     state = subscription.feed.state
-    dead = subscription.feed.retired_at is not None
+    retired = subscription.feed.retired_at is not None
     return (
-        (0 if dead or state.errors else 1),
+        (0 if retired or state.errors else 1),
         state.failing_since or 0.0,
         subscription.title.casefold(),
     )
 
 
-# --- adding ------------------------------------------------------------------------------------------------------------
+# --- subscribe and import -------------------------------------------------------------------------
 
 
 async def add_form(context: RequestContext, **values: Any) -> Response:
@@ -86,7 +87,7 @@ async def add_form(context: RequestContext, **values: Any) -> Response:
         "folder": "",
         "problem": "",
         "choices": (),
-        "followed": {},
+        "subscribed": {},
     } | values
     return await context.render(
         "add.html",
@@ -98,12 +99,12 @@ async def add_form(context: RequestContext, **values: Any) -> Response:
 
 
 async def add(context: RequestContext) -> Response:
-    """One feed, or those that were chosen among several of a site."""
+    """Subscribe to a feed, or to the feeds chosen among those of a site."""
     url, folder = context.form.get("url"), context.form.get("folder")
     chosen = context.form.all("choice") or [url]
     try:
         if not chosen[0]:
-            raise UsageError(_("type the address of a site or of a feed"))
+            raise UsageError(_("enter the address of a site or a feed"))
         for address in chosen[:100]:
             addition = await context.reader_service.subscribe(address, folder=folder)
             if addition.added is None:
@@ -112,7 +113,7 @@ async def add(context: RequestContext) -> Response:
                     url=address,
                     folder=folder,
                     choices=addition.choices,
-                    followed=addition.subscribed,
+                    subscribed=addition.subscribed,
                 )
     except TidingsError as error:
         return await add_form(
@@ -120,7 +121,7 @@ async def add(context: RequestContext) -> Response:
         )
     assert addition.added is not None
     added = await context.reader_service.subscription(addition.added.feed_id)
-    context.flash(_("You follow %(title)s now.", title=added.title))
+    context.flash(_("Subscribed to %(title)s.", title=added.title))
     return context.redirect(f"/feed/{added.feed.id}")
 
 
@@ -128,20 +129,18 @@ async def import_list(context: RequestContext) -> Response:
     body = context.form.files.get("file") or context.form.get("list").encode()
     try:
         if not body:
-            raise UsageError(
-                _("choose a file: OPML as every reader exports it, or one address on each line")
-            )
+            raise UsageError(_("choose an OPML file, or a text file with one URL per line"))
         report = await context.reader_service.import_opml(body)
     except TidingsError as error:
         return await add_form(context, status=400, problem=templating.sentence(str(error)))
     if report.problems:
-        return await context.render("imported.html", sidebar=await sidebar(context), report=report)
-    added = n_("%(num)s feed is followed now", "%(num)s feeds are followed now", len(report.new))
-    context.flash(
-        added
-        + (_("; %(num)s were known already", num=len(report.known)) if report.known else "")
-        + "."
-    )
+        return await context.render(
+            "import_report.html", sidebar=await sidebar(context), report=report
+        )
+    text = n_("Imported %(num)s feed.", "Imported %(num)s feeds.", len(report.new))
+    if report.known:
+        text += " " + _("%(num)s already subscribed.", num=len(report.known))
+    context.flash(text)
     return context.redirect("/unread")
 
 
@@ -152,16 +151,16 @@ async def export(context: RequestContext) -> Response:
     )
 
 
-# --- one feed ----------------------------------------------------------------------------------------------------------
+# --- feed page ------------------------------------------------------------------------------------
 
 
 async def about(context: RequestContext) -> Response:
     subscription = await context.reader_service.subscription(context.request.path_params["id"])
-    limits = context.site.aggregator.scheduler.limits
+    limits = context.services.aggregator.scheduler.limits
     details = await explain(
-        context.site.store,
+        context.services.store,
         subscription.feed,
-        context.site.clock(),
+        context.services.clock(),
         polls=MAX_POLLS_SHOWN,
         limits=limits,
     )
@@ -170,8 +169,8 @@ async def about(context: RequestContext) -> Response:
         sidebar=await sidebar(context, subscription.folder_id),
         feed=subscription,
         details=details,
-        output_feeds=await output_feeds.address(
-            context.site, context.user, f"feed/{subscription.feed.id}"
+        output_path=await output_feeds.feed_path(
+            context.services, context.user, f"feed/{subscription.feed.id}"
         ),
         feed_charts=await feed_page.feed_charts(context, details),
         folders=await context.reader_service.folders(),
@@ -184,11 +183,15 @@ async def about(context: RequestContext) -> Response:
 
 
 async def about_data(context: RequestContext) -> Response:
-    """What the page is made from."""
+    """Return the data of the feed page as JSON."""
     subscription = await context.reader_service.subscription(context.request.path_params["id"])
-    site, limits = context.site, context.site.aggregator.scheduler.limits
+    services, limits = context.services, context.services.aggregator.scheduler.limits
     details = await explain(
-        site.store, subscription.feed, site.clock(), polls=feed_page.MAX_POLLS, limits=limits
+        services.store,
+        subscription.feed,
+        services.clock(),
+        polls=feed_page.MAX_POLLS,
+        limits=limits,
     )
     return context.json(as_json(details))
 
@@ -209,7 +212,7 @@ async def change(context: RequestContext) -> Response:
 
 
 def _interval(text: str) -> float:
-    """Seconds of the form's minimum interval; 0 for automatic."""
+    """Parse the form's minimum interval in seconds; 0 means automatic."""
     if text in ("", "0"):
         return 0.0
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
@@ -222,7 +225,7 @@ def _interval(text: str) -> float:
 async def unsubscribe(context: RequestContext) -> Response:
     subscription = await context.reader_service.subscription(context.request.path_params["id"])
     undo_action = await undo.undo_unsubscribe(
-        context.reader_service, subscription.feed.id, context.site.clock()
+        context.reader_service, subscription.feed.id, context.services.clock()
     )
     await context.reader_service.unsubscribe(subscription.feed.id)
     text = _(
@@ -233,16 +236,16 @@ async def unsubscribe(context: RequestContext) -> Response:
 
 
 async def poll_now(context: RequestContext) -> Response:
-    """Look at once, by hand."""
+    """Poll the feed now, within the poll constraints."""
     subscription = await context.reader_service.subscription(context.request.path_params["id"])
-    polled = await context.site.aggregator.poll([subscription.feed.id])
+    polled = await context.services.aggregator.poll([subscription.feed.id])
     if polled.skipped:
         context.flash(templating.sentence(render(polled.skipped[0].reason)))
     elif polled.failed:
         context.flash(_("Check failed; see below."))
     else:
         context.flash(
-            n_("%(num)s new entry.", "%(num)s new entries.", polled.new)
+            n_("%(num)s new post.", "%(num)s new posts.", polled.new)
             if polled.new
             else _("Nothing new.")
         )
@@ -259,10 +262,10 @@ async def change_folder(context: RequestContext) -> Response:
         folder_id = form.number("id", 1, 2**40)
         undo_action = await undo.undo_remove_folder(reader_service, folder_id)
         await reader_service.remove_folder(folder_id)
-        context.flash(_("The folder is gone; its feeds stay."), undo=undo_action)
+        context.flash(_("Folder deleted. Its feeds stay."), undo=undo_action)
         return context.redirect("/feeds#folders")
     else:
-        raise UsageError(_("nothing was asked for"))
+        raise UsageError(_("the form names no action; reload the page and try again"))
     context.flash(_("Saved."))
     return context.redirect("/feeds#folders")
 
@@ -275,16 +278,16 @@ async def change_tag(context: RequestContext) -> Response:
         undo_action = await undo.undo_remove_tag(reader_service, form.get("tag"))
         await reader_service.remove_tag(form.get("tag"))
         context.flash(
-            _("The tag %(tag)s is gone from all entries.", tag=form.get("tag")), undo=undo_action
+            _("Tag %(tag)s removed from all posts.", tag=form.get("tag")), undo=undo_action
         )
         return context.redirect("/feeds#tags")
     else:
-        raise UsageError(_("nothing was asked for"))
+        raise UsageError(_("the form names no action; reload the page and try again"))
     context.flash(_("Saved."))
     return context.redirect("/feeds#tags")
 
 
-# --- rules, searches, statistics ---------------------------------------------------------------------------------------
+# --- rules, saved searches, statistics ------------------------------------------------------------
 
 
 async def rules(context: RequestContext) -> Response:
@@ -303,17 +306,17 @@ async def change_rules(context: RequestContext) -> Response:
         rule_id = form.number("id", 1, 2**40)
         undo_action = await undo.undo_remove_rule(context.reader_service, rule_id)
         await context.reader_service.remove_rule(rule_id)
-        context.flash(_("The rule is gone; what it has done stays."), undo=undo_action)
+        context.flash(_("Rule deleted."), undo=undo_action)
         return context.redirect("/rules")
     action = next((known for known in get_args(Action) if known == form.get("action")), None)
     if action is None:
-        raise UsageError(_("choose what the rule shall do"))
-    text: dict[str, Any] = {
+        raise UsageError(_("choose an action for the rule"))
+    conditions: dict[str, Any] = {
         name: form.get(name) for name in ("name", "tag", "words", "author", "regex")
     }
     feed_id = form.number("feed_id", 1, 2**40) if form.get("feed_id") else None
-    await context.reader_service.save_rule(Rule(action=action, feed_id=feed_id, **text))
-    context.flash(_("The rule holds for what arrives from now on."))
+    await context.reader_service.save_rule(Rule(action=action, feed_id=feed_id, **conditions))
+    context.flash(_("Rule added; applies to new posts."))
     return context.redirect("/rules")
 
 
@@ -323,7 +326,7 @@ async def change_searches(context: RequestContext) -> Response:
         search_id = form.number("id", 1, 2**40)
         undo_action = await undo.undo_remove_search(context.reader_service, search_id)
         await context.reader_service.remove_search(search_id)
-        context.flash(_("The search is forgotten."), undo=undo_action)
+        context.flash(_("Search deleted."), undo=undo_action)
         return context.redirect("/unread")
     view = await views.find(context.reader_service, "search", form.get("q"))
     saved = await context.reader_service.save_search(

@@ -1,7 +1,7 @@
-"""Forecast of other budgets, and of hourly polling: the installation's own history replayed under its constraints.
+"""Delay forecast for other budgets and hourly polling, simulated on our own history.
 
-Everything here is simulated, also the figures of today's budget: the same posts, the same period, the same
-constraints, and only the budget or the policy differs. What was measured stands in `store.timing`.
+All figures are simulated, including those of today's budget: the same posts, period and poll
+constraints, only the budget or the policy differs. Measured figures are in `store.poll_statistics`.
 """
 
 import math
@@ -18,26 +18,26 @@ from tidings.model import DAY_S
 from tidings.policy.constraints import CONDITIONAL_SHARE, Limits
 from tidings.store import Store
 from tidings.store.evidence import COMPARISON_DAYS, DELAY_DAYS, curve_needs, polled_days
-from tidings.web.request_context import Site
+from tidings.web.request_context import AppServices
 
 if TYPE_CHECKING:
     from tidings.lab.simulate import Conditions
     from tidings.lab.traces import Trace
     from tidings.lab.whatif import Point as Simulated
 
-#: Requests per feed and day: the range of the page's slider, and the budgets that are simulated beside today's.
+#: Range of the budget slider and of the simulated budgets, in requests per feed and day.
 MIN_REQUESTS_PER_FEED, MAX_REQUESTS_PER_FEED = 1.0, 96.0
-#: Budgets that are simulated beside today's, as multiples of it: the changes that somebody is likely to make.
+#: Simulated budgets as multiples of today's.
 BUDGET_FACTORS = (0.5, 1.0, 2.0)
-#: The ends of the range are left out where they are closer to one of these than this factor.
+#: The ends of the range are skipped if another simulated budget is closer than this factor.
 MIN_BUDGET_RATIO = 1.5
-#: Hourly polling, with which readers that do not learn are compared.
+#: Baseline policy: hourly polling, as most feed readers do.
 HOURLY, HOURLY_PER_FEED = "fixed:interval_h=1", 24.0
-#: This much of the past is replayed. No more than its second half is judged, so that the policy has as much
-#: to learn from, and no more than a week.
+#: Length of the replayed history. At most its second half is scored, so that the policy can learn
+#: from the first, and at most a week.
 REPLAY_PERIOD_S = 42 * DAY_S
 JUDGED_SHARE, JUDGED_DAYS = 0.5, 7.0
-#: Of more feeds than this a sample is replayed: it bounds the running time to about a minute of one core.
+#: Maximum number of simulated feeds; larger installations are sampled (about a minute of one core).
 MAX_SIMULATED_FEEDS = 400
 
 
@@ -45,28 +45,28 @@ class Point(Struct, frozen=True):
     """Simulated figures at one budget."""
 
     per_day: float  #: the budget, over all feeds
-    polls_per_day: float  #: requests that were made of it
+    polls_per_day: float  #: requests used of the budget
     mean_s: float
     median_s: float
     missed_share: float
 
 
 class Forecast(Struct, frozen=True):
-    """The curve of delay against budget, and how it was made."""
+    """Curve of delay against budget, with the parameters of the simulation."""
 
     at: float
     policy: str
     feeds: int
-    posts: int  #: judged
-    days: float  #: judged
+    posts: int  #: number of scored posts
+    days: float  #: length of the scored period
     polled_days: float  #: since the first poll
-    budget: float  #: requests a day, as it was set then
+    budget: float  #: requests a day when the forecast was made
     points: tuple[Point, ...]
     own: Point  #: today's budget, which is one of the points
     hourly: Point | None  #: hourly polling of the same feeds; None before a week of polling
 
     def mean_s(self, per_day: float) -> float:
-        """The mean delay that is forecast for a budget: between the points along a power law."""
+        """Interpolate the mean delay for a budget (log-log, that is along a power law)."""
         return float(
             np.exp(
                 np.interp(
@@ -80,7 +80,7 @@ class Forecast(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class OwnTrace:
-    """The installation's own history as a trace, and what its feeds are polled under."""
+    """This installation's history as a trace, with the poll constraints of its feeds."""
 
     trace: "Trace"
     conditions: "Conditions"
@@ -89,62 +89,61 @@ class OwnTrace:
 
     @property
     def judged_days(self) -> float:
-        """Days at the end of the trace that may be judged.
+        """Days at the end of the trace that are scored.
 
-        Not before the first poll: of that time only the posts are known that first documents still held, so
-        that hardly any would be missed.
+        Starts no earlier than the first poll: of the time before, only posts that the first poll
+        still found are known, so missed posts would be underestimated.
         """
         polled_days = max(self.trace.end - self.first_poll_at, 0.0) / DAY_S
         return min(JUDGED_SHARE * self.trace.days, JUDGED_DAYS, polled_days)
 
     @property
     def train_days(self) -> float:
-        """Days at its beginning that policies learn from."""
+        """Days at the start of the trace that policies learn from."""
         return self.trace.days - self.judged_days
 
     def check(self, posts: int | None = None) -> None:
-        """Raise `UsageError` where there is too little history to judge; ``posts`` were judged, if that is known."""
+        """Raise `UsageError` if there is too little history; ``posts``: scored posts, if known."""
         if posts is None:
             posts = int((self.trace.times >= self.trace.end - self.judged_days * DAY_S).sum())
         if missing := curve_needs(self.trace.days, self.polled_days, posts):
             raise UsageError(missing)
 
 
-async def own_forecast(site: Site) -> Forecast:
-    """The forecast for today's budget, simulated in a process of its own and kept for hours."""
-    scheduler, now = site.aggregator.scheduler, site.clock()
+async def own_forecast(services: AppServices) -> Forecast:
+    """Return the forecast for today's budget, simulated in a subprocess and cached for hours."""
+    scheduler, now = services.aggregator.scheduler, services.clock()
     policy, budget = scheduler.policy.name, scheduler.budget_per_day
 
     async def job() -> tuple[Any, ...]:
         return (
             forecast,
-            await own_trace(site.store, now, scheduler.limits, judged=True),
+            await own_trace(services.store, now, scheduler.limits, judged=True),
             policy,
             budget,
             now,
         )
 
-    found: Forecast = await site.simulations.get((policy, budget), job)
+    found: Forecast = await services.simulations.get((policy, budget), job)
     return found
 
 
 async def own_trace(store: Store, now: float, limits: Limits, *, judged: bool = False) -> OwnTrace:
-    """The installation's history, and the conditions under which its feeds are polled.
+    """Load this installation's history as a trace with the poll constraints of its feeds.
 
-    ``judged``: raise `UsageError` where there is too little of it for figures.
+    ``judged``: raise `UsageError` if there is too little history to score.
     """
-    from tidings.lab.simulate import (
-        Conditions,  # imports a compiler, which few who run the service need
-    )
+    # Imported here because the simulation loads Numba, which most processes do not need.
+    from tidings.lab.simulate import Conditions
     from tidings.lab.traces import Trace
 
     days = await store.read(polled_days, now)
-    if judged and days < DELAY_DAYS:  # which is known without reading all posts
+    if judged and days < DELAY_DAYS:  # checked first: needs no posts
         raise UsageError(curve_needs(None, days, None))
     past = await load_feed_history(store, now)
     recent = past.times >= now - REPLAY_PERIOD_S
     if not recent.any():
-        raise UsageError(_("there are no posts of the last weeks to replay"))
+        raise UsageError(_("no posts in the last weeks to simulate"))
     trace = Trace.build(
         "own history",
         past.feed[recent],
@@ -170,7 +169,7 @@ async def own_trace(store: Store, now: float, limits: Limits, *, judged: bool = 
 
 
 def budgets_to_simulate(per_feed: float) -> list[float]:
-    """Budgets per feed and day to simulate: today's, a half and twice of it, and the ends of the slider."""
+    """Return budgets per feed and day: today's, half, twice, and the ends of the slider."""
     today = min(max(per_feed, 0.05), MAX_REQUESTS_PER_FEED)
     around = [
         today * factor
@@ -186,7 +185,7 @@ def budgets_to_simulate(per_feed: float) -> list[float]:
 
 
 def forecast(own: OwnTrace, policy: str, budget: float, now: float) -> Forecast:
-    """Replay the trace at budgets around one (requests a day over all feeds), and under hourly polling."""
+    """Simulate budgets around ``budget`` (requests a day over all feeds), and hourly polling."""
     from tidings.lab.whatif import whatif
 
     feeds = own.trace.n_feeds
@@ -218,7 +217,7 @@ def forecast(own: OwnTrace, policy: str, budget: float, now: float) -> Forecast:
 
 
 def _hourly(own: OwnTrace) -> "Simulated":
-    """Hourly polling of the same feeds in the same period under the same conditions."""
+    """Simulate hourly polling of the same feeds, period and constraints."""
     from tidings.lab.score import metrics, score_polls
     from tidings.lab.simulate import simulate
     from tidings.lab.whatif import Point as Simulated

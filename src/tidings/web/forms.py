@@ -1,6 +1,6 @@
-"""What is sent with a form: fields and files, of a bounded size.
+"""Form parsing: URL-encoded and multipart/form-data bodies with size and field limits.
 
-Files come as multipart/form-data, which is MIME: the standard library's mail parser reads it.
+Multipart bodies (file uploads) are MIME and are parsed with the standard library's email parser.
 """
 
 from collections.abc import Iterator
@@ -10,18 +10,19 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from tidings.errors import UsageError
+from tidings.i18n import _
 
-#: A form with its file: a list of 100,000 feeds has 20 MB.
+#: Maximum size of a form with its file; an OPML file of 100,000 feeds has 20 MB.
 MAX_BYTES = 32_000_000
 MAX_FIELDS = 10_000
 
 
 class TooLarge(UsageError):
-    """More was sent than is read."""
+    """The request body exceeds the limit."""
 
 
 class Form:
-    """The fields of a form, each a list of texts, and its files."""
+    """Parsed form: fields with one or more values, and uploaded files."""
 
     def __init__(self, fields: dict[str, list[str]], files: dict[str, bytes]) -> None:
         self._fields, self.files = fields, files
@@ -30,13 +31,14 @@ class Form:
         return name in self._fields
 
     def get(self, name: str, default: str = "") -> str:
-        """The last of that name, without blanks around it."""
+        """Return the last value of a field, stripped."""
         return self._fields[name][-1].strip() if name in self._fields else default
 
     def all(self, name: str) -> list[str]:
         return self._fields.get(name, [])
 
     def number(self, name: str, least: int, most: int) -> int:
+        """Return a field as an integer; `UsageError` unless it is within the bounds."""
         text = self.get(name)
         if not (
             text.isascii()
@@ -45,12 +47,18 @@ class Form:
             and least <= int(text) <= most
         ):
             raise UsageError(
-                f"{name} must be a whole number between {least} and {most}, not {text[:50]!r}"
+                _(
+                    "%(name)s must be a whole number between %(least)s and %(most)s, not %(text)s",
+                    name=name,
+                    least=least,
+                    most=most,
+                    text=repr(text[:50]),
+                )
             )
         return int(text)
 
     def ids(self) -> list[int]:
-        """``ids``, parted by commas."""
+        """Return the comma-separated integers of the field ``ids``; other parts are ignored."""
         return [
             int(part)
             for part in self.get("ids").split(",")
@@ -62,9 +70,10 @@ NO_FORM = Form({}, {})
 
 
 async def read_form(request: Request) -> Form:
+    """Read and parse the body of a form request; `UsageError` if it is too large."""
     body = await read_body(request, MAX_BYTES)
     if len(body) > MAX_BYTES:
-        raise UsageError(f"more than {MAX_BYTES // 1_000_000} MB cannot be sent at once")
+        raise UsageError(_("the file is larger than %(mb)s MB", mb=MAX_BYTES // 1_000_000))
     kind = request.headers.get("content-type", "")
     fields: dict[str, list[str]] = {}
     files: dict[str, bytes] = {}
@@ -80,11 +89,11 @@ async def read_form(request: Request) -> Form:
     return Form(fields, files)
 
 
-# --- for all who read what was sent ------------------------------------------------------------------------------------
+# --- helpers, also used by web.api ----------------------------------------------------------------
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """All of it, or one byte more than may be: enough to see that it is too much."""
+    """Read the body up to ``most`` + 1 bytes; a longer result means that it is too large."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -94,16 +103,16 @@ async def read_body(request: Request, most: int) -> bytes:
 
 
 def pairs(encoded: str, most: int) -> list[tuple[str, str]]:
-    """Of a query, or a form that is written like one."""
+    """Parse a query string or URL-encoded form; `TooLarge` if it has more than ``most`` fields."""
     try:
         found = parse_qsl(encoded, keep_blank_values=True, max_num_fields=most)
     except ValueError:
-        raise TooLarge(f"the request has more than {most:,} fields") from None
+        raise TooLarge(_("the request has more than %(most)s fields", most=f"{most:,}")) from None
     return [(name, text(value.encode("utf-8", "replace"))) for name, value in found]
 
 
 def parts(kind: str, body: bytes) -> Iterator[tuple[str, str | None, bytes]]:
-    """Name, name of the file if it is one, and content; ``kind`` is the header Content-Type."""
+    """Yield (field name, file name or None, content); ``kind`` is the Content-Type header."""
     header = (
         b"Content-Type: "
         + kind.encode("latin-1", "replace").replace(b"\r", b"").replace(b"\n", b"")
@@ -119,5 +128,5 @@ def parts(kind: str, body: bytes) -> Iterator[tuple[str, str | None, bytes]]:
 
 
 def text(value: bytes) -> str:
-    """Without what the store does not take: zero characters, halves of characters."""
+    """Decode UTF-8; replace invalid bytes and drop NUL characters, which PostgreSQL rejects."""
     return value.decode("utf-8", "replace").replace("\0", "")

@@ -1,8 +1,9 @@
-"""Our own WebSub hub, for our output feeds alone: whoever follows one is pushed to instead of asking again and again.
+"""WebSub hub for the output feeds: pushes new entries to subscribers, so they need not poll.
 
-A request is answered with 202 and then verified: the callback is asked whether it was meant (W3C WebSub sect. 5.3). Leases are
-finite. When entries arrive, every topic that has changed is sent whole to those who follow it, signed where they gave a
-secret; a callback that fails is tried again with growing waits until its lease ends, one that says 410 is forgotten.
+A subscription request gets 202 and is then verified with a challenge at its callback (W3C WebSub
+sect. 5.3). Leases are finite. When entries arrive, each changed topic is sent in full to its
+subscribers, signed (X-Hub-Signature) if they gave a secret. Failed deliveries are retried with
+exponential backoff until the lease ends; a callback that answers 410 is removed.
 """
 
 import asyncio
@@ -27,17 +28,17 @@ from tidings.store.feed_models import PollOutcome, RecordResult
 from tidings.users import NotFound
 from tidings.web import output_feeds
 from tidings.web.forms import read_form
-from tidings.web.request_context import Site
+from tidings.web.request_context import AppServices
 
-#: Under this key lie all subscriptions, as one value: there are few.
+#: Key of the stored subscriptions. They are one value, because there are few.
 STORE_KEY = "hub"
 MAX_SUBSCRIPTIONS = 1000
 DEFAULT_LEASE_S, MIN_LEASE_S, MAX_LEASE_S = 10 * 86400, 300, 30 * 86400
-#: The W3C says "less than 200 bytes".
+#: Maximum length of hub.secret: WebSub requires "less than 200 bytes".
 MAX_SECRET_BYTES = 199
-#: What arrives together is sent together.
+#: Delay before sending, so that entries that arrive together are sent together.
 BATCH_DELAY_S = 1.0
-#: After a failure; doubled each time.
+#: Delay before the first retry of a delivery; doubled after each failure.
 RETRY_DELAY_S = 30.0
 MAX_RETRY_DELAY_S = 6 * 3600.0
 
@@ -45,22 +46,22 @@ log = Log(__name__)
 
 
 class HubSubscription(Struct, frozen=True):
-    """Somebody who is pushed to."""
+    """A verified subscription to an output feed."""
 
-    topic: str  #: the whole address
+    topic: str  #: full URL of the output feed
     callback: str
     secret: str
     lease_until: float
-    etag: str = ""  #: of what they were sent last
+    etag: str = ""  #: of the last delivered document
     failures: int = 0
     not_before: float = 0.0
 
 
 class Hub:
-    """`run` distributes; `changed` says that there may be something to distribute."""
+    """WebSub hub: `on_polls_recorded` reports changes, `run` delivers them."""
 
-    def __init__(self, site: Site, fetcher: Fetcher, clock: Callable[[], float]) -> None:
-        self._site, self._fetcher, self._clock = site, fetcher, clock
+    def __init__(self, services: AppServices, fetcher: Fetcher, clock: Callable[[], float]) -> None:
+        self._services, self._fetcher, self._clock = services, fetcher, clock
         self._subscriptions: dict[tuple[str, str], HubSubscription] = {}
         self._changes_pending = asyncio.Event()
         self._verification_tasks: set[asyncio.Task[None]] = set()
@@ -68,12 +69,14 @@ class Hub:
     def routes(self) -> list[BaseRoute]:
         return [Route("/hub", self._handle_request, methods=["POST"])]
 
-    def changed(self, outcomes: Sequence[PollOutcome], recorded: Sequence[RecordResult]) -> None:
-        """Polls have been stored."""
-        if self._subscriptions and any(one.new or one.changed for one in recorded):
+    def on_polls_recorded(
+        self, outcomes: Sequence[PollOutcome], recorded: Sequence[RecordResult]
+    ) -> None:
+        """Store listener: schedule a delivery if entries were added or changed."""
+        if self._subscriptions and any(result.new or result.changed for result in recorded):
             self._changes_pending.set()
 
-    # --- subscribing ---------------------------------------------------------------------------------------------------
+    # --- subscription requests --------------------------------------------------------------------
 
     async def _handle_request(self, request: Request) -> Response:
         try:
@@ -85,15 +88,15 @@ class Hub:
             if mode not in ("subscribe", "unsubscribe"):
                 raise UsageError("hub.mode must be subscribe or unsubscribe")
             if urlsplit(callback).scheme not in ("http", "https") or len(callback) > 2000:
-                raise UsageError("hub.callback must be an http or https address")
+                raise UsageError("hub.callback must be an http or https URL")
             if len(secret.encode()) > MAX_SECRET_BYTES:
                 raise UsageError("hub.secret must have less than 200 bytes")
             if (
                 len(self._subscriptions) + len(self._verification_tasks) >= MAX_SUBSCRIPTIONS
                 and (topic, callback) not in self._subscriptions
             ):
-                raise UsageError("this hub has no room for another subscriber")
-            await self._document(topic, self._site.base(request))
+                raise UsageError("this hub has reached its maximum number of subscriptions")
+            await self._document(topic, self._services.base(request))
         except NotFound:
             return PlainTextResponse("hub.topic is not a feed of this hub\n", HTTPStatus.NOT_FOUND)
         except (TidingsError, ValueError) as error:
@@ -103,67 +106,78 @@ class Hub:
             if lease.isascii() and lease.isdecimal() and len(lease) < 12
             else DEFAULT_LEASE_S
         )
-        wanted = HubSubscription(topic, callback, secret, self._clock() + lease_s)
-        task = asyncio.create_task(self._verify(mode, wanted, lease_s))
+        subscription = HubSubscription(topic, callback, secret, self._clock() + lease_s)
+        task = asyncio.create_task(self._verify(mode, subscription, lease_s))
         self._verification_tasks.add(task)
         task.add_done_callback(self._verification_tasks.discard)
-        return PlainTextResponse("the callback will be asked\n", HTTPStatus.ACCEPTED)
+        return PlainTextResponse(
+            "the subscription will be verified at the callback\n", HTTPStatus.ACCEPTED
+        )
 
     async def _document(self, topic: str, base: str) -> tuple[output_feeds.Document, str]:
-        """`NotFound` for what is no topic of ours."""
+        """Return the output feed of a topic and its format; `NotFound` if it is not ours."""
         if not topic.startswith(f"{base}/out/"):
             raise NotFound("not a feed of this hub")
-        return await output_feeds.find(self._site, _path(topic), base)
+        return await output_feeds.find(self._services, _path(topic), base)
 
-    async def _verify(self, mode: str, wanted: HubSubscription, lease_s: int) -> None:
-        """Was it meant? Only who can read what is sent to the callback knows the answer."""
+    async def _verify(self, mode: str, subscription: HubSubscription, lease_s: int) -> None:
+        """Verify the subscriber's intent with a challenge, then add or remove the subscription."""
         challenge = secrets.token_urlsafe(24)
-        query = {"hub.mode": mode, "hub.topic": wanted.topic, "hub.challenge": challenge}
+        query = {"hub.mode": mode, "hub.topic": subscription.topic, "hub.challenge": challenge}
         if mode == "subscribe":
             query["hub.lease_seconds"] = str(lease_s)
-        url = wanted.callback + ("&" if urlsplit(wanted.callback).query else "?") + urlencode(query)
+        url = (
+            subscription.callback
+            + ("&" if urlsplit(subscription.callback).query else "?")
+            + urlencode(query)
+        )
         found = await self._fetcher.fetch(FetchRequest(url, want_delta=False))
-        meant = (
+        confirmed = (
             found.error is None
             and found.body is not None
             and found.body.decode("latin-1").strip() == challenge
         )
-        log.info("hub verified", mode=mode, callback=wanted.callback, meant=meant)
-        if not meant:
+        log.info(
+            "hub_subscription_verified",
+            mode=mode,
+            callback=subscription.callback,
+            confirmed=confirmed,
+        )
+        if not confirmed:
             return
-        key = (wanted.topic, wanted.callback)
+        key = (subscription.topic, subscription.callback)
         if mode == "subscribe":
-            document, _kind = await self._document(wanted.topic, _base(wanted.topic))
-            self._subscriptions[key] = replace(wanted, etag=document.etag)
+            document, _kind = await self._document(subscription.topic, _base(subscription.topic))
+            self._subscriptions[key] = replace(subscription, etag=document.etag)
         else:
             self._subscriptions.pop(key, None)
         await self._save()
 
-    # --- distributing --------------------------------------------------------------------------------------------------
+    # --- delivery ---------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until cancelled."""
-        saved = (await retry_on_store_error(self._site.store.load_values, asyncio.sleep)).get(
+        """Load the stored subscriptions, then deliver changes until canceled."""
+        saved = (await retry_on_store_error(self._services.store.load_values, asyncio.sleep)).get(
             STORE_KEY
         )
         for subscription in msgspec.json.decode(saved, type=list[HubSubscription]) if saved else ():
             self._subscriptions[subscription.topic, subscription.callback] = subscription
-        self._changes_pending.set()  # what came while nobody distributed
+        self._changes_pending.set()  # deliver what arrived while the service was stopped
         while True:
-            waits = [
-                f.not_before - self._clock() for f in self._subscriptions.values() if f.failures
+            retry_delays = [
+                s.not_before - self._clock() for s in self._subscriptions.values() if s.failures
             ]
             try:
-                async with asyncio.timeout(max(0.0, min(waits)) if waits else None):
+                async with asyncio.timeout(max(0.0, min(retry_delays)) if retry_delays else None):
                     await self._changes_pending.wait()
             except TimeoutError:
-                pass  # somebody who failed is to be tried again
+                pass  # a failed delivery is due for a retry
             await asyncio.sleep(BATCH_DELAY_S)
             self._changes_pending.clear()
             await retry_on_store_error(self.distribute, asyncio.sleep)
 
     async def distribute(self) -> None:
-        """Send what has changed to everybody who does not have it yet."""
+        """Deliver changed topics to their subscribers; remove expired subscriptions."""
         now = self._clock()
         documents: dict[str, tuple[bytes, dict[str, str], str] | None] = {}
         for key, subscription in list(self._subscriptions.items()):
@@ -185,7 +199,7 @@ class Hub:
         base = _base(topic)
         try:
             document, kind = await self._document(topic, base)
-        except NotFound:  # its address was renewed, or the folder is gone
+        except NotFound:  # its link was reset, or the folder was deleted
             return None
         links = f'<{base}/hub>; rel="hub", <{topic}>; rel="self"'
         return (
@@ -198,10 +212,8 @@ class Hub:
         self, subscription: HubSubscription, body: bytes, headers: dict[str, str], etag: str
     ) -> HubSubscription:
         if subscription.secret:
-            headers = {
-                **headers,
-                "X-Hub-Signature": f"sha256={hmac.digest(subscription.secret.encode(), body, 'sha256').hex()}",
-            }
+            signature = hmac.digest(subscription.secret.encode(), body, "sha256").hex()
+            headers = {**headers, "X-Hub-Signature": f"sha256={signature}"}
         found = await self._fetcher.post(subscription.callback, body, headers)
         if found.status == HTTPStatus.GONE:
             return replace(subscription, lease_until=0.0)
@@ -213,7 +225,7 @@ class Hub:
         )
 
     async def _save(self) -> None:
-        await self._site.store.save_values(
+        await self._services.store.save_values(
             {STORE_KEY: msgspec.json.encode(list(self._subscriptions.values()))}
         )
 

@@ -1,7 +1,8 @@
-"""Pictures through our own address, as an option: publishers then learn nothing about who reads, and when.
+"""Image proxy (optional): serves images of articles, so that publishers cannot track users.
 
-Addresses are signed, so that nobody can use us to fetch what we do not show ourselves. The request goes through the guarded
-fetcher; what comes back must say that it is a picture, and may run nothing.
+Image URLs are signed (HMAC): the proxy fetches only images of articles that it has rendered.
+Requests go through the fetcher with SSRF protection; responses must have an image type and are
+sandboxed.
 """
 
 import base64
@@ -18,17 +19,18 @@ from starlette.routing import BaseRoute
 from tidings.fetch import FetchRequest
 from tidings.store.user_models import Item
 from tidings.web import templating
-from tidings.web.request_context import RequestContext, Site, page
+from tidings.web.request_context import AppServices, RequestContext, page
 
-#: On answers that hold what strangers made.
+#: Content-Security-Policy of files from other sites, such as SVG images: nothing in them may run.
 SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 SIGNATURE_LENGTH = 24
-# Only ever applied to the sanitiser's own output, where every attribute is name="value" and no value holds a quote.
+# A regular expression is enough for the sanitizer's output: every attribute is name="value", and no
+# value contains a quote.
 _SOURCE = re.compile(r'(<img\b[^>]*?\ssrc="|<video\b[^>]*?\sposter=")(https?://[^"]*)(")')
 
 
 def proxy_images(item: Item, key: bytes) -> Markup:
-    """The article; with a key, its pictures by way of us."""
+    """Return the article's HTML; with a signing key, its images have proxy URLs."""
     body = templating.body(item)
     if not key:
         return body
@@ -40,28 +42,31 @@ def proxy_images(item: Item, key: bytes) -> Markup:
 
 
 def proxy_path(url: str, key: bytes) -> str:
-    return f"/image/{_signature(url, key)}/{base64.urlsafe_b64encode(url.encode()).decode().rstrip('=')}"
+    """Return the signed path under which the proxy serves an image URL."""
+    encoded = base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
+    return f"/image/{_signature(url, key)}/{encoded}"
 
 
 def _signature(url: str, key: bytes) -> str:
     return hmac.digest(key, url.encode(), "sha256").hex()[:SIGNATURE_LENGTH]
 
 
-def routes(site: Site) -> list[BaseRoute]:
-    return [page(site, "/image/{mark}/{url}", serve_image)]
+def routes(services: AppServices) -> list[BaseRoute]:
+    return [page(services, "/image/{signature}/{url}", serve_image)]
 
 
 async def serve_image(context: RequestContext) -> Response:
+    """Fetch and return an image; 404 for an invalid signature, 502 if it is not an image."""
     params = context.request.path_params
     try:
         url = base64.urlsafe_b64decode(params["url"] + "=" * (-len(params["url"]) % 4)).decode()
     except (binascii.Error, UnicodeDecodeError):
         return Response(status_code=HTTPStatus.NOT_FOUND)
-    if context.site.image_fetcher is None or not hmac.compare_digest(
-        _signature(url, await context.site.key("images")), params["mark"]
+    if context.services.image_fetcher is None or not hmac.compare_digest(
+        _signature(url, await context.services.key("images")), params["signature"]
     ):
         return Response(status_code=HTTPStatus.NOT_FOUND)
-    found = await context.site.image_fetcher.fetch(FetchRequest(url, want_delta=False))
+    found = await context.services.image_fetcher.fetch(FetchRequest(url, want_delta=False))
     kind = found.content_type.partition(";")[0].strip().lower()
     if found.body is None or not kind.startswith("image/"):
         return Response(status_code=HTTPStatus.BAD_GATEWAY)

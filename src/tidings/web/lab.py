@@ -1,4 +1,4 @@
-"""The policy lab in the browser: the installation's own history, or a generated one, under any policy and budget."""
+"""Policy lab page: compares polling policies on own or generated history, at any budget."""
 
 import asyncio
 import io
@@ -21,27 +21,34 @@ from tidings.web.charts import delay_chart
 from tidings.web.comparison import OWN_HISTORY, ComparisonRequest
 from tidings.web.forecast import own_trace
 from tidings.web.reader import sidebar
-from tidings.web.request_context import RequestContext, Site, page
+from tidings.web.request_context import AppServices, RequestContext, page
 
 if TYPE_CHECKING:
     from tidings.lab.traces import Trace
 
-UNIT_WORDS = {"d": "days", "h": "hours", "min": "minutes", "s": "seconds"}
+UNIT_NAMES = {"d": _("days"), "h": _("hours"), "min": _("minutes"), "s": _("seconds")}
+#: Papers whose data the generated traces resemble, by name of the trace model.
+PAPER_NAMES = {
+    "sia-cho": "Sia & Cho 2007",
+    "han": "Han et al. 2008",
+    "feedex": "Jun & Ahamad 2006",
+    "urbansky": "Urbansky et al. 2011",
+}
 BOUNDS = {name: getattr(comparison, name) for name in dir(comparison) if name.isupper()}
 
 
-def routes(site: Site) -> list[BaseRoute]:
+def routes(services: AppServices) -> list[BaseRoute]:
     async def compare(request: ComparisonRequest) -> dict[str, Any]:
         async def job() -> tuple[Any, ...]:
-            limits = site.aggregator.scheduler.limits
+            limits = services.aggregator.scheduler.limits
             own = (
-                await own_trace(site.store, site.clock(), limits, judged=True)
+                await own_trace(services.store, services.clock(), limits, judged=True)
                 if request.kind == OWN_HISTORY
                 else None
             )
             return comparison.run, request, own
 
-        found: dict[str, Any] = await site.simulations.get(request, job)
+        found: dict[str, Any] = await services.simulations.get(request, job)
         return found
 
     async def show(context: RequestContext) -> Response:
@@ -52,6 +59,7 @@ def routes(site: Site) -> list[BaseRoute]:
             sidebar=await sidebar(context),
             lab_request=lab_request,
             kinds=kinds,
+            paper_names=PAPER_NAMES,
             own=OWN_HISTORY,
             policies=POLICIES,
             results=_results(lab_request, await compare(lab_request)) if query else None,
@@ -67,34 +75,36 @@ def routes(site: Site) -> list[BaseRoute]:
             return context.json({"error": templating.sentence(str(error))}, HTTPStatus.BAD_REQUEST)
 
     async def trace(context: RequestContext) -> Response:
-        """Everything that can be replayed, for `tidings lab`."""
-        found = await own_trace(site.store, site.clock(), site.aggregator.scheduler.limits)
-        packed = await asyncio.to_thread(_zip_trace, found.trace)
-        download_headers = {
+        """Download the installation's history as a trace for `tidings lab`."""
+        found = await own_trace(
+            services.store, services.clock(), services.aggregator.scheduler.limits
+        )
+        archive = await asyncio.to_thread(_zip_trace, found.trace)
+        headers = {
             "content-disposition": 'attachment; filename="own-history.zip"',
             "cache-control": "no-store",
         }
-        return Response(packed, headers=download_headers, media_type="application/zip")
+        return Response(archive, headers=headers, media_type="application/zip")
 
     return [
-        page(site, "/timing/lab", show, admin=True),
-        page(site, "/timing/lab.json", data, admin=True),
-        page(site, "/timing/trace.zip", trace, admin=True),
+        page(services, "/timing/lab", show, admin=True),
+        page(services, "/timing/lab.json", data, admin=True),
+        page(services, "/timing/trace.zip", trace, admin=True),
     ]
 
 
 def _zip_trace(trace: "Trace") -> bytes:
-    """A folder as `tidings lab` reads it."""
+    """Return a ZIP file with the trace as a folder that `tidings lab` can read."""
     from tidings.lab.traces import write_trace
 
     out = io.BytesIO()
     with (
         tempfile.TemporaryDirectory(prefix="tidings-") as folder,
-        zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed,
+        zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
         write_trace(trace, folder, as_csv=True)
         for file in sorted(Path(folder).iterdir()):
-            packed.write(file, f"own-history/{file.name}")
+            archive.write(file, f"own-history/{file.name}")
     return out.getvalue()
 
 
@@ -106,17 +116,17 @@ def _query(context: RequestContext) -> dict[str, list[str]]:
 
 
 def _results(lab_request: ComparisonRequest, found: dict[str, Any]) -> dict[str, Any]:
-    """The table, the curve, and the address of the same as data."""
-    chosen = next(at for at in found["curve"] if at["budget"] == found["budget"])
+    """Return the template values of the results: table, chart and link to the JSON data."""
+    chosen = next(point for point in found["curve"] if point["budget"] == found["budget"])
     unit, size = common_unit([result["mean_delay_s"] for result in chosen["results"]])
     lines = {
         result["policy"]: [
-            at["results"][place]["charged_delay_s"] or float("nan") for at in found["curve"]
+            point["results"][i]["charged_delay_s"] or float("nan") for point in found["curve"]
         ]
-        for place, result in enumerate(chosen["results"])
+        for i, result in enumerate(chosen["results"])
     }
-    lines["the limit"] = [at["limit_charged_s"] for at in found["curve"]]
-    title = _("Mean delay against budget, missed posts charged")
+    lines["the limit"] = [point["limit_charged_s"] for point in found["curve"]]
+    title = _("Delay incl. missed posts against budget")
     rows = [
         (
             result["policy"],
@@ -139,7 +149,7 @@ def _results(lab_request: ComparisonRequest, found: dict[str, Any]) -> dict[str,
         "",
         in_unit(chosen["limit_charged_s"], size),
     )
-    pairs = {
+    parameters = {
         "policies": ",".join(lab_request.policies),
         "budget": f"{lab_request.budget:g}",
         "trace": lab_request.kind,
@@ -147,12 +157,12 @@ def _results(lab_request: ComparisonRequest, found: dict[str, Any]) -> dict[str,
     }
     return {
         "rows": [*rows, limit],
-        "unit": UNIT_WORDS[unit],
+        "unit": UNIT_NAMES[unit],
         "feeds": found["feeds"],
         "posts": chosen["results"][0]["posts"],
         "title": title,
         "chart": delay_chart(
-            [at["budget"] for at in found["curve"]], lines, found["budget"], title
+            [point["budget"] for point in found["curve"]], lines, found["budget"], title
         ),
-        "data": f"/timing/lab.json?{urlencode(pairs)}",
+        "data": f"/timing/lab.json?{urlencode(parameters)}",
     }

@@ -1,7 +1,7 @@
-"""Figures for Prometheus, in its text format (version 0.0.4), which is three kinds of lines: no library is needed for that.
+"""Prometheus metrics: poll counters, delay histogram and the text exposition format 0.0.4.
 
-Counters begin at zero with the process, as Prometheus expects; `Counts` is told of every poll that is recorded. Everything else
-is read from the store when somebody asks.
+`PollCounters` counts recorded polls and starts at zero with the process, as Prometheus expects. The
+gauges are read from the store at each scrape (`status.StatusReporter.families`).
 """
 
 from bisect import bisect_left
@@ -12,12 +12,12 @@ from typing import NamedTuple
 from tidings.store.feed_models import PollOutcome, RecordResult
 
 MEDIA_TYPE = "text/plain; version=0.0.4"
-#: Upper ends of the delay histogram in seconds: from a minute to a week.
+#: Upper bounds of the delay histogram's buckets in seconds: from a minute to a week.
 BUCKETS_S = (60, 300, 600, 1200, 2400, 3600, 7200, 14400, 28800, 86400, 604800)
 
 
 class Sample(NamedTuple):
-    """A number, and what it is of."""
+    """One value of a metric with its labels."""
 
     value: float
     labels: dict[str, str] = {}
@@ -25,7 +25,7 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """All samples of one name."""
+    """All samples of one metric."""
 
     name: str
     kind: str  #: counter, gauge or histogram
@@ -34,7 +34,7 @@ class Family(NamedTuple):
 
 
 class PollCounters:
-    """What has happened since the process began."""
+    """Counters of polls, entries and errors since the process started."""
 
     def __init__(self) -> None:
         self.polls: Counter[tuple[str, str]] = Counter()  #: by source and status
@@ -46,12 +46,12 @@ class PollCounters:
     def count_polls(
         self, outcomes: Sequence[PollOutcome], recorded: Sequence[RecordResult]
     ) -> None:
-        """Polls that were stored, and what that did."""
-        for outcome, done in zip(outcomes, recorded, strict=True):
+        """Store listener: count recorded polls and their new and changed entries."""
+        for outcome, result in zip(outcomes, recorded, strict=True):
             self.polls[outcome.source, str(outcome.status or "none")] += 1
             self.bytes += outcome.bytes
-            self.new += len(done.new)
-            self.changed += done.changed
+            self.new += len(result.new)
+            self.changed += result.changed
             self.gaps += outcome.gap is not None
             if outcome.error_kind:
                 self.errors[outcome.error_kind] += 1
@@ -82,7 +82,7 @@ class PollCounters:
             Family(
                 "tidings_poll_bytes_total",
                 "counter",
-                "Bytes of documents, as transferred.",
+                "Bytes of feed documents, as transferred.",
                 [Sample(self.bytes)],
             ),
             Family("tidings_entries_new_total", "counter", "Entries stored.", [Sample(self.new)]),
@@ -95,28 +95,28 @@ class PollCounters:
             Family(
                 "tidings_gaps_total",
                 "counter",
-                "Polls after which posts were thought to be lost.",
+                "Polls after which posts were probably missed.",
                 [Sample(self.gaps)],
             ),
             Family(
                 "tidings_delay_seconds",
                 "histogram",
-                "From publication to arrival.",
+                "Delay from publication to arrival.",
                 list(self._histogram()),
             ),
         ]
 
     def _histogram(self) -> Iterable[Sample]:
-        so_far = 0
+        total = 0
         for end, number in zip((*map(str, BUCKETS_S), "+Inf"), self._delays, strict=True):
-            so_far += number
-            yield Sample(so_far, {"le": end}, "_bucket")
+            total += number
+            yield Sample(total, {"le": end}, "_bucket")
         yield Sample(self._delay_sum_s, suffix="_sum")
-        yield Sample(so_far, suffix="_count")
+        yield Sample(total, suffix="_count")
 
 
 def exposition(families: Iterable[Family]) -> str:
-    """The text that Prometheus reads."""
+    """Render metrics in the Prometheus text format."""
     lines = []
     for family in families:
         lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
@@ -124,9 +124,8 @@ def exposition(families: Iterable[Family]) -> str:
             labels = ",".join(
                 f'{name}="{_escape_label_value(value)}"' for name, value in sample.labels.items()
             )
-            lines.append(
-                f"{family.name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {_number(sample.value)}"
-            )
+            name = f"{family.name}{sample.suffix}" + (f"{{{labels}}}" if labels else "")
+            lines.append(f"{name} {_number(sample.value)}")
     return "\n".join(lines) + "\n"
 
 

@@ -1,8 +1,9 @@
-"""What somebody reads, as a feed for other programs: Atom, RSS or JSON Feed of any folder, feed, tag or saved search.
+"""Output feeds: Atom, RSS or JSON Feed of any folder, feed, tag or saved search of a user.
 
-The address holds a mark that only we can make, of the user, the view and the user's number of renewals: whoever has it may
-read, nothing has to be stored, and raising the number makes all addresses of that user new. Who asks again gets 304, or with
-``A-IM: feed`` (RFC 3229) what is new alone, which saves most of the traffic (Sia & Cho sect. 4.6).
+Each feed has a secret link with an HMAC signature of user, view and the user's reset counter.
+Links need no login and no stored tokens; raising the counter invalidates all links of the user.
+Conditional requests (ETag, If-Modified-Since) get 304, or with ``A-IM: feed`` only new entries
+(delta encoding, RFC 3229), which saves most of the traffic (Sia & Cho sect. 4.6).
 """
 
 import hmac
@@ -15,8 +16,8 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from lxml import etree  # type: ignore[import-untyped]  # it has no types
-from lxml.builder import ElementMaker  # type: ignore[import-untyped]  # it has no types
+from lxml import etree  # type: ignore[import-untyped]  # has no type annotations
+from lxml.builder import ElementMaker  # type: ignore[import-untyped]  # has no type annotations
 from msgspec import Struct
 from msgspec.structs import replace
 from starlette.requests import Request
@@ -25,11 +26,12 @@ from starlette.routing import BaseRoute, Route
 
 from tidings.document import Enclosure
 from tidings.exchange.announce import peers_element
+from tidings.i18n import _
 from tidings.parse.opml import xml_safe
 from tidings.store.user_models import Item, User
 from tidings.users import NotFound
 from tidings.web import templating, views
-from tidings.web.request_context import RequestContext, Site
+from tidings.web.request_context import AppServices, RequestContext
 from tidings.web.uri_cleanup import clean_uri, media_type
 from tidings.web.views import View
 
@@ -46,20 +48,21 @@ MEDIA_TYPES = {
 _TITLE = re.compile(rb"<title>[^<]*")
 MAX_ENTRIES = 50
 SIGNATURE_LENGTH = 26
-#: Views whose entries come in the order of arrival: only there is "what is new since" a matter of the last id.
+#: Views sorted by arrival. Delta encoding works only for these: entries after the client's last id
+#: are new.
 ARRIVAL_ORDERED_VIEWS = ("all", "unread", "feed", "folder", "saved")
 
 
 class Document(Struct, frozen=True):
-    """An output feed at one moment."""
+    """Content of an output feed at the time of a request."""
 
     view: View
     items: tuple[Item, ...]
     titles: dict[int, str]
     self_url: str
     base: str
-    created_at: float  #: as old as one without entries is
-    peers: tuple[str, ...] = ()  #: nodes of the exchange that readers of this may want to know
+    created_at: float  #: modification time of a feed without entries
+    peers: tuple[str, ...] = ()  #: addresses of exchange nodes, announced in the feed
 
     @property
     def changed_at(self) -> float:
@@ -67,30 +70,31 @@ class Document(Struct, frozen=True):
 
     @property
     def etag(self) -> str:
-        """Says where it ends, so that later we know what its reader has: ``"<last id>-<last change>-<digest>"``."""
+        """ETag ``"<last id>-<last change>-<digest>"``; from it, delta requests find what is new."""
         last = max((item.entry.id for item in self.items), default=0)
         ids = ",".join(str(item.entry.id) for item in self.items)
-        return f'"{last}-{self.changed_at * 1000:.0f}-{blake2b(ids.encode(), digest_size=6).hexdigest()}"'
+        digest = blake2b(ids.encode(), digest_size=6).hexdigest()
+        return f'"{last}-{self.changed_at * 1000:.0f}-{digest}"'
 
 
 def _modified_at(item: Item) -> float:
     return max(item.entry.first_seen_at, item.entry.changed_at or 0.0, item.starred_at or 0.0)
 
 
-# --- addresses ---------------------------------------------------------------------------------------------------------
+# --- links ----------------------------------------------------------------------------------------
 
 
-async def address(site: Site, user: User, view: str) -> str:
-    """The secret path of a view, without its ending."""
-    settings = await site.user_service.settings(user)
-    mark = hmac.digest(
-        await site.key("output"), f"{user.id}:{settings.renewals}:{view}".encode(), "sha256"
+async def feed_path(services: AppServices, user: User, view: str) -> str:
+    """Return the secret path of a view's output feed, without the file extension."""
+    settings = await services.user_service.settings(user)
+    signature = hmac.digest(
+        await services.key("output"), f"{user.id}:{settings.renewals}:{view}".encode(), "sha256"
     ).hex()[:SIGNATURE_LENGTH]
-    return f"/out/{user.id}/{mark}/{quote(view)}"
+    return f"/out/{user.id}/{signature}/{quote(view)}"
 
 
-async def addresses(context: RequestContext) -> list[tuple[str, str]]:
-    """The title and path of every view of a user that can be followed elsewhere."""
+async def feed_paths(context: RequestContext) -> list[tuple[str, str]]:
+    """Return title and path of all output feeds of the user."""
     reader_service = context.reader_service
     names = [("all", ""), ("unread", ""), ("starred", "")]
     names += [(f"folder/{folder.id}", folder.name) for folder in await reader_service.folders()]
@@ -99,56 +103,62 @@ async def addresses(context: RequestContext) -> list[tuple[str, str]]:
     return [
         (
             title or (await views.find(reader_service, name)).title,
-            await address(context.site, context.user, name),
+            await feed_path(context.services, context.user, name),
         )
         for name, title in names
     ]
 
 
-async def rotate_addresses(context: RequestContext) -> None:
+async def rotate_links(context: RequestContext) -> None:
+    """Invalidate all output feed links of the user by raising the counter in their signature."""
     settings = await context.settings()
-    await context.site.user_service.save_settings(
+    await context.services.user_service.save_settings(
         context.user, replace(settings, renewals=settings.renewals + 1)
     )
 
 
-async def find(site: Site, path: str, base: str) -> tuple[Document, str]:
-    """The document at a path, and its kind. `NotFound` for everything that we did not hand out."""
-    result, _dot, kind = path.rpartition(".")
-    user_id, _slash, rest = result.removeprefix("/out/").partition("/")
-    _mark, _slash, view_name = rest.partition("/")
+async def find(services: AppServices, path: str, base: str) -> tuple[Document, str]:
+    """Return the output feed at a path and its format; `NotFound` if the link is not valid."""
+    stem, _dot, kind = path.rpartition(".")
+    user_id, _slash, rest = stem.removeprefix("/out/").partition("/")
+    _signature, _slash, view_name = rest.partition("/")
     known = user_id.isascii() and user_id.isdecimal() and len(user_id) < 10 and kind in MEDIA_TYPES
-    user = await site.user_service.user(int(user_id)) if known else None
+    user = await services.user_service.find_user(int(user_id)) if known else None
     if user is None or not hmac.compare_digest(
-        quote(result).encode(), (await address(site, user, view_name)).encode()
+        quote(stem).encode(), (await feed_path(services, user, view_name)).encode()
     ):
-        raise NotFound("there is no such feed")
-    reader_service = site.reader_service(user)
+        raise NotFound(_("this feed does not exist"))
+    reader_service = services.reader_service(user)
     view = await views.find(reader_service, view_name)
     stream = replace(
         view.stream, unread=True if view.only_unread else None, by="arrival", oldest_first=False
     )
     items = (await reader_service.page(stream, limit=MAX_ENTRIES)).items
     titles = await reader_service.titles(item.entry.feed_id for item in items)
-    peers = tuple(site.peer_exchange.public_nodes()) if site.peer_exchange is not None else ()
+    peers = (
+        tuple(services.peer_exchange.public_nodes()) if services.peer_exchange is not None else ()
+    )
     return Document(
-        view, items, titles, base + quote(path), base, user.created_at or site.clock(), peers
+        view, items, titles, base + quote(path), base, user.created_at or services.clock(), peers
     ), kind
 
 
-# --- answers -----------------------------------------------------------------------------------------------------------
+# --- HTTP responses -------------------------------------------------------------------------------
 
 
-def routes(site: Site) -> list[BaseRoute]:
+def routes(services: AppServices) -> list[BaseRoute]:
     async def answer(request: Request) -> Response:
         try:
-            document, kind = await find(site, request.url.path, site.base(request))
+            document, kind = await find(services, request.url.path, services.base(request))
         except NotFound:
             return Response(
-                "There is no such feed.\n", HTTPStatus.NOT_FOUND, media_type="text/plain"
+                _("This feed does not exist.") + "\n",
+                HTTPStatus.NOT_FOUND,
+                media_type="text/plain",
             )
-        # Within this second more may come: who names it later must not be told that nothing has changed since.
-        modified = min(int(document.changed_at), int(site.clock()) - 1)
+        # HTTP dates have whole seconds. An entry that arrives later within this second must not be
+        # hidden by a 304, so Last-Modified is at most the previous second.
+        modified = min(int(document.changed_at), int(services.clock()) - 1)
         headers = {
             "etag": document.etag,
             "last-modified": formatdate(modified, usegmt=True),
@@ -156,19 +166,23 @@ def routes(site: Site) -> list[BaseRoute]:
             "cache-control": "private, no-cache",
             "link": f'<{document.base}/hub>; rel="hub", <{document.self_url}>; rel="self"',
         }
-        known = _negotiate_delta(request, document)
-        if known is document:
+        delta = _negotiate_delta(request, document)
+        if delta is document:
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        if known is not None and len(known.items) < len(document.items):
+        if delta is not None and len(delta.items) < len(document.items):
             headers |= {"im": "feed", "cache-control": "no-store, im"}
-            return Response(write(known, kind), HTTPStatus.IM_USED, headers, MEDIA_TYPES[kind])
+            return Response(write(delta, kind), HTTPStatus.IM_USED, headers, MEDIA_TYPES[kind])
         return Response(write(document, kind), headers=headers, media_type=MEDIA_TYPES[kind])
 
     return [Route("/out/{path:path}", answer, methods=["GET"])]
 
 
 def _negotiate_delta(request: Request, document: Document) -> Document | None:
-    """The document itself if the asker has it, one with what is new for them if they can read that, else None."""
+    """Negotiate a 304 or a delta response (RFC 3229) from the client's ETag or date.
+
+    Returns the document itself if the client has it, a document with only the new entries if the
+    client accepts delta encoding (``A-IM: feed``), else None.
+    """
     etags = [
         etag.strip().removeprefix("W/")
         for etag in request.headers.get("if-none-match", "").split(",")
@@ -176,14 +190,14 @@ def _negotiate_delta(request: Request, document: Document) -> Document | None:
     ]
     if document.etag in etags:
         return document
-    delta = "feed" in [
-        word.partition(";")[0].strip() for word in request.headers.get("a-im", "").split(",")
+    accepts_delta = "feed" in [
+        part.partition(";")[0].strip() for part in request.headers.get("a-im", "").split(",")
     ]
-    arriving = document.view.name.partition("/")[0] in ARRIVAL_ORDERED_VIEWS
+    by_arrival = document.view.name.partition("/")[0] in ARRIVAL_ORDERED_VIEWS
     if etags:
         last, _dash, rest = etags[-1].strip('"').partition("-")
         changed = rest.partition("-")[0]
-        if not (delta and arriving and last.isdecimal() and changed.isdecimal()):
+        if not (accepts_delta and by_arrival and last.isdecimal() and changed.isdecimal()):
             return None
         return _newer(
             document,
@@ -197,17 +211,20 @@ def _negotiate_delta(request: Request, document: Document) -> Document | None:
         return None
     if int(document.changed_at) <= since:
         return document
-    return _newer(document, lambda item: _modified_at(item) > since) if delta and arriving else None
+    if not (accepts_delta and by_arrival):
+        return None
+    return _newer(document, lambda item: _modified_at(item) > since)
 
 
 def _newer(document: Document, is_new: Any) -> Document:
     return replace(document, items=tuple(item for item in document.items if is_new(item)))
 
 
-# --- formats -----------------------------------------------------------------------------------------------------------
+# --- formats --------------------------------------------------------------------------------------
 
 
 def write(document: Document, kind: str) -> bytes:
+    """Encode an output feed as ``atom``, ``rss`` or ``json``."""
     if kind == "json":
         return msgspec.json.encode(_json(document))
     root = _atom(document) if kind == "atom" else _rss(document)
@@ -218,7 +235,7 @@ def write(document: Document, kind: str) -> bytes:
 
 
 def _as_plain(title: re.Match[bytes]) -> bytes:
-    """RSS does not say whether a title is HTML. By the RSS profile, who writes these characters so means plain text."""
+    """Escape an RSS title so that it is read as plain text (RSS Advisory Board profile)."""
     return title[0].replace(b"&amp;", b"&#x26;").replace(b"&lt;", b"&#x3C;")
 
 
@@ -280,8 +297,8 @@ def _atom(document: Document) -> Any:
     return root
 
 
-def _enclosure(make: Any, address_name: str, file: Enclosure, **attributes: str) -> Any:
-    attributes |= {address_name: clean_uri(file.url), "length": str(file.length or 0)}
+def _enclosure(make: Any, url_attribute: str, file: Enclosure, **attributes: str) -> Any:
+    attributes |= {url_attribute: clean_uri(file.url), "length": str(file.length or 0)}
     return make(**attributes, type=media_type(file))
 
 
@@ -290,7 +307,7 @@ def _rss(document: Document) -> Any:
     channel = e.channel(
         e.title(xml_safe(_title(document))),
         e.link(_home(document)),
-        e.description("What tidings has gathered here"),
+        e.description(_("Posts collected by tidings")),
         e.lastBuildDate(formatdate(document.changed_at, usegmt=True)),
         e(f"{{{ATOM}}}link", rel="self", href=document.self_url, type=MEDIA_TYPES["rss"]),
         e(f"{{{ATOM}}}link", rel="hub", href=f"{document.base}/hub"),
@@ -314,7 +331,7 @@ def _rss(document: Document) -> Any:
         )
         files = [
             file for file in entry.enclosures if file.url.startswith(("http://", "https://"))
-        ]  # RSS takes no others
+        ]  # RSS allows only http and https
         element.extend(_enclosure(e.enclosure, "url", file) for file in files[:1])
         channel.append(element)
     return e.rss(channel, version="2.0")

@@ -1,7 +1,7 @@
-"""The three panes: feeds, entries, article; and what a reader does with entries.
+"""Reader pages: entry list, article, sidebar, entry state (read, star, tags, rating), undo.
 
-Every page is whole without scripts: links and forms do everything. With scripts only the pane that changes is asked for
-(``part=list``, ``part=article``), and the sidebar is sent once.
+Every page works without JavaScript, with links and forms. With JavaScript only the pane that
+changes is requested (``part=list``, ``part=article``).
 """
 
 from http import HTTPStatus
@@ -18,23 +18,24 @@ from tidings.i18n import _, n_
 from tidings.store.user_models import Folder, Item, SavedSearch, Settings, Subscription, Tag
 from tidings.users import ArticleUnavailable
 from tidings.web import image_proxy, views
-from tidings.web.request_context import RequestContext, Site, page
+from tidings.web.request_context import AppServices, RequestContext, page
 from tidings.web.undo import undo_mark_read
 from tidings.web.views import View
 
-#: With more feeds than this the sidebar holds those of the open folder alone, and gets others when their folder is opened.
+#: With more feeds than this, the sidebar contains only those of the open folder, and loads the
+#: others when their folder is opened.
 MAX_SIDEBAR_FEEDS = 500
-#: Tags shown in the sidebar, the fullest first.
+#: Maximum number of tags in the sidebar: those with the most entries.
 MAX_SIDEBAR_TAGS = 30
 
 
 class Sidebar(Struct, frozen=True):
-    """What stands at the side of every page."""
+    """Content of the sidebar: counts, folders with feeds, tags, saved searches."""
 
     unread: int
     starred: int
     folders: tuple[tuple[Folder, tuple[Subscription, ...]], ...]
-    top: tuple[Subscription, ...]  #: in no folder
+    unfiled: tuple[Subscription, ...]  #: in no folder
     tags: tuple[Tag, ...]
     searches: tuple[SavedSearch, ...]
     feeds: int
@@ -42,16 +43,16 @@ class Sidebar(Struct, frozen=True):
 
 
 async def sidebar(context: RequestContext, open_folder: int | None = None) -> Sidebar:
+    """Load the sidebar; ``open_folder`` is the folder of the current page."""
     reader_service = context.reader_service
     totals = await reader_service.totals()
-    few = totals.feeds <= MAX_SIDEBAR_FEEDS
-    shown = (
+    subscriptions = (
         await reader_service.subscriptions()
-        if few
+        if totals.feeds <= MAX_SIDEBAR_FEEDS
         else await reader_service.subscriptions(folder_ids=(0, open_folder or 0))
     )
     by_folder: dict[int | None, list[Subscription]] = {}
-    for subscription in shown:
+    for subscription in subscriptions:
         by_folder.setdefault(subscription.folder_id, []).append(subscription)
     return Sidebar(
         unread=totals.unread,
@@ -60,7 +61,7 @@ async def sidebar(context: RequestContext, open_folder: int | None = None) -> Si
             (folder, tuple(by_folder.get(folder.id, ())))
             for folder in await reader_service.folders()
         ),
-        top=tuple(by_folder.get(None, ())),
+        unfiled=tuple(by_folder.get(None, ())),
         tags=tuple(
             sorted(
                 sorted(await reader_service.tags(), key=lambda tag: -tag.entries)[
@@ -75,8 +76,8 @@ async def sidebar(context: RequestContext, open_folder: int | None = None) -> Si
     )
 
 
-def routes(site: Site) -> list[BaseRoute]:
-    shown = (
+def routes(services: AppServices) -> list[BaseRoute]:
+    views_with_list = (
         "/unread",
         "/all",
         "/starred",
@@ -87,115 +88,119 @@ def routes(site: Site) -> list[BaseRoute]:
         "/saved/{id:int}",
     )
     return [
-        *(page(site, path, show) for path in shown),
-        page(site, "/entry/{id:int}", article),
-        page(site, "/entry/{id:int}", change, posts=True),
-        page(site, "/folder/{id:int}/feeds", folder_feeds),
-        page(site, "/sidebar", sidebar_part),
-        page(site, "/mark", mark, posts=True),
-        page(site, "/mark-all", mark_all, posts=True),
-        page(site, "/undo", undo, posts=True),
-        page(site, "/counts", counts),
-        page(site, "/icon/{id:int}", icon),
+        *(page(services, path, show) for path in views_with_list),
+        page(services, "/entry/{id:int}", article),
+        page(services, "/entry/{id:int}", change, is_post=True),
+        page(services, "/folder/{id:int}/feeds", folder_feeds),
+        page(services, "/sidebar", sidebar_part),
+        page(services, "/mark", mark, is_post=True),
+        page(services, "/mark-all", mark_all, is_post=True),
+        page(services, "/undo", undo, is_post=True),
+        page(services, "/counts", counts),
+        page(services, "/icon/{id:int}", icon),
     ]
 
 
 async def show(context: RequestContext) -> Response:
-    """A list, and beside it the article that is open (``entry=``)."""
+    """Show a view: its entry list (keyset pagination with ``after``) and the article ``entry``."""
     query, settings, reader_service = (
         context.request.query_params,
         await context.settings(),
         context.reader_service,
     )
     view = await views.find(reader_service, context.request.url.path[1:], query.get("q", ""))
-    shown = query.get("show") or ("unread" if view.name.startswith(("feed/", "folder/")) else "all")
-    stream = view.shown(settings, shown)
-    nothing = view.name == "search" and not view.search
+    shown_entries = query.get("show") or (
+        "unread" if view.name.startswith(("feed/", "folder/")) else "all"
+    )
+    stream = view.stream_for(settings, shown_entries)
+    empty_search = view.name == "search" and not view.search
     limit = max(10, min(settings.page_size, 200))
     found = (
         None
-        if nothing
+        if empty_search
         else await reader_service.page(stream, limit=limit, after=query.get("after") or None)
     )
     items = found.items if found else ()
     values: dict[str, Any] = {
         "view": view,
-        "show": shown,
+        "show": shown_entries,
         "items": items,
-        "next": _link(view, show=shown, after=found.next) if found and found.next else "",
-        "here": _link(view, show=shown, after=query.get("after", "")),
+        "next": _link(view, show=shown_entries, after=found.next) if found and found.next else "",
+        "current_path": _link(view, show=shown_entries, after=query.get("after", "")),
         "titles": await reader_service.titles(item.entry.feed_id for item in items),
         "first": not query.get("after"),
-        "opened": None,
+        "selected": None,
         "link": _link,
     }
     if query.get("part") == "list":
         return await context.render("_list.html", **values)
-    if (wanted := query.get("entry", "")).isdecimal() and len(wanted) < 12:
-        values |= await _article(context, int(wanted), settings, whole="whole" in query)
+    if (entry_id := query.get("entry", "")).isdecimal() and len(entry_id) < 12:
+        full_text = "full_text" in query
+        values |= await _article(context, int(entry_id), settings, full_text=full_text)
     return await context.render(
         "reader.html", sidebar=await sidebar(context, view.folder_id), **values
     )
 
 
 def _link(view: View, **query: str) -> str:
-    """An address of the view."""
+    """Return a link to the view with query parameters; empty ones are left out."""
     query = {name: value for name, value in query.items() if value}
     return view.path + (("&" if "?" in view.path else "?") + urlencode(query) if query else "")
 
 
 async def article(context: RequestContext) -> Response:
-    """One entry: its pane alone, or among those of its feed."""
-    entry_id, whole = context.request.path_params["id"], "whole" in context.request.query_params
+    """Return the article pane, or redirect to the article in the list of its feed."""
+    entry_id = context.request.path_params["id"]
+    full_text = "full_text" in context.request.query_params
     if context.request.query_params.get("part") == "article":
         return await context.render(
             "_article.html",
-            here="",
-            **await _article(context, entry_id, await context.settings(), whole=whole),
+            current_path="",
+            **await _article(context, entry_id, await context.settings(), full_text=full_text),
         )
     item = await context.reader_service.item(entry_id)
-    own = await context.reader_service.subscriptions([item.entry.feed_id])
-    place = (
+    subscribed = await context.reader_service.subscriptions([item.entry.feed_id])
+    path = (
         f"/feed/{item.entry.feed_id}?show=all&entry={entry_id}"
-        if own
+        if subscribed
         else f"/starred?entry={entry_id}"
     )
-    return context.redirect(f"{place}&whole=1" if whole else place)
+    return context.redirect(f"{path}&full_text=1" if full_text else path)
 
 
 async def _article(
-    context: RequestContext, entry_id: int, settings: Settings, *, whole: bool = False
+    context: RequestContext, entry_id: int, settings: Settings, *, full_text: bool = False
 ) -> dict[str, Any]:
-    """With ``whole``, the article as its site has it, or why there is none."""
-    reader_service, trouble = context.reader_service, ""
+    """Return the template values of an article; ``full_text`` loads it from its site."""
+    reader_service, error = context.reader_service, ""
     item = await reader_service.item(entry_id)
-    if whole:
+    if full_text:
         try:
             item = replace(
                 item, entry=replace(item.entry, content=await reader_service.full_text(entry_id))
             )
-        except ArticleUnavailable as problem:
-            trouble = str(problem)
+        except ArticleUnavailable as unavailable:
+            error = str(unavailable)
     duplicates = {
         other.entry.feed_id: other for other in await reader_service.items(item.duplicates)
     }.values()
     titles = await reader_service.titles(
         [item.entry.feed_id, *(other.entry.feed_id for other in duplicates)]
     )
-    key = await context.site.key("images") if settings.image_proxy else b""
+    key = await context.services.key("images") if settings.image_proxy else b""
     content = image_proxy.proxy_images(item, key)
     return {
-        "opened": item,
-        "also": duplicates,
-        "names": titles,
+        "selected": item,
+        "duplicates": duplicates,
+        "feed_titles": titles,
         "content": content,
-        "whole": whole,
-        "trouble": trouble,
+        "full_text": full_text,
+        "error": error,
     }
 
 
 async def change(context: RequestContext) -> Response:
-    """The buttons of an article: one of read, star, rating, tag, untag."""
+    """Change one entry state: one of read, star, rating, tag, untag."""
     form, reader_service = context.form, context.reader_service
     item = await reader_service.item(context.request.path_params["id"])
     changes: dict[str, Any]
@@ -210,7 +215,7 @@ async def change(context: RequestContext) -> Response:
     elif "untag" in form:
         changes = {"remove_tags": [form.get("untag")]}
     else:
-        raise UsageError(_("nothing was asked for"))
+        raise UsageError(_("the form names no action; reload the page and try again"))
     await reader_service.mark([item.entry.id], **changes)
     if context.wants_json:
         return context.json(_entry_state(await reader_service.item(item.entry.id)))
@@ -228,31 +233,32 @@ def _entry_state(item: Item) -> dict[str, Any]:
 
 
 async def mark(context: RequestContext) -> Response:
-    """Many at once: those that were scrolled past."""
-    done = await context.reader_service.mark(
+    """Mark several entries as read or unread (those that were scrolled past)."""
+    changed_ids = await context.reader_service.mark(
         context.form.ids(), unread=context.form.get("unread") == "1"
     )
-    return context.json({"ids": done})
+    return context.json({"ids": changed_ids})
 
 
 async def mark_all(context: RequestContext) -> Response:
-    """All of a view, up to what had arrived when the page was made: what came since was never seen."""
+    """Mark all entries of a view as read that arrived before the page was rendered."""
     form = context.form
     view = await views.find(context.reader_service, form.get("view"), form.get("q"))
     until = float(form.number("until", 0, 2**40)) if "until" in form else None
-    done = await context.reader_service.mark_all_read(view.stream, until=until)
-    text = n_("%(num)s entry marked as read", "%(num)s entries marked as read", len(done))
+    changed_ids = await context.reader_service.mark_all_read(view.stream, until=until)
+    number = len(changed_ids)
+    text = n_("%(num)s post marked as read", "%(num)s posts marked as read", number)
     if context.wants_json:
-        if done:
-            context.site.undo[context.user.id] = undo_mark_read(done)
-        return context.json({"text": text, "ids": len(done)})
-    context.flash(text, undo=undo_mark_read(done) if done else None)
+        if changed_ids:
+            context.services.undo[context.user.id] = undo_mark_read(changed_ids)
+        return context.json({"text": text, "ids": number})
+    context.flash(text, undo=undo_mark_read(changed_ids) if changed_ids else None)
     return context.redirect_back(view.path)
 
 
 async def undo(context: RequestContext) -> Response:
-    """What was done last; nothing where that is taken back already, or the service has begun anew since."""
-    last = context.site.undo.pop(context.user.id, None)
+    """Undo the user's last action; no effect if it was undone already or the service restarted."""
+    last = context.services.undo.pop(context.user.id, None)
     if last is not None:
         await last.apply(context.reader_service)
     return (
@@ -263,15 +269,15 @@ async def undo(context: RequestContext) -> Response:
 
 
 async def counts(context: RequestContext) -> Response:
-    """What is starred, and what is unread, by feed; folders are added up by who shows them."""
-    every = await context.reader_service.subscriptions()
+    """Return the unread counts by feed, folder and tag, and the number of starred entries."""
+    subscriptions = await context.reader_service.subscriptions()
     folders: dict[str, int] = {}
-    for subscription in every:
+    for subscription in subscriptions:
         if subscription.folder_id is not None and subscription.unread:
             folders[str(subscription.folder_id)] = (
                 folders.get(str(subscription.folder_id), 0) + subscription.unread
             )
-    feeds = {str(s.feed.id): s.unread for s in every if s.unread}
+    feeds = {str(s.feed.id): s.unread for s in subscriptions if s.unread}
     tags = {tag.name: tag.unread for tag in await context.reader_service.tags() if tag.unread}
     starred = (await context.reader_service.totals()).starred
     return context.json(
@@ -286,7 +292,7 @@ async def counts(context: RequestContext) -> Response:
 
 
 async def sidebar_part(context: RequestContext) -> Response:
-    """The sidebar alone, for pages whose feeds or tags have changed since they were made."""
+    """Return the sidebar fragment, for pages whose feeds or tags have changed."""
     return await context.render("_sidebar.html", sidebar=await sidebar(context))
 
 
@@ -297,7 +303,7 @@ async def folder_feeds(context: RequestContext) -> Response:
 
 
 async def icon(context: RequestContext) -> Response:
-    """A feed's picture. It comes from a stranger: an SVG among them may run nothing."""
+    """Return a feed's favicon, sandboxed because an SVG may contain scripts."""
     found = await context.reader_service.icon(context.request.path_params["id"])
     if found is None or not found.type.startswith("image/"):
         return Response(status_code=HTTPStatus.NOT_FOUND)

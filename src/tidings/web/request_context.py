@@ -1,8 +1,8 @@
-"""One request of a person: who they are, what they may, and how they are answered.
+"""Request context: authentication (session cookie), CSRF check, rendering, redirects.
 
-`Site` holds the living parts that pages are made of. `page` makes a route whose handler is given a `Visit`: somebody who is
-logged in, whose form (if there is one) came from our own page. Everybody else is led to the log-in page, or on the first run
-to the page that makes the first administrator.
+`AppServices` holds the services that pages and APIs use. `page` creates a route whose handler gets
+a `RequestContext` with a logged-in user and a form that passed the CSRF check. Requests without a
+session are redirected to the login page, or to the setup page before the first user exists.
 """
 
 import hmac
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 SESSION_COOKIE = "tidings"
 CSRF_SALT_BYTES = 16
-#: Told on one page; forms that are sent by a program are followed by no page.
+#: Flash messages kept per user. Programs that send forms never load the page that shows them.
 MAX_FLASH_MESSAGES = 3
 STATUS_BY_ERROR: tuple[tuple[type[TidingsError], HTTPStatus], ...] = (
     (NotFound, HTTPStatus.NOT_FOUND),
@@ -56,14 +56,14 @@ STATUS_BY_ERROR: tuple[tuple[type[TidingsError], HTTPStatus], ...] = (
 
 
 class FlashMessage(Struct, frozen=True):
-    """What a form has done, told on the next page."""
+    """Message about a finished action, shown on the user's next page."""
 
     text: str
     undo: bool = False
 
 
-class Site:
-    """The living parts that pages and APIs need."""
+class AppServices:
+    """Services of the running process that pages and APIs use."""
 
     def __init__(
         self,
@@ -86,18 +86,18 @@ class Site:
         self.simulations = SimulationCache(clock)
         self.image_fetcher, self.public_url = image_fetcher, public_url.rstrip("/")
         self.aggregator, self.store = status_reporter.aggregator, status_reporter.aggregator.store
-        self.peer_exchange: PeerExchange | None = None  #: where the exchange is on
+        self.peer_exchange: PeerExchange | None = None  #: None if the exchange is off
         self.flash_messages: dict[int, list[FlashMessage]] = {}
-        self.undo: dict[int, Undo] = {}  #: of what each user has done last
+        self.undo: dict[int, Undo] = {}  #: by user: undo of the last action
         self._keys: dict[str, bytes] = {}
 
     @property
     def contact_url(self) -> str:
-        """Where publishers can reach the operator; empty if nobody has said."""
+        """Contact address of the operator, sent in the User-Agent header; "" if not set."""
         return self.aggregator.fetcher.settings.contact_url
 
     async def save_contact(self, url: str) -> None:
-        """Keep a contact address and send it with every request from now on."""
+        """Store the contact address and send it with all further requests."""
         await store_contact(self.store, url)
         for fetcher in (self.aggregator.fetcher, self.image_fetcher):
             if fetcher is not None:
@@ -107,12 +107,13 @@ class Site:
         return ReaderService(user, self.store, self.clock, self.events, self.aggregator)
 
     async def key(self, purpose: str) -> bytes:
+        """Return the stored HMAC signing key for ``purpose`` (cached)."""
         if purpose not in self._keys:
-            self._keys[purpose] = await self.user_service.key(purpose)
+            self._keys[purpose] = await self.user_service.signing_key(purpose)
         return self._keys[purpose]
 
     async def authenticate(self, request: Request) -> User | None:
-        """By the word of a proxy that we trust, or by the browser's cookie."""
+        """Return the user by the header of a trusted reverse proxy or by the session cookie."""
         proxy = self.user_service.proxy
         named = request.headers.get(proxy.header, "") if proxy.header else ""
         if (
@@ -122,10 +123,13 @@ class Site:
         ):
             return user
         secret = request.cookies.get(SESSION_COOKIE, "")
-        return await self.user_service.session(secret) if secret else None
+        return await self.user_service.user_by_session(secret) if secret else None
 
-    def address(self, request: Request) -> str:
-        """Who somebody is to the limit on guesses: behind a trusted proxy, whom that names last."""
+    def client_address(self, request: Request) -> str:
+        """Return the client's IP address for the login rate limit.
+
+        Behind a trusted proxy, the last address of X-Forwarded-For: clients can forge the others.
+        """
         forwarded = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
         return (
             forwarded
@@ -134,43 +138,43 @@ class Site:
         )
 
     def base(self, request: Request) -> str:
-        """Where the outside reaches us."""
+        """Return the public base URL, without a trailing slash."""
         return self.public_url or f"{request.url.scheme}://{request.url.netloc}"
 
     def is_secure(self, request: Request) -> bool:
         return self.base(request).startswith("https://")
 
     async def csrf(self, request: Request, user: User | None) -> str:
-        """Salted anew for every page: one that stays the same could be guessed letter by letter from packed pages (BREACH)."""
+        """Create a CSRF token; a new salt each time keeps compression from leaking it (BREACH)."""
         salt = secrets.token_hex(CSRF_SALT_BYTES)
         return salt + await self._csrf_signature(request, user, salt)
 
     async def check_csrf(self, request: Request, user: User | None, form: Form) -> None:
+        """Raise `Forbidden` unless the CSRF token is valid and the Origin header is ours."""
         origin = request.headers.get("origin", "")
         given = form.get("csrf") or request.headers.get("x-csrf", "")
-        salt, mark = given[: 2 * CSRF_SALT_BYTES], given[2 * CSRF_SALT_BYTES :]
+        salt, signature = given[: 2 * CSRF_SALT_BYTES], given[2 * CSRF_SALT_BYTES :]
         foreign = origin not in ("", self.base(request)) and urlsplit(
             origin
         ).netloc != request.headers.get("host", "")
         if foreign or not hmac.compare_digest(
-            mark.encode(), (await self._csrf_signature(request, user, salt)).encode()
+            signature.encode(), (await self._csrf_signature(request, user, salt)).encode()
         ):
-            raise Forbidden(
-                _("this form is too old, or not ours; go back, reload the page and send it again")
-            )
+            raise Forbidden(_("this form has expired; go back, reload the page and send it again"))
 
     async def _csrf_signature(self, request: Request, user: User | None, salt: str) -> str:
-        whose = f"{salt}:{user.id if user else 0}:{request.cookies.get(SESSION_COOKIE, '') if user else ''}"
-        return hmac.digest(await self.key("csrf"), whose.encode(), "sha256").hex()
+        session = request.cookies.get(SESSION_COOKIE, "") if user else ""
+        signed = f"{salt}:{user.id if user else 0}:{session}"
+        return hmac.digest(await self.key("csrf"), signed.encode(), "sha256").hex()
 
 
 class RequestContext:
-    """A request with who makes it. ``user`` is None on the pages that are for everybody alone."""
+    """A request with its user and form; ``user_or_none`` is None only on public pages."""
 
     def __init__(
-        self, site: Site, request: Request, user: User | None, form: Form = NO_FORM
+        self, services: AppServices, request: Request, user: User | None, form: Form = NO_FORM
     ) -> None:
-        self.site, self.request, self.form = site, request, form
+        self.services, self.request, self.form = services, request, form
         self.user_or_none = user
         self._settings: Settings | None = None
 
@@ -178,17 +182,17 @@ class RequestContext:
     def user(self) -> User:
         assert (
             self.user_or_none is not None
-        )  # handlers of pages that are not for everybody are called for users alone
+        )  # `page` calls handlers of other pages only with a user
         return self.user_or_none
 
     @property
     def reader_service(self) -> ReaderService:
-        return self.site.reader_service(self.user)
+        return self.services.reader_service(self.user)
 
     async def settings(self) -> Settings:
         if self._settings is None:
             self._settings = (
-                await self.site.user_service.settings(self.user_or_none)
+                await self.services.user_service.settings(self.user_or_none)
                 if self.user_or_none
                 else Settings()
             )
@@ -199,31 +203,32 @@ class RequestContext:
         return "application/json" in self.request.headers.get("accept", "")
 
     def flash(self, text: str, *, undo: Undo | None = None) -> None:
-        waiting = self.site.flash_messages.setdefault(self.user.id, [])
-        if undo is not None:  # only what was done last can be taken back
-            self.site.undo[self.user.id], waiting[:] = (
+        """Show ``text`` on the user's next page, with an Undo button if ``undo`` is given."""
+        pending = self.services.flash_messages.setdefault(self.user.id, [])
+        if undo is not None:  # only the last action can be undone
+            self.services.undo[self.user.id], pending[:] = (
                 undo,
-                [FlashMessage(flash.text) for flash in waiting],
+                [FlashMessage(flash.text) for flash in pending],
             )
-        waiting[:] = [
-            *(flash for flash in waiting if flash.text != text),
+        pending[:] = [
+            *(flash for flash in pending if flash.text != text),
             FlashMessage(text, undo is not None),
         ][-MAX_FLASH_MESSAGES:]
 
     async def render(
         self, template: str, *, status: int = HTTPStatus.OK, **values: Any
     ) -> Response:
-        """A whole page, or a part of one (whose name begins with ``_``)."""
+        """Render a template: a page, or a fragment (its name starts with ``_``)."""
         settings = await self.settings()
-        frame: dict[str, Any] = {
+        common: dict[str, Any] = {
             "user": self.user_or_none,
             "settings": settings,
-            "now": self.site.clock(),
-            "csrf": await self.site.csrf(self.request, self.user_or_none),
+            "now": self.services.clock(),
+            "csrf": await self.services.csrf(self.request, self.user_or_none),
         }
         if self.user_or_none is not None and not template.startswith("_"):
-            frame["notes"] = self.site.flash_messages.pop(self.user.id, [])
-        text = templating.render(template, {**frame, **values})
+            common["flash_messages"] = self.services.flash_messages.pop(self.user.id, [])
+        text = templating.render(template, {**common, **values})
         headers = {"cache-control": "private, no-store"}
         return HTMLResponse(
             text,
@@ -239,7 +244,7 @@ class RequestContext:
         return RedirectResponse(path, HTTPStatus.SEE_OTHER)
 
     def redirect_back(self, default: str = "/unread") -> Response:
-        """To where the form says that it stands; only ever to a page of ours."""
+        """Redirect to the form's ``next`` path, or to ``default`` if it is missing or unsafe."""
         return self.redirect(safe_redirect_path(self.form.get("next")) or default)
 
 
@@ -247,55 +252,60 @@ Handler: TypeAlias = Callable[[RequestContext], Awaitable[Response]]
 
 
 def page(
-    site: Site,
+    services: AppServices,
     path: str,
     handler: Handler,
     *,
-    posts: bool = False,
+    is_post: bool = False,
     admin: bool = False,
     public: bool = False,
 ) -> Route:
-    """A route: GET, or with ``posts`` POST, for those who are logged in, for administrators, or for ``everybody``."""
+    """Create a route for GET, or for POST with a CSRF check if ``is_post``.
+
+    The handler runs only for logged-in users; ``admin`` requires an administrator, ``public``
+    allows requests without a session. `TidingsError` becomes an error page or a JSON error.
+    """
 
     async def answer(request: Request) -> Response:
-        user = await site.authenticate(request)
-        context = RequestContext(site, request, user)
+        user = await services.authenticate(request)
+        context = RequestContext(services, request, user)
         try:
             if user is None and not public:
-                return await _redirect_to_login(site, request)
+                return await _redirect_to_login(services, request)
             if admin and not context.user.admin:
-                raise Forbidden(_("only an administrator may see this"))
-            if posts:
+                raise Forbidden(_("only an administrator can open this page"))
+            if is_post:
                 context.form = await read_form(request)
-                await site.check_csrf(request, user, context.form)
+                await services.check_csrf(request, user, context.form)
             return await handler(context)
         except TidingsError as error:
             return await error_response(context, error)
 
-    return Route(path, answer, methods=["POST"] if posts else ["GET"])
+    return Route(path, answer, methods=["POST"] if is_post else ["GET"])
 
 
-async def _redirect_to_login(site: Site, request: Request) -> Response:
+async def _redirect_to_login(services: AppServices, request: Request) -> Response:
     if "application/json" in request.headers.get("accept", "") or request.method != "GET":
         return json({"error": _("Log in first.")}, HTTPStatus.UNAUTHORIZED)
-    if await site.user_service.needs_setup():
+    if await services.user_service.needs_setup():
         return RedirectResponse("/", HTTPStatus.SEE_OTHER)
-    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     return RedirectResponse(
-        "/login" + (f"?next={quote(wanted)}" if wanted != "/" else ""), HTTPStatus.SEE_OTHER
+        "/login" + (f"?next={quote(target)}" if target != "/" else ""), HTTPStatus.SEE_OTHER
     )
 
 
 async def error_response(context: RequestContext, error: TidingsError) -> Response:
+    """Render an error as JSON or HTML, with the status of `STATUS_BY_ERROR` (default 400)."""
     status = next(
         (status for kind, status in STATUS_BY_ERROR if isinstance(error, kind)),
         HTTPStatus.BAD_REQUEST,
     )
     if context.wants_json:
         return json({"error": templating.sentence(str(error))}, status)
-    title = _("Not found") if status == HTTPStatus.NOT_FOUND else _("That did not work")
+    title = _("Not found") if status == HTTPStatus.NOT_FOUND else _("Something went wrong")
     return await context.render(
-        "problem.html", status=status, title=title, sentence=templating.sentence(str(error))
+        "error.html", status=status, title=title, sentence=templating.sentence(str(error))
     )
 
 
@@ -310,7 +320,7 @@ def remote_address(request: Request) -> str:
 
 
 def safe_redirect_path(path: str) -> str:
-    """The path if it is one of ours, else nothing: no address of another site, however written."""
+    """Return ``path`` if it stays on this site, else "" (prevents open redirects)."""
     return (
         path
         if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
@@ -325,6 +335,6 @@ def set_session(context: RequestContext, response: Response, secret: str) -> Res
         max_age=int(SESSION_LIFETIME_S),
         httponly=True,
         samesite="lax",
-        secure=context.site.is_secure(context.request),
+        secure=context.services.is_secure(context.request),
     )
     return response

@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn, as a part of a service that has other things to do as well."""
+"""HTTP server: uvicorn embedded in the running event loop."""
 
 import asyncio
 import socket
@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-#: A connection over which nothing is said for so long is closed.
+#: Idle time after which a keep-alive connection is closed.
 KEEP_ALIVE_TIMEOUT_S = 30
-#: Answers under way when the service ends have this long.
+#: Time that open requests have to finish at shutdown.
 SHUTDOWN_TIMEOUT_S = 3
 
 
 class EmbeddedServer(uvicorn.Server):
-    """Signals are left alone: who stops the service sets ``should_exit``."""
+    """Uvicorn server that installs no signal handlers; set ``should_exit`` to stop it."""
 
     def __init__(self, app: ASGIApp, certificate: str | None = None) -> None:
-        """``certificate`` is a file with a certificate and its key, for encryption."""
+        """Configure the server; ``certificate`` is a PEM file with certificate and key, for TLS."""
         super().__init__(
             uvicorn.Config(
                 app,
@@ -41,14 +41,14 @@ class EmbeddedServer(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(
-    app: ASGIApp, listening: socket.socket, certificate: str | None = None
+async def serve_app(
+    app: ASGIApp, server_socket: socket.socket, certificate: str | None = None
 ) -> AsyncIterator[None]:
-    """Within, the application answers at the socket."""
+    """Serve an application on a socket within the ``async with`` block."""
     server = EmbeddedServer(app, certificate)
-    answering = asyncio.create_task(server.serve(sockets=[listening]))
+    server_task = asyncio.create_task(server.serve(sockets=[server_socket]))
     try:
         yield
     finally:
         server.should_exit = True
-        await answering
+        await server_task

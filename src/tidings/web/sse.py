@@ -1,6 +1,7 @@
-"""Pages that are open hear what changes: server-sent events, one stream for each page.
+"""Server-sent events (SSE): live updates for open pages, one stream per tab.
 
-An event says only that something has changed; the page asks for what it shows. Who missed some is told so.
+An event says only what kind of thing has changed; the page then requests what it shows. A client
+that missed events gets ``events_lost``.
 """
 
 import asyncio
@@ -12,19 +13,20 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute
 
 from tidings.users import Event
-from tidings.web.request_context import RequestContext, Site, page
+from tidings.web.request_context import AppServices, RequestContext, page
 
-#: So often something is said even when there is nothing to say, so that proxies keep the connection and we notice its end.
+#: Interval of heartbeat comments. They keep proxies from closing the connection, and we notice when
+#: the client has closed it.
 HEARTBEAT_S = 25.0
-#: Streams open at once for one user; each tab has one.
+#: Maximum number of open streams per user; each tab has one.
 MAX_STREAMS_PER_USER = 20
 
 
 class EventStreams:
-    """All streams of the service. `close` ends them, so that it can stop."""
+    """All open event streams; `close` ends them at shutdown."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, services: AppServices) -> None:
+        self._services = services
         self._closing = asyncio.Event()
         self._open: dict[int, int] = {}
 
@@ -32,7 +34,7 @@ class EventStreams:
         self._closing.set()
 
     def routes(self) -> list[BaseRoute]:
-        return [page(self._site, "/events", self._answer)]
+        return [page(self._services, "/events", self._answer)]
 
     async def _answer(self, context: RequestContext) -> Response:
         if self._open.get(context.user.id, 0) >= MAX_STREAMS_PER_USER:
@@ -47,12 +49,12 @@ class EventStreams:
 
     async def _send_events(self, user_id: int, feeds: list[int]) -> AsyncIterator[bytes]:
         self._open[user_id] = self._open.get(user_id, 0) + 1
-        events = self._site.events.listen(user_id, feeds)
+        events = self._services.events.listen(user_id, feeds)
         closing: asyncio.Future[Any] = asyncio.ensure_future(self._closing.wait())
         next_event = _next(events)
         try:
-            await asyncio.sleep(0)  # now it listens
-            yield b"retry: 3000\nevent: hello\ndata: {}\n\n"
+            await asyncio.sleep(0)  # lets the listener register before the first event
+            yield b"retry: 3000\nevent: connected\ndata: {}\n\n"
             while not closing.done():
                 await asyncio.wait(
                     {next_event, closing}, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED
@@ -61,7 +63,7 @@ class EventStreams:
                     yield _encode_event(next_event.result())
                     next_event = _next(events)
                 elif not closing.done():
-                    yield b": still here\n\n"
+                    yield b": heartbeat\n\n"
         finally:
             self._open[user_id] -= 1
             closing.cancel()

@@ -1,4 +1,4 @@
-"""What the service does now, as values for the page, the API and Prometheus: read from the store and the living parts."""
+"""Service status for pages, the JSON API, readiness checks and Prometheus."""
 
 import time
 from collections.abc import Callable
@@ -11,31 +11,32 @@ from tidings import __version__
 from tidings.aggregator.aggregator import Aggregator
 from tidings.aggregator.explain import Overview, overview
 from tidings.aggregator.websub import Subscriber
-from tidings.formatting import count
+from tidings.i18n import _, n_
 from tidings.reasons import render
 from tidings.redaction import redact_password
 from tidings.store import Store
 from tidings.store.feed_models import Feed
 from tidings.web.metrics import Family, PollCounters, Sample
 
-#: Feeds named under "last" and "next".
+#: Number of recent and of next polls on the Timing page.
 MAX_LISTED_FEEDS = 5
-#: A feed that has been due for so long, while nothing is under way and the budget would allow it, is being forgotten.
+#: The service is not ready if a feed is overdue by this time although no poll is in flight and the
+#: budget allows one.
 OVERDUE_AFTER_S = 600.0
-#: Figures that took longer than this to gather are told again for so many times as long.
+#: A status query slower than this is cached, for this multiple of its duration.
 SLOW_QUERY_S, CACHE_TIME_FACTOR = 2.0, 20.0
 
 
 class PollEvent(Struct, frozen=True):
-    """A poll of a feed that was or will be."""
+    """A past or scheduled poll, for display."""
 
     title: str
     at: float
-    words: str
+    description: str
 
 
 class StatusReporter:
-    """The living parts, for those who look at them."""
+    """Collects the status of the running service from its store, scheduler and counters."""
 
     def __init__(
         self,
@@ -55,29 +56,26 @@ class StatusReporter:
         return self.aggregator.store
 
     async def recent_and_next_polls(self) -> tuple[list[PollEvent], list[PollEvent]]:
-        """The last ones, and the next."""
+        """Return the most recent polls, and the next ones."""
         timings = await self._store.timings()
-        last = timings[np.isfinite(timings["last_poll_at"])]
-        last = last[np.argsort(-last["last_poll_at"], kind="stable")[:MAX_LISTED_FEEDS]][
-            "feed_id"
-        ].tolist()
-        next_polls = timings[np.argsort(timings["next_poll_at"], kind="stable")[:MAX_LISTED_FEEDS]][
-            "feed_id"
-        ].tolist()
-        return [await self._last(feed_id) for feed_id in last], [
-            await self._next(feed_id) for feed_id in next_polls
-        ]
+        polled = timings[np.isfinite(timings["last_poll_at"])]
+        recent = polled[np.argsort(-polled["last_poll_at"], kind="stable")[:MAX_LISTED_FEEDS]]
+        upcoming = timings[np.argsort(timings["next_poll_at"], kind="stable")[:MAX_LISTED_FEEDS]]
+        return (
+            [await self._last(feed_id) for feed_id in recent["feed_id"].tolist()],
+            [await self._next(feed_id) for feed_id in upcoming["feed_id"].tolist()],
+        )
 
     async def status(self) -> Overview:
-        """At a glance. Programs ask again and again: where the store is so large that it takes long, the same for a while."""
+        """Return the overview; cached for a while if the query is slow, as monitors poll often."""
         if self._cached_overview is None or time.monotonic() >= self._cache_valid_until:
-            began, scheduler = time.monotonic(), self.aggregator.scheduler
+            started_at, scheduler = time.monotonic(), self.aggregator.scheduler
             self._cached_overview = await overview(
                 self._store, scheduler.configured, scheduler.limits
             )
-            took = time.monotonic() - began
+            duration_s = time.monotonic() - started_at
             self._cache_valid_until = time.monotonic() + (
-                CACHE_TIME_FACTOR * took if took > SLOW_QUERY_S else 0.0
+                CACHE_TIME_FACTOR * duration_s if duration_s > SLOW_QUERY_S else 0.0
             )
         return self._cached_overview
 
@@ -87,8 +85,10 @@ class StatusReporter:
         if not polls:
             return PollEvent(_title(feed), feed.state.last_poll_at or 0.0, "")
         poll = polls[0]
-        words = poll.error or (f"{count(poll.new, 'new post')}" if poll.new else "nothing new")
-        return PollEvent(_title(feed), poll.at, words)
+        found = (
+            n_("%(num)s new post", "%(num)s new posts", poll.new) if poll.new else _("nothing new")
+        )
+        return PollEvent(_title(feed), poll.at, poll.error or found)
 
     async def _next(self, feed_id: int) -> PollEvent:
         feed = await self._feed(feed_id)
@@ -96,11 +96,11 @@ class StatusReporter:
 
     async def _feed(self, feed_id: int) -> Feed:
         feed = await self._store.feed(feed_id)
-        assert feed is not None  # feeds are retired, never removed
+        assert feed is not None  # feeds are retired, never deleted
         return feed
 
     async def readiness_problem(self) -> str:
-        """Nothing, or what keeps the service from doing its work."""
+        """Return why the service is not ready, or "" if it is."""
         now = self._clock()
         due = await self._store.next_due()
         allowed = self.aggregator.scheduler.bucket.available(now) > 0
@@ -110,11 +110,11 @@ class StatusReporter:
             and allowed
             and not self.aggregator.polls_in_flight
         ):
-            return f"a feed has been due for {now - due:.0f} s and nobody polls it"
+            return f"a feed is overdue by {now - due:.0f} s and no poll is in flight"
         return ""
 
     async def families(self) -> list[Family]:
-        """For Prometheus."""
+        """Return all metrics for Prometheus."""
         snapshot = await self.status()
         status, scheduler = snapshot.status, self.aggregator.scheduler
         states = {
@@ -131,15 +131,18 @@ class StatusReporter:
                 "Feeds that fail, by error.",
                 [Sample(n, {"kind": kind}) for kind, n in status.errors.items()],
             ),
-            "feeds_due": ("Feeds whose time has come.", status.due),
+            "feeds_due": ("Feeds that are due for a poll.", status.due),
             "entries": ("Entries in the store.", status.entries),
-            "hosts_paused": ("Hosts that are left alone.", len(status.paused)),
+            "hosts_paused": (
+                "Hosts that are paused after errors or Retry-After.",
+                len(status.paused),
+            ),
             "polls_in_flight": (
-                "Polls begun and not yet recorded.",
+                "Polls started and not yet recorded.",
                 self.aggregator.polls_in_flight,
             ),
             "budget_requests_per_day": (
-                "Requests that may be spent in a day.",
+                "Request budget per day.",
                 snapshot.budget_per_day,
             ),
             "budget_usable_requests_per_day": (
@@ -162,37 +165,39 @@ class StatusReporter:
                 ],
             ),
             "requests_available": (
-                "Requests that could be made at once.",
+                "Requests available in the token bucket.",
                 scheduler.bucket.available(self._clock()),
             ),
             "posts_lost_week": (
-                "Posts of the last week that are thought to be lost.",
+                "Posts of the last week that were probably missed.",
                 status.week.missed,
             ),
             "posts_recovered_week": (
-                "Posts of the last week that came back from archives.",
+                "Posts of the last week that were recovered from archives.",
                 status.week.recovered,
             ),
-            "start_time_seconds": ("When the service began.", self._started_at),
+            "start_time_seconds": (
+                "Start time of the service as a Unix timestamp.",
+                self._started_at,
+            ),
             "info": (
-                "The version.",
+                "Version and policy of the service.",
                 [Sample(1, {"version": __version__, "policy": scheduler.policy.name})],
             ),
         }
-        if (
-            control := getattr(scheduler.policy, "controller", None)
-        ) is not None:  # `price` has one, once it knows its feeds
-            gauges["price"] = ("What a poll costs, in weighted post-days of delay.", control.price)
+        # Only the policy `price` has a controller, after it has loaded its feeds.
+        if (controller := getattr(scheduler.policy, "controller", None)) is not None:
+            gauges["price"] = ("Price of a poll in weighted post-days of delay.", controller.price)
         return [
             *self._counts.families(),
             *(
                 Family(
                     f"tidings_{name}",
                     "gauge",
-                    words,
+                    help_text,
                     value if isinstance(value, list) else [Sample(value)],
                 )
-                for name, (words, value) in gauges.items()
+                for name, (help_text, value) in gauges.items()
             ),
         ]
 

@@ -1,7 +1,7 @@
-"""Processes that pages start: the demo world, and the laboratory's answers.
+"""Runs simulations in a subprocess with low priority and caches their results.
 
-Such an answer takes a core for seconds. It is made when somebody asks, one at a time whoever asks, in a process that lets
-others go first, and kept for hours.
+A simulation takes seconds of one core. It runs when a page needs it, one at a time, so that it does
+not block the event loop or slow down other requests.
 """
 
 import asyncio
@@ -14,69 +14,75 @@ from contextlib import suppress
 from typing import Any
 
 from tidings.errors import TidingsError, UsageError
+from tidings.i18n import _
 from tidings.model import HOUR_S
 
-#: How long answers are kept, and how many of them.
+#: Lifetime and maximum number of cached results.
 CACHE_TTL_S, MAX_CACHED_RESULTS = 6 * HOUR_S, 64
-#: How far a replay stands back (nice).
+#: Niceness of the subprocess.
 NICE = 5
 
 
 class SimulationCache:
-    """Asks the laboratory, and keeps its last answers."""
+    """Runs simulations in a subprocess, one at a time, and caches the results."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._cache: dict[Hashable, Any] = {}
         self._lock = asyncio.Lock()
 
-    async def get(self, about: Hashable, job: Callable[[], Awaitable[tuple[Any, ...]]]) -> Any:
-        """The answer to a question (a function of a module, and its arguments), which is asked if none is kept ``about`` it."""
-        key = (about, self._clock() // CACHE_TTL_S)
+    async def get(self, cache_key: Hashable, job: Callable[[], Awaitable[tuple[Any, ...]]]) -> Any:
+        """Return the cached result for ``cache_key``, or run the job and cache its result.
+
+        ``job`` returns a module-level function and its arguments.
+        """
+        key = (cache_key, self._clock() // CACHE_TTL_S)
         async with self._lock:
             if key not in self._cache:
-                answer = await run_in_subprocess(*await job())
+                result = await run_in_subprocess(*await job())
                 while len(self._cache) >= MAX_CACHED_RESULTS:
                     self._cache.pop(next(iter(self._cache)))
-                self._cache[key] = answer
+                self._cache[key] = result
             return self._cache[key]
 
 
 async def run_in_subprocess(*job: Any) -> Any:
-    """What a function says to its arguments, asked where it does not slow down whoever serves."""
+    """Call a function in a subprocess; return its result or raise its `TidingsError`."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", __name__, stdin=PIPE, stdout=PIPE
     )
     try:
-        result, _said = await process.communicate(pickle.dumps(job))
+        output, _stderr = await process.communicate(pickle.dumps(job))
     finally:
         await terminate(process, 0.0)
-    answer = pickle.loads(result) if result else UsageError("the replay was ended by somebody")
-    if isinstance(answer, TidingsError):
-        raise answer
-    return answer
+    result = (
+        pickle.loads(output) if output else UsageError(_("the simulation was stopped; try again"))
+    )
+    if isinstance(result, TidingsError):
+        raise result
+    return result
 
 
 def _run_job() -> None:
-    """What the process does: the question comes from its parent and from nobody else."""
+    """Entry point of the subprocess: unpickle a job from the parent, run it, pickle the result."""
     os.nice(NICE)
-    work, *arguments = pickle.load(sys.stdin.buffer)
+    function, *arguments = pickle.load(sys.stdin.buffer)
     try:
-        result = work(*arguments)
+        result = function(*arguments)
     except TidingsError as error:
         result = error
     sys.stdout.buffer.write(pickle.dumps(result))
 
 
 async def terminate(process: Process, timeout_s: float) -> None:
-    """Wait until it and its pipes are closed; who is too slow is killed.
+    """Wait until the process has ended and its pipes are closed; kill it after ``timeout_s``.
 
-    What is open when its loop is closed fails later, wherever memory happens to be tidied.
+    Pipes that are still open when the event loop closes raise errors later, at garbage collection.
     """
     try:
         await asyncio.wait_for(process.communicate(), timeout_s)
     except TimeoutError:
-        with suppress(ProcessLookupError):  # it has just ended
+        with suppress(ProcessLookupError):  # it has ended in the meantime
             process.kill()
         await process.communicate()
 

@@ -1,4 +1,4 @@
-"""From values to HTML: the templates, what they can say about times and numbers, and what browsers may do with the result."""
+"""HTML rendering with Jinja templates: filters, date formats, icons, CSP header."""
 
 import base64
 import hashlib
@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from tidings import __version__, i18n
+from tidings.document import Enclosure
 from tidings.formatting import ago, duration_short, figures, size
 from tidings.i18n import _, n_
 from tidings.parse.sanitize import plain_text
@@ -21,33 +22,43 @@ from tidings.redaction import redact_password, strip_credentials
 from tidings.store.user_models import Item, Settings
 
 STATIC = files("tidings.web") / "static"
+#: Media types of embedded video players, as YouTube and Vimeo declare them in Media RSS.
+VIDEO_PLAYER_TYPES = ("application/x-shockwave-flash", "application/x-mpegurl")
 
 
 def content_security_policy(own_images: bool = False) -> str:
-    """No script and no style but our own files, nobody may frame us. Pictures come from their sites, or through our proxy."""
-    media = "'self'" if own_images else "'self' https: http:"
+    """Return the CSP header: only our own scripts and styles, no framing.
+
+    Images may come from any site, or with ``own_images`` only from the image proxy.
+    """
+    images = "'self'" if own_images else "'self' https: http:"
     return (
-        f"default-src 'none'; script-src 'self'; style-src 'self'; img-src {media}; media-src https: http:; connect-src 'self';"
-        " manifest-src 'self'; worker-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; script-src 'self'; style-src 'self'; img-src {images};"
+        " media-src https: http:; connect-src 'self'; manifest-src 'self'; worker-src 'self';"
+        " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
 
 
 @cache
 def version() -> str:
-    """Changes with every file that browsers keep."""
-    mark = hashlib.blake2b(digest_size=5)
+    """Return a digest of all static files, part of their URLs (cache busting)."""
+    digest = hashlib.blake2b(digest_size=5)
     for file in sorted(STATIC.iterdir(), key=lambda file: file.name):
-        mark.update(file.read_bytes())
-    return base64.b32encode(mark.digest()).decode().lower()
+        digest.update(file.read_bytes())
+    return base64.b32encode(digest.digest()).decode().lower()
 
 
 def asset(name: str) -> str:
-    """The version stands before the name, so that scripts that load each other load the same version."""
+    """Return the URL of a static file.
+
+    The version is a directory, so that scripts that import each other load the same version.
+    """
     return f"/static/{version()}/{name}"
 
 
 @cache
 def zone(name: str) -> tzinfo:
+    """Return the time zone of a name; UTC if it is unknown."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -56,6 +67,7 @@ def zone(name: str) -> tzinfo:
 
 @cache
 def zones() -> tuple[str, ...]:
+    """Return the time zone names for the settings page."""
     return tuple(
         sorted(
             name
@@ -66,11 +78,11 @@ def zones() -> tuple[str, ...]:
 
 
 def format_datetime(at: float | None, settings: Settings, now: float) -> str:
-    """In the reader's own zone: ``9:05`` today, ``Tue 9:05`` within the week, else ``3 Nov 2026, 9:05``."""
+    """Format a time in the user's zone: ``9:05`` today, ``Tue 9:05``, else ``3 Nov 2026, 9:05``."""
     if at is None:
         return "–"
-    there = zone(settings.timezone)
-    then, today = datetime.fromtimestamp(at, there), datetime.fromtimestamp(now, there)
+    user_zone = zone(settings.timezone)
+    then, today = datetime.fromtimestamp(at, user_zone), datetime.fromtimestamp(now, user_zone)
     clock = f"{then.hour}:{then.minute:02d}"
     if then.date() == today.date():
         return clock
@@ -80,18 +92,18 @@ def format_datetime(at: float | None, settings: Settings, now: float) -> str:
 
 
 def time(at: float | None, settings: Settings, now: float, *, relative: bool = True) -> Markup:
-    """A time for people, with the exact one for machines and for those who point at it."""
+    """Return a ``<time>`` element with a short text and the exact time as tooltip."""
     if at is None:
         return Markup("–")
     then = datetime.fromtimestamp(at, zone(settings.timezone))
     exact = f"{then.day} {then:%b %Y, %H:%M:%S %Z}"
-    words = (
+    text = (
         _format_recent(now - at)
         if relative and 0 <= now - at < 3600
         else format_datetime(at, settings, now)
     )
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
-        then.isoformat(timespec="seconds"), exact, words
+        then.isoformat(timespec="seconds"), exact, text
     )
 
 
@@ -104,36 +116,36 @@ def _format_recent(past_s: float) -> str:
 
 
 def title(item: Item) -> str:
-    """Posts without a title are called by their first words."""
+    """Return the entry's title, or the beginning of its text if it has none."""
     entry = item.entry
     if entry.title:
         return entry.title
-    words = plain_text(entry.summary or entry.content)
+    text = plain_text(entry.summary or entry.content)
     return (
-        (words[:100].rpartition(" ")[0] + " …" if len(words) > 100 else words)
+        (text[:100].rpartition(" ")[0] + " …" if len(text) > 100 else text)
         or entry.url
         or _("(no title)")
     )
 
 
 def body(item: Item) -> Markup:
-    """The article's HTML: it was sanitised when it came in (`tidings.parse.sanitize`), and only there."""
+    """Return the article's HTML; `tidings.parse.sanitize` has sanitized it at parsing."""
     return Markup(item.entry.content or item.entry.summary)
 
 
 def format_arrival_delay(delay_s: float | None) -> str:
-    """Our signature: how long after its publication a post was here."""
+    """Describe the delay from publication to arrival: ``fetched 6 min after publication``."""
     if delay_s is None:
         return ""
     return (
-        _("arrived at once")
+        _("fetched within a minute of publication")
         if delay_s < 60
-        else _("arrived %(time)s later", time=format_span(delay_s))
+        else _("fetched %(time)s after publication", time=format_span(delay_s))
     )
 
 
 def format_span(seconds: float) -> str:
-    """As people say it: ``7 min``, ``3 h``, ``2 days``."""
+    """Format a rounded duration: ``7 min``, ``3 h``, ``2 days``."""
     if seconds < 90 * 60:
         return _("%(num)s min", num=int(seconds / 60))
     if seconds < 36 * 3600:
@@ -142,25 +154,37 @@ def format_span(seconds: float) -> str:
 
 
 def sentence(text: str) -> str:
-    """An address at its beginning stays as it is."""
+    """Capitalize a text and end it with a period; a URL at its start stays unchanged."""
     first = text[:1] if "://" in text.partition(" ")[0] else text[:1].upper()
     return first + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
+def enclosure_label(file: Enclosure) -> str:
+    """Label a link to an attached file: ``Picture (example.org)``, ``File: text/html (…)``."""
+    if file.type.startswith("image/"):
+        kind = _("Picture")
+    elif file.type in VIDEO_PLAYER_TYPES:
+        kind = _("Video")
+    else:
+        kind = _("File: %(type)s", type=file.type) if file.type else _("File")
+    return f"{kind} ({host(file.url)})"
+
+
 def host(url: str) -> str:
+    """Return the host of a URL without ``www.``."""
     return (urlsplit(url).hostname or "").removeprefix("www.")
 
 
 @cache
 def icon(name: str) -> Markup:
-    """An SVG of ours, to be drawn in the colour of the text around it; its label stands beside it."""
-    path = ICONS[name]
+    """Return an SVG icon in the current text color, hidden from screen readers."""
     return Markup(
-        '<svg class="icon" viewBox="0 0 20 20" width="20" height="20" aria-hidden="true" focusable="false">{}</svg>'
-    ).format(Markup(path))
+        '<svg class="icon" viewBox="0 0 20 20" width="20" height="20" aria-hidden="true"'
+        ' focusable="false">{}</svg>'
+    ).format(Markup(ICONS[name]))
 
 
-#: Drawn on 20 x 20 with strokes of 1.5.
+#: SVG content of the icons, on a 20 x 20 canvas with a stroke width of 1.5.
 ICONS = {
     "unread": '<circle cx="10" cy="10" r="6.5"/><circle cx="10" cy="10" r="2.2" class="full"/>',
     "star": '<path d="M10 2.8l2.2 4.6 5 .7-3.6 3.5.9 5L10 14.2l-4.5 2.4.9-5L2.8 8.1l5-.7z"/>',
@@ -168,9 +192,11 @@ ICONS = {
     "search": '<circle cx="8.7" cy="8.7" r="5.2"/><path d="M12.6 12.6L17 17"/>',
     "tag": '<path d="M3 3.5h6.5L17 11l-6 6-8-8z"/><circle cx="6.6" cy="6.9" r=".9" class="full"/>',
     "folder": '<path d="M2.8 5.2h5l1.6 1.9h7.8v8.4H2.8z"/>',
-    "feed": '<path d="M4 9.2A6.8 6.8 0 0110.8 16M4 4.6A11.4 11.4 0 0115.4 16"/><circle cx="5" cy="15" r="1.1" class="full"/>',
+    "feed": '<path d="M4 9.2A6.8 6.8 0 0110.8 16M4 4.6A11.4 11.4 0 0115.4 16"/>'
+    '<circle cx="5" cy="15" r="1.1" class="full"/>',
     "clock": '<circle cx="10" cy="10" r="7"/><path d="M10 5.8V10l2.9 1.8"/>',
-    "gear": '<path d="M3 6h8M15 6h2M3 14h2M9 14h8"/><circle cx="13" cy="6" r="1.9"/><circle cx="7" cy="14" r="1.9"/>',
+    "gear": '<path d="M3 6h8M15 6h2M3 14h2M9 14h8"/>'
+    '<circle cx="13" cy="6" r="1.9"/><circle cx="7" cy="14" r="1.9"/>',
     "plus": '<path d="M10 4v12M4 10h12"/>',
     "check": '<path d="M4 10.6l4 4L16.2 6"/>',
     "dot": '<circle cx="10" cy="10" r="4" class="full"/>',
@@ -180,17 +206,20 @@ ICONS = {
     "down": '<path d="M5 8l5 5 5-5"/>',
     "close": '<path d="M5 5l10 10M15 5L5 15"/>',
     "refresh": '<path d="M16 10a6 6 0 11-1.8-4.3M16.2 3v3.4h-3.4"/>',
-    "help": '<circle cx="10" cy="10" r="7"/><path d="M7.9 8a2.1 2.1 0 114 .8c-.5.9-1.9 1.2-1.9 2.4M10 13.6v.3"/>',
-    "people": '<circle cx="10" cy="7" r="3"/><path d="M4 16.5c.6-3.2 3-4.7 6-4.7s5.4 1.5 6 4.7"/>',
+    "help": '<circle cx="10" cy="10" r="7"/>'
+    '<path d="M7.9 8a2.1 2.1 0 114 .8c-.5.9-1.9 1.2-1.9 2.4M10 13.6v.3"/>',
+    "users": '<circle cx="10" cy="7" r="3"/><path d="M4 16.5c.6-3.2 3-4.7 6-4.7s5.4 1.5 6 4.7"/>',
     "note": '<path d="M6 3.5h8M6 16.5h8M10 3.5v13"/>',
-    "sun": '<circle cx="10" cy="10" r="3.4"/><path d="M10 2.6v1.8M10 15.6v1.8M2.6 10h1.8M15.6 10h1.8M4.8 4.8L6 6M14 14l1.2 1.2'
+    "sun": '<circle cx="10" cy="10" r="3.4"/>'
+    '<path d="M10 2.6v1.8M10 15.6v1.8M2.6 10h1.8M15.6 10h1.8M4.8 4.8L6 6M14 14l1.2 1.2'
     'M15.2 4.8L14 6M6 14l-1.2 1.2"/>',
 }
 
 
 @cache
 def environment() -> Environment:
-    made = Environment(
+    """Create the Jinja environment with gettext, globals and filters."""
+    env = Environment(
         loader=PackageLoader("tidings.web"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -198,32 +227,34 @@ def environment() -> Environment:
         lstrip_blocks=True,
         extensions=["jinja2.ext.i18n"],
     )
-    made.install_gettext_callables(  # type: ignore[attr-defined]  # the extension adds it
+    env.install_gettext_callables(  # type: ignore[attr-defined]  # the extension adds it
         i18n.translations.gettext, i18n.translations.ngettext, newstyle=True
     )
-    made.globals |= {"icon": icon, "asset": asset, "program_version": __version__}
-    made.globals |= {
+    env.globals |= {"icon": icon, "asset": asset, "program_version": __version__}
+    env.globals |= {
         "time": time,
-        "moment": format_datetime,
-        "arrived": format_arrival_delay,
-        "span": format_span,
+        "format_datetime": format_datetime,
+        "format_arrival_delay": format_arrival_delay,
+        "format_span": format_span,
     }
-    made.globals |= {"item_title": title, "body": body, "host": host}
-    made.filters |= {
+    env.globals |= {"item_title": title, "body": body, "host": host}
+    env.globals["enclosure_label"] = enclosure_label
+    env.filters |= {
         "duration": duration_short,
         "figures": figures,
         "sentence": sentence,
         "ago": ago,
         "size": size,
     }
-    made.filters["reason"] = render_reason
-    made.filters |= {"redact_password": redact_password, "strip_credentials": strip_credentials}
-    made.filters["thousands"] = lambda number: f"{number:,}"
-    return made
+    env.filters["reason"] = render_reason
+    env.filters |= {"redact_password": redact_password, "strip_credentials": strip_credentials}
+    env.filters["thousands"] = lambda number: f"{number:,}"
+    return env
 
 
 def render(template: str, values: dict[str, Any]) -> str:
+    """Render a template of `tidings.web`."""
     return environment().get_template(template).render(values)
 
 
-__all__ = ["Markup", "escape", "render", "content_security_policy"]
+__all__ = ["Markup", "content_security_policy", "escape", "render"]

@@ -1,4 +1,4 @@
-"""The administrator's page Timing: delays, requests, the effect of a different budget, feeds that need attention."""
+"""Timing page for administrators: delays, requests, budget, feeds that need attention."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -26,28 +26,28 @@ from tidings.web.forecast import (
     own_forecast,
 )
 from tidings.web.reader import sidebar
-from tidings.web.request_context import RequestContext, Site, page
+from tidings.web.request_context import AppServices, RequestContext, page
 
-#: Hosts that are named on the page; all of them are among the data.
+#: Maximum number of paused hosts on the page; the JSON data has all.
 MAX_PAUSED_HOSTS = 5
 MIN_BUDGET = 1
-#: The largest budget of an installation with hardly any feeds.
+#: Upper bound of the budget for installations with few feeds.
 SMALLEST_MAX_BUDGET = 100
 
 
-def routes(site: Site) -> list[BaseRoute]:
+def routes(services: AppServices) -> list[BaseRoute]:
     async def show(context: RequestContext) -> Response:
         week, settings = (
-            await site.store.read(poll_statistics.week, site.clock()),
+            await services.store.read(poll_statistics.week, services.clock()),
             await context.settings(),
         )
-        report = await site.status_reporter.status()
+        report = await services.status_reporter.status()
         feeds, (last, next_polls) = (
             report.status.active_feeds,
-            await site.status_reporter.recent_and_next_polls(),
+            await services.status_reporter.recent_and_next_polls(),
         )
-        # Where there is too little history the page says so at once, instead of loading the curve.
-        wanted = "curve" in context.request.query_params or not week.evidence.is_polled
+        # With too little history the curve is only a message, which needs no extra request.
+        with_curve = "curve" in context.request.query_params or not week.evidence.is_polled
         return await context.render(
             "timing.html",
             sidebar=await sidebar(context),
@@ -57,10 +57,12 @@ def routes(site: Site) -> list[BaseRoute]:
             facts=_facts(week),
             needs={"delay": delay_needs(week.evidence), "polling": polling_needs(week.evidence)},
             charts_svg=_render_charts(week, settings, report.budget_per_day),
-            limited=await site.store.read(poll_statistics.rate_limited_hosts, site.clock()),
-            needy=[
-                (one, _reason(one, site.clock()))
-                for one in await site.store.read(poll_statistics.feed_problems, site.clock())
+            limited=await services.store.read(poll_statistics.rate_limited_hosts, services.clock()),
+            feed_problems=[
+                (problem, _problem_text(problem, services.clock()))
+                for problem in await services.store.read(
+                    poll_statistics.feed_problems, services.clock()
+                )
             ],
             bounds=_bounds(feeds),
             slider=_slider(report),
@@ -69,13 +71,13 @@ def routes(site: Site) -> list[BaseRoute]:
             last=last,
             next_polls=next_polls,
             most_pauses=MAX_PAUSED_HOSTS,
-            curve=await _curve(site) if feeds and wanted else None,
+            curve=await _curve(services) if feeds and with_curve else None,
         )
 
     async def data(context: RequestContext) -> Response:
         week, report = (
-            await site.store.read(poll_statistics.week, site.clock()),
-            await site.status_reporter.status(),
+            await services.store.read(poll_statistics.week, services.clock()),
+            await services.status_reporter.status(),
         )
         return context.json(
             {
@@ -87,67 +89,72 @@ def routes(site: Site) -> list[BaseRoute]:
                 "budget_per_day": report.budget_per_day,
                 "usable_per_day": report.usable_per_day,
                 "feeds_at_min_interval": report.feeds_at_min_interval,
-                "limited": await site.store.read(poll_statistics.rate_limited_hosts, site.clock()),
-                "needy": await site.store.read(poll_statistics.feed_problems, site.clock()),
+                "limited": await services.store.read(
+                    poll_statistics.rate_limited_hosts, services.clock()
+                ),
+                "needy": await services.store.read(poll_statistics.feed_problems, services.clock()),
             }
         )
 
     async def curve(context: RequestContext) -> Response:
-        """The part of the page that takes seconds."""
-        return await context.render("_curve.html", curve=await _curve(site))
+        """Return the budget curve fragment, which takes seconds to simulate."""
+        return await context.render("_budget_curve.html", curve=await _curve(services))
 
     async def curve_data(context: RequestContext) -> Response:
-        return context.json(await own_forecast(site))
+        return context.json(await own_forecast(services))
 
     async def set_budget(context: RequestContext) -> Response:
-        """Requests a day over all feeds; where the configuration has a budget for each feed, it stays one."""
-        aggregator = site.aggregator
+        """Set the budget in requests a day; a budget configured per feed is converted."""
+        aggregator = services.aggregator
         scheduler, feeds = (
             aggregator.scheduler,
-            (await site.status_reporter.status()).status.active_feeds,
+            (await services.status_reporter.status()).status.active_feeds,
         )
         least, most = _bounds(feeds)
-        wanted = context.form.number("per_day", least, most)
+        per_day = context.form.number("per_day", least, most)
         each = scheduler.configured.each and feeds > 0
         await scheduler.change_budget(
-            aggregator.store, Budget(wanted / feeds if each else float(wanted), each), site.clock()
+            aggregator.store,
+            Budget(per_day / feeds if each else float(per_day), each),
+            services.clock(),
         )
         aggregator.wake()
-        context.flash(_("The budget is now %(number)s requests a day.", number=f"{wanted:,}"))
+        context.flash(_("The budget is now %(number)s requests a day.", number=f"{per_day:,}"))
         return context.redirect("/timing")
 
     return [
-        page(site, "/timing", show, admin=True),
-        page(site, "/timing.json", data, admin=True),
-        page(site, "/timing/curve", curve, admin=True),
-        page(site, "/timing/curve.json", curve_data, admin=True),
-        page(site, "/timing/budget", set_budget, posts=True, admin=True),
+        page(services, "/timing", show, admin=True),
+        page(services, "/timing.json", data, admin=True),
+        page(services, "/timing/curve", curve, admin=True),
+        page(services, "/timing/curve.json", curve_data, admin=True),
+        page(services, "/timing/budget", set_budget, is_post=True, admin=True),
     ]
 
 
 def _bounds(feeds: int) -> tuple[int, int]:
-    """The smallest and the largest budget that can be set."""
+    """Return the smallest and largest allowed budget in requests a day."""
     return MIN_BUDGET, max(int(MAX_REQUESTS_PER_FEED * feeds), SMALLEST_MAX_BUDGET)
 
 
 def _slider(report: Overview) -> tuple[int, int]:
-    """Where the slider begins and ends: 1 to 96 requests per feed and day, and today's budget in any case."""
+    """Return the slider's range: 1 to 96 requests per feed and day, and today's budget."""
     least, most = _bounds(report.status.active_feeds)
     today = round(report.budget_per_day)
-    begin = min(int(MIN_REQUESTS_PER_FEED * report.status.active_feeds), today, most - 1)
-    return max(begin, least), max(most, today)
+    start = min(int(MIN_REQUESTS_PER_FEED * report.status.active_feeds), today, most - 1)
+    return max(start, least), max(most, today)
 
 
 def _max_usable_budget(report: Overview) -> int | None:
-    """The largest budget of which all can be used; None where that is more than can be set."""
+    """Return the budget at which all feeds reach their minimum interval; None if out of range."""
     most = _bounds(report.status.active_feeds)[1]
     capacity = report.capacity_per_day
     return None if capacity is None or capacity >= most else int(capacity)
 
 
 def _facts(week: Week) -> dict[str, str]:
-    """The week in a few figures: those that there is enough history for, and plain counts."""
-    requests, missed, recovered = week.total("asked"), week.total("lost"), week.total("recovered")
+    """Return the key figures of the week by label; delays only with enough history."""
+    requests = week.total("requests")
+    missed, recovered = week.total("missed"), week.total("recovered")
     found: dict[str, str] = {}
     if week.evidence.has_delays:
         found |= {
@@ -170,84 +177,91 @@ def _facts(week: Week) -> dict[str, str]:
 
 def _render_charts(week: Week, settings: Settings, budget: float) -> dict[str, Any]:
     names = [_weekday(day.at + DAY_S / 2, settings) for day in week.days]
-    spent = [(name, _requests_by_outcome(day)) for name, day in zip(names, week.days, strict=True)]
+    requests = [
+        (name, _requests_by_outcome(day)) for name, day in zip(names, week.days, strict=True)
+    ]
     days = [(name, day.p50_s, day.p90_s) for name, day in zip(names, week.days, strict=True)]
     found: dict[str, Any] = (
-        {"spent": charts.daily_requests_chart(spent, budget)} if week.total("asked") else {}
+        {"requests": charts.daily_requests_chart(requests, budget)}
+        if week.total("requests")
+        else {}
     )
     if week.p50_s is not None and week.p90_s is not None:
         found |= {
-            "late": charts.delay_histogram(week.delays_s, week.p50_s, week.p90_s),
+            "histogram": charts.delay_histogram(week.delays_s, week.p50_s, week.p90_s),
             "days": charts.daily_delay_chart(days),
         }
     return found
 
 
 def _requests_by_outcome(day: Day) -> tuple[int, int, int] | None:
-    """Requests that found something, nothing, and failed; None for a day without data."""
-    return (
-        (day.found, max(day.requests - day.found - day.failed, 0), day.failed)
-        if day.has_data
-        else None
-    )
+    """Return the requests with new entries, without, and failed; None for a day without data."""
+    if not day.has_data:
+        return None
+    found = day.polls_with_new_entries
+    return found, max(day.requests - found - day.failed, 0), day.failed
 
 
 def _weekday(at: float, settings: Settings) -> str:
     return f"{datetime.fromtimestamp(at, templating.zone(settings.timezone)):%a}"
 
 
-def _reason(one: FeedProblem, now: float) -> str:
-    """In words, why a feed stands in the table."""
-    since = duration_short(now - one.since) if one.since is not None else ""
+def _problem_text(problem: FeedProblem, now: float) -> str:
+    """Describe why a feed needs attention."""
+    since = duration_short(now - problem.since) if problem.since is not None else ""
     return {
         "broken": n_(
-            "broken for %(since)s, %(num)s failure: %(words)s",
-            "broken for %(since)s, %(num)s failures: %(words)s",
-            int(one.number),
+            "failing for %(since)s, %(num)s failed check: %(error)s",
+            "failing for %(since)s, %(num)s failed checks: %(error)s",
+            int(problem.number),
             since=since,
-            words=one.detail,
+            error=problem.detail,
         ),
-        "late": _("its posts arrive %(late)s after publication", late=duration_short(one.number)),
+        "late": _("posts arrive %(delay)s after publication", delay=duration_short(problem.number)),
         "silent": _(
-            "silent for %(since)s; it used to post every %(gap)s",
+            "no posts for %(since)s; it used to post every %(gap)s",
             since=since,
-            gap=duration_short(one.number),
+            gap=duration_short(problem.number),
         )
-        if one.number
-        else _("silent for %(since)s", since=since),
+        if problem.number
+        else _("no posts for %(since)s", since=since),
         "lying": n_(
             "%(num)s post of this week was dated in the future",
             "%(num)s posts of this week were dated in the future",
-            int(one.number),
+            int(problem.number),
         ),
-    }[one.kind]
+    }[problem.kind]
 
 
-async def _curve(site: Site) -> dict[str, Any]:
-    """For the template: the picture with its figures, or why there is none."""
+async def _curve(services: AppServices) -> dict[str, Any]:
+    """Return the template values of the budget curve, or a message if it cannot be simulated."""
     try:
-        report = await own_forecast(site)
+        forecast = await own_forecast(services)
     except TidingsError as error:
         return {"problem": templating.sentence(str(error))}
-    points = [(p.per_day, p.mean_s, p.median_s, p.missed_share) for p in report.points]
-    hourly = None if report.hourly is None else (report.hourly.polls_per_day, report.hourly.mean_s)
+    points = [(p.per_day, p.mean_s, p.median_s, p.missed_share) for p in forecast.points]
+    hourly = (
+        None if forecast.hourly is None else (forecast.hourly.polls_per_day, forecast.hourly.mean_s)
+    )
     return {
         "problem": "",
-        "told": report,
-        "chart": charts.budget_chart(points, report.budget, hourly),
-        "rows": _rows(report),
+        "forecast": forecast,
+        "chart": charts.budget_chart(points, forecast.budget, hourly),
+        "rows": _rows(forecast),
         "points": [[round(number, 5) for number in point] for point in points],
-        "comparison": comparison(report),
-        "needs": comparison_needs(Evidence(report.polled_days, report.posts)),
+        "comparison": comparison(forecast),
+        "needs": comparison_needs(Evidence(forecast.polled_days, forecast.posts)),
     }
 
 
-def comparison(report: Forecast) -> tuple[str, str] | None:
-    """Hourly polling and today's budget, both simulated on the same history; None before there is enough of it."""
-    if report.hourly is None:
+def comparison(forecast: Forecast) -> tuple[str, str] | None:
+    """Compare hourly polling with today's budget, both simulated; None with too little history."""
+    if forecast.hourly is None:
         return None
-    hourly = _("Hourly polling of the same feeds: %(figures)s.", figures=_simulated(report.hourly))
-    return hourly, _("Here: %(figures)s.", figures=_simulated(report.own))
+    hourly = _(
+        "Hourly polling of the same feeds: %(figures)s.", figures=_simulated(forecast.hourly)
+    )
+    return hourly, _("tidings: %(figures)s.", figures=_simulated(forecast.own))
 
 
 def _simulated(point: Point) -> str:
@@ -260,7 +274,7 @@ def _simulated(point: Point) -> str:
     )
 
 
-def _rows(report: Forecast) -> Sequence[tuple[str, ...]]:
+def _rows(forecast: Forecast) -> Sequence[tuple[str, ...]]:
     return [
         (
             f"{p.per_day:,.0f}",
@@ -269,5 +283,5 @@ def _rows(report: Forecast) -> Sequence[tuple[str, ...]]:
             duration_short(p.median_s),
             percent(p.missed_share),
         )
-        for p in report.points
+        for p in forecast.points
     ]

@@ -1,4 +1,7 @@
-"""Taking back: before something is removed, what brings it back is put aside, the last of each user, until the service ends."""
+"""Undo: saves what is needed to restore removed feeds, folders, tags, rules and read state.
+
+Only the last action of each user can be undone, until the service stops (kept in memory).
+"""
 
 from collections.abc import Awaitable, Callable
 
@@ -8,19 +11,19 @@ from msgspec.structs import replace
 from tidings.store.user_models import Stream
 from tidings.users import ReaderService
 
-#: Ids that are asked for at once.
+#: Number of entry ids per query.
 BATCH_SIZE = 10_000
 
 
 class Undo(Struct, frozen=True):
-    """How to take back what was done last, and the page on which it is there again."""
+    """Function that restores the previous state, and the page to show afterwards."""
 
     apply: Callable[[ReaderService], Awaitable[object]]
     path: str = "/unread"
 
 
 def undo_mark_read(entry_ids: list[int]) -> Undo:
-    """Marked as read."""
+    """Mark the entries as unread again."""
     return Undo(lambda reader_service: reader_service.mark(entry_ids, unread=True))
 
 

@@ -1,4 +1,4 @@
-"""What publishers wrote, as other programs' validators want to read it: addresses that are URIs, files whose type is one."""
+"""Cleanup of publishers' URLs and media types, so that output feeds pass validators."""
 
 import mimetypes
 import re
@@ -14,10 +14,13 @@ _MEDIA_TYPE = re.compile(
 _SAFE_CHARACTERS = "%/:=&?~+!$,;'@()*"
 
 
-def clean_uri(address: str) -> str:
-    """As RFC 3986 wants it, whatever its publisher wrote: brackets are for hosts alone, and % begins two digits."""
-    parts = _PARTS.fullmatch(_LONE_PERCENT.sub("%25", address))
-    assert parts is not None  # it takes anything
+def clean_uri(url: str) -> str:
+    """Percent-encode characters that RFC 3986 does not allow.
+
+    Brackets stay only in the host; a % without two hex digits becomes %25.
+    """
+    parts = _PARTS.fullmatch(_LONE_PERCENT.sub("%25", url))
+    assert parts is not None  # the pattern matches any string
     host, rest, fragment = parts[1] or "", parts[2], parts[3]
     return (
         quote(host, _SAFE_CHARACTERS + "[]")
@@ -27,7 +30,7 @@ def clean_uri(address: str) -> str:
 
 
 def media_type(file: Enclosure) -> str:
-    """As its publisher says where that can be one; else as the ending of its name tells, if it does."""
+    """Return the declared media type if it is valid, else guess it from the file extension."""
     if _MEDIA_TYPE.fullmatch(file.type):
         return file.type
     return mimetypes.guess_type(re.split("[?#]", file.url)[0])[0] or "application/octet-stream"

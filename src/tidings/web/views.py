@@ -1,7 +1,7 @@
-"""A view is a stream with an address and a title: ``/unread``, ``/folder/3``, ``/tag/rust``, ``/search?q=river``.
+"""Views: entry streams with a path and a title (``/unread``, ``/folder/3``, ``/tag/rust``).
 
-The reader shows it as a list, output feeds serve it to other programs, and "mark all read" means all of it. A view's name is
-its path without the slash; `find` makes the view of a name, and refuses what is not the user's.
+The reader shows a view as a list, output feeds publish it, "Mark all as read" applies to all of
+it. A view's name is its path without the leading slash.
 """
 
 from urllib.parse import quote, urlencode
@@ -17,39 +17,39 @@ MAX_SEARCH_LENGTH = 500
 
 
 class View(Struct, frozen=True):
-    """What the list shows."""
+    """A stream of entries with its path and title."""
 
     name: str  #: ``folder/3``
     title: str
-    stream: Stream  #: all of it, read or not
-    only_unread: bool = False  #: what is read has no place here: the list of the unread
+    stream: Stream  #: read and unread entries
+    only_unread: bool = False  #: the view never shows read entries
     search: str = ""
     feed_id: int | None = None
     folder_id: int | None = None
 
     @property
     def path(self) -> str:
-        """As a link."""
+        """Path and query of the view's page."""
         return (
             f"/search?{urlencode({'q': self.search})}"
             if self.name == "search"
             else "/" + quote(self.name)
         )
 
-    def shown(self, settings: Settings, show: str) -> Stream:
-        """As the reader wants to see it: only what is unread where they say so, in the order they like."""
+    def stream_for(self, settings: Settings, show: str) -> Stream:
+        """Return the stream in the user's sort order; only unread if ``show`` is ``unread``."""
         stream = replace(self.stream, by=settings.order, oldest_first=settings.oldest_first)
         return replace(stream, unread=True) if self.only_unread or show == "unread" else stream
 
 
 async def find(reader_service: ReaderService, name: str, search: str = "") -> View:
-    """`NotFound` where there is none of this name."""
-    kind, _slash, which = name.partition("/")
-    number = int(which) if which.isascii() and which.isdecimal() and len(which) < 10 else -1
+    """Return the user's view with this name; `NotFound` if there is none."""
+    kind, _slash, key = name.partition("/")
+    number = int(key) if key.isascii() and key.isdecimal() and len(key) < 10 else -1
     if name == "unread":
         return View(name, _("Unread"), Stream(), only_unread=True)
     if name == "all":
-        return View(name, _("All entries"), Stream())
+        return View(name, _("All posts"), Stream())
     if name == "starred":
         return View(name, _("Starred"), Stream(starred=True))
     if name == "search":
@@ -70,12 +70,12 @@ async def find(reader_service: ReaderService, name: str, search: str = "") -> Vi
         )
         if folder is not None:
             return View(name, folder.name, Stream(folders=(number,)), folder_id=number)
-    if kind == "tag" and which:
-        return View(name, which, Stream(tags=(which,)))
+    if kind == "tag" and key:
+        return View(name, key, Stream(tags=(key,)))
     if kind == "saved":
         saved = next(
             (saved for saved in await reader_service.saved_searches() if saved.id == number), None
         )
         if saved is not None:
             return View(name, saved.name, saved.stream, search=saved.stream.search)
-    raise NotFound(_("there is no such page, or it is not yours"))
+    raise NotFound(_("this page does not exist, or you have no access to it"))

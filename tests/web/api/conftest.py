@@ -1,4 +1,4 @@
-"""A house with two readers, Ann and Bob, who follow the same blog; Ann has a folder with another."""
+"""An API server with users Ann and Bob: both are subscribed to Alpha, Ann also to Beta."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def blogs():
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with ApiServer(tmp_path_factory.mktemp("house")) as server:
+    with ApiServer(tmp_path_factory.mktemp("server")) as server:
         yield server
 
 
@@ -28,7 +28,7 @@ def users(server, blogs):
 
 @pytest.fixture
 def ann(users):
-    """As she was: everything unread, nothing starred or tagged."""
+    """Ann with all entries unread, without stars and tags."""
     return _reset(users[0])
 
 

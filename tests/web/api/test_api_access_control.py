@@ -1,6 +1,7 @@
-"""Nobody reads, changes or guesses what is another's: a walk through every call of every dialect, as Bob and as nobody.
+"""Access control: every call of every API, as another user and unauthenticated.
 
-Ann alone follows Beta, in a folder, with a tag; both follow Alpha. Bob knows all her numbers and names.
+Ann is subscribed to Beta, in a folder and with a tag; Ann and Bob are subscribed to Alpha. Bob
+knows all of Ann's ids and names, but must not read, change or detect her data.
 """
 
 import json
@@ -27,7 +28,7 @@ from tidings.web.app import make_app
 from tidings.web.hub import Hub
 from tidings.web.sse import EventStreams
 
-#: What would betray Ann: words of what she alone follows, and her folder and tag.
+#: Texts that must not appear in responses to Bob: from Beta, and Ann's folder and tag.
 SECRETS = (b"Beta", b"beta", b"Caf", b"annstag")
 FOLDER = "Tech & Café/x+y"
 
@@ -41,16 +42,16 @@ def users_with_data(ann, bob):
 
 
 def snapshot(user):
-    """Everything that is a reader's, to be compared."""
+    """Return all data of a user, for comparison."""
     items = user.items(user.ids(Stream(), limit=1000).ids)
-    marks = {i.entry.id: (i.unread, i.starred, i.rating, i.tags) for i in items}
+    states = {i.entry.id: (i.unread, i.starred, i.rating, i.tags) for i in items}
     feeds = {(s.feed.id, s.title, s.folder, s.priority, s.full_text) for s in user.subscriptions()}
     settings = user.server.wait(user.server.user_service.settings(user.user))
     tokens = [(t.id, t.label) for t in user.server.wait(user.server.user_service.tokens(user.user))]
-    return marks, feeds, sorted((f.id, f.name) for f in user.folders()), settings, tokens
+    return states, feeds, sorted((f.id, f.name) for f in user.folders()), settings, tokens
 
 
-# --- the REST API ------------------------------------------------------------------------------------------------------
+# --- REST API -------------------------------------------------------------------------------------
 
 
 def path_ids(ann):
@@ -69,7 +70,7 @@ def path_ids(ann):
 
 
 def request_bodies(ann):
-    """What Bob might send, to harm."""
+    """Return request bodies that would change Ann's data."""
     return {
         "/v1/entries": {
             "entry_ids": ann.own,
@@ -86,13 +87,13 @@ def request_bodies(ann):
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: f"{o.method} {o.path}")
-def test_rest(users_with_data, operation):
+def test_rest_denies_other_users(users_with_data, operation):
     ann, bob = users_with_data
     before, ids = snapshot(ann), path_ids(ann)
     path = operation.path.format(**ids)
     body = request_bodies(ann).get(operation.path, {})
-    nobody = ann.server.call(operation.method, path, json.dumps(body))
-    assert nobody.status == 401
+    anonymous = ann.server.call(operation.method, path, json.dumps(body))
+    assert anonymous.status == 401
     if operation.path in (
         "/v1/users",
         "/v1/feeds",
@@ -101,7 +102,7 @@ def test_rest(users_with_data, operation):
         "/v1/discover",
         "/v1/import",
     ):
-        body = {}  # making things of one's own is allowed
+        body = {}  # creating objects is allowed
     result = bob.rest(operation.method, path, body if operation.body else None)
     if operation.parameters:
         assert result.status in (400, 403, 404)
@@ -111,7 +112,7 @@ def test_rest(users_with_data, operation):
     assert snapshot(ann) == before
 
 
-def test_rest_filters_lead_to_nobody_else(users_with_data):
+def test_rest_filters_deny_other_users(users_with_data):
     ann, bob = users_with_data
     ids = path_ids(ann)
     for query in (f"feed_id={ids['feed_id']}", f"category_id={ids['category_id']}"):
@@ -127,7 +128,7 @@ def test_rest_filters_lead_to_nobody_else(users_with_data):
         assert {entry["feed_id"] for entry in result.json["entries"]} <= {bob.alpha}
 
 
-# --- Google Reader -----------------------------------------------------------------------------------------------------
+# --- Google Reader --------------------------------------------------------------------------------
 
 
 def google_calls(server):
@@ -155,7 +156,7 @@ def test_google_reader(users_with_data):
             fields = {"s": stream, "i": list(map(long_id, ann.own)), "n": 1000}
             result = bob.google(call, fields)
             assert result.status == 200
-            if not call.startswith("stream/contents"):  # which tells the name that it was given
+            if not call.startswith("stream/contents"):  # it returns the requested name
                 assert not any(secret in result.body for secret in SECRETS), call
             assert "Beta" not in result.text
     for call in writes:
@@ -185,13 +186,13 @@ def test_google_reader(users_with_data):
         assert not any(secret in result.body for secret in SECRETS)
 
 
-def test_an_auth_token_cannot_be_made_from_another(ann, bob):
+def test_forged_auth_token_is_rejected(ann, bob):
     _number, _, secret = bob.auth.partition("/")
     forged = {"Authorization": f"GoogleLogin auth={ann.user.id}/{secret}"}
     assert bob.server.call("GET", "/reader/api/0/user-info", None, forged).status == 401
 
 
-# --- Fever -------------------------------------------------------------------------------------------------------------
+# --- Fever ----------------------------------------------------------------------------------------
 
 
 def test_fever(users_with_data):
@@ -203,7 +204,7 @@ def test_fever(users_with_data):
         f"items&feed_ids={ann.beta}",
     ]
     queries += [
-        f"mark=item&as={how}&id={entry}" for how in ("read", "unsaved") for entry in ann.own
+        f"mark=item&as={state}&id={entry}" for state in ("read", "unsaved") for entry in ann.own
     ]
     queries += [
         f"mark=feed&as=read&id={ann.beta}",
@@ -221,20 +222,20 @@ def test_fever(users_with_data):
     assert snapshot(ann) == before
 
 
-def test_icons_are_found_by_those_who_were_told_where(users_with_data):
+def test_icon_with_wrong_signature_is_404(users_with_data):
     ann, _ = users_with_data
     assert ann.server.call("GET", f"/api/icons/{ann.beta}/{'0' * 32}").status == 404
 
 
-# --- everything --------------------------------------------------------------------------------------------------------
+# --- all routes -----------------------------------------------------------------------------------
 
-#: Handlers are not called here: the routes alone are listed.
+#: Handlers are not called; only the routes are listed.
 SITE = SimpleNamespace(status_reporter=None, public_url="")
 EXCHANGE_ROUTE = Route(EXCHANGE, lambda request: None, methods=["POST"])
 ROUTES = make_app(
     SITE, Hub(SITE, None, None), EventStreams(SITE), [*api.routes(SITE), EXCHANGE_ROUTE]
 ).routes
-#: What tells a stranger something that is no user's: how to log in, that the service runs, its files, and its manual.
+#: Public routes without user data: login, health, static files, API reference.
 PUBLIC_ROUTES = {
     *(
         "/",
@@ -250,16 +251,16 @@ PUBLIC_ROUTES = {
     *("/healthz", "/readyz", "/healthcheck", "/version", "/v1/openapi.json", "/v1/docs"),
     *("/{prefix:path}reader/ping", "/api/greader.php", "/api/greader.php/"),
 }
-#: Where neighbours come in, who are nobody's users; what they are told is tried below.
+#: Routes for peers of the exchange, which are tested below.
 PEER_ROUTES = {EXCHANGE}
-#: What a stranger can reach with a secret in the address, as feed readers and hubs do.
+#: Routes with a secret in the URL, for feed readers and hubs.
 SECRET_URL_ROUTES = {
     "/out/{path:path}",
     "/push/{token}",
     "/api/icons/{feed_id:int}/{proof}",
     "/hub",
 }
-#: Walked above, by all that can be asked there, as another user.
+#: Routes that are tested above with all their operations.
 USER_ROUTES = {
     *(operation.path for operation in OPERATIONS),
     *PATHS,
@@ -267,13 +268,13 @@ USER_ROUTES = {
     *("/{prefix:path}reader/subscriptions/export", "/{prefix:path}accounts/ClientLogin"),
     "/v1/{rest:path}",
 }
-#: Figures of the whole service and of the exchange, which nobody but an administrator may see.
+#: Routes with statistics of the service and of the exchange, for administrators only.
 ADMIN_ROUTES = {"/api/status", "/metrics", "/peers"}
 
 
-def test_of_every_route_it_is_said_who_may_ask():
-    """Whoever adds a route says it here, or in the walk through the pages."""
-    said = (
+def test_all_routes_have_declared_access():
+    """A new route must be added here or to the test of the pages."""
+    declared = (
         PUBLIC_ROUTES
         | PEER_ROUTES
         | SECRET_URL_ROUTES
@@ -281,27 +282,27 @@ def test_of_every_route_it_is_said_who_may_ask():
         | ADMIN_ROUTES
         | {route.path for route in test_access_control.ROUTES}
     )
-    assert {route.path for route in ROUTES} - said == set()
+    assert {route.path for route in ROUTES} - declared == set()
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    """Where neighbours may come in too."""
-    folder, on = (
+    """A service process with the exchange enabled."""
+    folder, settings = (
         tmp_path_factory.mktemp("service"),
-        ("exchange.enabled=true", "fetch.contact_url=http://here.example/"),
+        ("exchange.enabled=true", "fetch.contact_url=http://self.example/"),
     )
     with (
         BlogServer() as blogs,
-        ServiceProcess(folder, {blogs.feed("beta"): "Ann's folder"}, on) as service,
+        ServiceProcess(folder, {blogs.feed("beta"): "Ann's folder"}, settings) as service,
     ):
         service.bob = service.user("bob")
         service.blogs = blogs
         yield service
 
 
-def test_strangers_are_told_nothing_by_any_route(service):
-    asked = 0
+def test_unauthenticated_requests_are_rejected(service):
+    request_count = 0
     for route in ROUTES:
         if route.path in PUBLIC_ROUTES:
             continue
@@ -313,7 +314,7 @@ def test_strangers_are_told_nothing_by_any_route(service):
             if method in ("HEAD", "OPTIONS"):
                 continue
             result = service.call(method, path)
-            asked += 1
+            request_count += 1
             if route.path in PATHS:
                 assert result.json == {"api_version": 3, "auth": 0}
             elif route.path == EXCHANGE:
@@ -322,17 +323,17 @@ def test_strangers_are_told_nothing_by_any_route(service):
                 assert result.headers["Location"].startswith("/login"), path
             else:
                 assert result.status in (400, 401, 403, 404, 410), (method, path, result.status)
-    assert asked > 150
+    assert request_count > 150
 
 
-def test_figures_are_for_administrators(service):
+def test_admin_routes_require_admin(service):
     for path in sorted(ADMIN_ROUTES):
         result = service.call("GET", path, None, {"Authorization": f"Bearer {service.bob.token}"})
         assert result.status in (303, 403), path
 
 
-def test_neighbours_are_told_of_no_user(service):
-    """That somebody here follows a feed is what the exchange is for; who, in which folder and with which tags is not."""
+def test_exchange_reveals_no_user(service):
+    """Peers may learn that a feed is subscribed to, but not by which user, folder and tags."""
     ann = service.user("anneliese")
     entries = ann.rest("GET", "/v1/entries").json["entries"]
     ann.rest(
@@ -342,19 +343,19 @@ def test_neighbours_are_told_of_no_user(service):
     )
     feed = service.blogs.feed("beta")
     query = messages.write_query(Query("1", feed))
-    here = [[feed, 0]]
-    for function, *result in (
+    subset = [[feed, 0]]
+    for function, *arguments in (
         ("get_neighbors",),
         ("get_entries", query, []),
         ("query_feed", query),
         ("check_did", b"\0" * 16),
         ("dispute", feed, "beta-1", 0.0),
-        ("update_subset", here),
-        ("connect", here),
+        ("update_subset", subset),
+        ("connect", subset),
         ("query_feed", query | {"id": "2"}),
         ("get_entries", query, []),
     ):
-        response = service.call("POST", EXCHANGE, dumps((9, *result), function))
+        response = service.call("POST", EXCHANGE, dumps((9, *arguments), function))
         assert response.status == 200
         assert not any(
             secret in response.body for secret in (b"anneliese", b"Ann's", b"annstag", b"starred")

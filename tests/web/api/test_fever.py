@@ -1,4 +1,4 @@
-"""Fever's API, as its clients send it."""
+"""Fever API, with requests as its clients send them."""
 
 from hashlib import md5
 
@@ -14,20 +14,20 @@ def key(user):
 
 
 def fever(user, query="", path="/api/fever.php", **fields):
-    """What is told; fields go into the form."""
+    """Send a Fever request and return its JSON; fields are sent as a form."""
     response = user.server.post(f"{path}?api&{query}", {"api_key": key(user), **fields})
     assert response.status == 200
     return response.json
 
 
 @pytest.mark.parametrize("path", ["/fever/", "/fever.php", "/api/fever.php", "/api/fever.php/"])
-def test_the_key_is_md5_of_name_and_token(ann, path):
+def test_api_key_is_md5_of_name_and_token(ann, path):
     result = fever(ann, path=path)
     assert (result["api_version"], result["auth"]) == (3, 1)
     assert isinstance(result["last_refreshed_on_time"], int)
 
 
-def test_without_a_key_nothing_is_told(server):
+def test_missing_key_returns_auth_0(server):
     assert server.post("/api/fever.php?api&items", {"api_key": "0" * 32}).json == {
         "api_version": 3,
         "auth": 0,
@@ -35,8 +35,11 @@ def test_without_a_key_nothing_is_told(server):
     assert server.call("GET", "/api/fever.php?api&items").json == {"api_version": 3, "auth": 0}
 
 
-def test_the_key_may_be_written_large_and_sent_as_multipart(server, ann):
-    body = f'--xx\r\nContent-Disposition: form-data; name="api_key"\r\n\r\n{key(ann).upper()}\r\n--xx--\r\n'
+def test_key_in_upper_case_and_multipart(server, ann):
+    body = (
+        f"--xx\r\nContent-Disposition: form-data; "
+        f'name="api_key"\r\n\r\n{key(ann).upper()}\r\n--xx--\r\n'
+    )
     result = server.call(
         "POST", "/fever/?feeds", body, {"Content-Type": "multipart/form-data; boundary=xx"}
     ).json
@@ -62,7 +65,7 @@ def test_groups_and_feeds(ann, blogs):
     assert alpha["is_spark"] == 0
 
 
-def test_icons_are_data_without_their_prefix(server, ann):
+def test_favicons_have_no_data_prefix(server, ann):
     server.wait(server.site.store.write(icons.save, ann.alpha, Icon("image/gif", GIF), 0.0))
     result = fever(ann, "favicons&feeds")
     (icon,) = result["favicons"]
@@ -73,7 +76,7 @@ def test_icons_are_data_without_their_prefix(server, ann):
     )
 
 
-def test_items_forward_backward_and_by_name(ann):
+def test_items_by_since_id_max_id_and_with_ids(ann):
     result = fever(ann, "items&since_id=0")
     assert result["total_items"] == 12
     assert [item["id"] for item in result["items"]] == ann.entries
@@ -82,15 +85,15 @@ def test_items_forward_backward_and_by_name(ann):
     assert [i["id"] for i in fever(ann, f"items&max_id={half}")["items"]] == ann.entries[4::-1]
     newest = [i["id"] for i in fever(ann, "items&max_id=9007199254740991")["items"]]
     assert newest == [i["id"] for i in fever(ann, "items&max_id=0")["items"]] == ann.entries[::-1]
-    wanted = ann.entries[2:4]
+    expected = ann.entries[2:4]
     assert [
-        i["id"] for i in fever(ann, "items", with_ids=",".join(map(str, wanted)))["items"]
-    ] == wanted
+        i["id"] for i in fever(ann, "items", with_ids=",".join(map(str, expected)))["items"]
+    ] == expected
     assert fever(ann, "items&with_ids=999999")["items"] == []
     assert {i["feed_id"] for i in fever(ann, f"items&feed_ids={ann.beta}")["items"]} == {ann.beta}
 
 
-def test_an_item_is_told_whole(ann, blogs):
+def test_item_fields(ann, blogs):
     ann.mark(ann.entries[:1], unread=False, starred=True)
     item = fever(ann, "items")["items"][0]
     assert (item["is_read"], item["is_saved"], item["title"]) == (1, 1, "Alpha 2.0.1")
@@ -99,7 +102,7 @@ def test_an_item_is_told_whole(ann, blogs):
     assert isinstance(item["created_on_time"], int)
 
 
-def test_marks_are_done_once_however_often_they_are_said(ann):
+def test_mark_is_idempotent(ann):
     entry = ann.entries[0]
     for _ in range(2):
         result = fever(ann, f"mark=item&as=saved&id={entry}")  # freshrss-api
@@ -112,7 +115,7 @@ def test_marks_are_done_once_however_often_they_are_said(ann):
     assert set(result["unread_item_ids"].split(",")) == set(map(str, ann.entries))
 
 
-def test_a_mark_needs_a_form(server, ann):
+def test_mark_by_get_is_ignored(server, ann):
     result = server.call(
         "GET", f"/fever/?api&mark=item&as=read&id={ann.entries[0]}&api_key={key(ann)}"
     ).json
@@ -120,13 +123,13 @@ def test_a_mark_needs_a_form(server, ann):
     assert ann.item(ann.entries[0]).unread
 
 
-def test_feeds_and_groups_are_read_until_a_time(ann):
+def test_mark_feed_and_group_before_time(ann):
     fever(ann, f"mark=feed&as=read&id={ann.alpha}&before=1000")
     assert ann.count(Stream(unread=True)) == 12
     fever(ann, f"mark=feed&as=read&id={ann.alpha}&before=99999999999")
     assert ann.count(Stream(unread=True, feeds=(ann.alpha,))) == 0
     ann.mark(ann.entries, unread=True)
-    fever(ann, f"mark=group&as=read&id={2**31 - 1}")  # what is in no folder: Alpha
+    fever(ann, f"mark=group&as=read&id={2**31 - 1}")  # feeds without folder: Alpha
     assert ann.count(Stream(unread=True, feeds=(ann.alpha,))) == 0
     fever(ann, "mark=group&as=read&id=-1")
     assert ann.count(Stream(unread=True)) == 6
@@ -134,11 +137,11 @@ def test_feeds_and_groups_are_read_until_a_time(ann):
     assert ann.count(Stream(unread=True)) == 0
 
 
-def test_what_was_read_just_now_is_unread_again(ann):
+def test_unread_recently_read(ann):
     fever(ann, f"mark=item&as=read&id={ann.entries[0]}")
     result = fever(ann, "unread_recently_read=1")
     assert len(result["unread_item_ids"].split(",")) == 12
 
 
-def test_there_are_no_links(ann):
+def test_links_are_empty(ann):
     assert fever(ann, "links")["links"] == []

@@ -1,4 +1,4 @@
-"""Google Reader's API, as its clients send it (docs/api.md names them)."""
+"""Google Reader API, with requests as its clients send them (docs/api.md lists them)."""
 
 import time
 import xml.etree.ElementTree as ET
@@ -16,7 +16,7 @@ FOLDER = "Tech & Café/x+y"
 
 
 def ids(user, **params):
-    """Our own ids of a stream."""
+    """Return the entry ids of a stream."""
     query = "&".join(
         f"{name}={quote(str(v))}"
         for name, value in params.items()
@@ -40,10 +40,10 @@ def edit(user, entry, **tags):
     assert (response.status, response.body) == (200, b"OK")
 
 
-# --- who asks ----------------------------------------------------------------------------------------------------------
+# --- authentication -------------------------------------------------------------------------------
 
 
-def test_log_in_tells_three_lines_each_with_one_equals_sign(server, ann):
+def test_client_login_returns_three_lines(server, ann):
     result = server.post(
         "/accounts/ClientLogin", {"Email": "ann", "Passwd": PASSWORD, "source": "newsboat0.000000"}
     )
@@ -55,7 +55,7 @@ def test_log_in_tells_three_lines_each_with_one_equals_sign(server, ann):
     assert not set(lines[2].removeprefix("Auth=")) & set("&+;\\ ")
 
 
-def test_log_in_as_json_by_get_and_by_multipart(server, ann):
+def test_client_login_json_get_and_multipart(server, ann):
     query = f"Email=ann&Passwd={quote(PASSWORD)}&output=json"
     assert server.call("GET", f"/accounts/ClientLogin?{query}").json["Auth"] == ann.auth
     part = '--xx\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
@@ -66,24 +66,24 @@ def test_log_in_as_json_by_get_and_by_multipart(server, ann):
     assert f"Auth={ann.auth}\n" in result.text
 
 
-def test_a_wrong_password_is_refused_as_google_did(server, ann):
+def test_wrong_password_returns_bad_authentication(server, ann):
     result = server.post("/accounts/ClientLogin", {"Email": "ann", "Passwd": "wrong"})
     assert (result.status, result.text) == (401, "Error=BadAuthentication\n")
 
 
 @pytest.mark.parametrize("prefix", ["", "/api/greader.php", "//", "/some/proxy"])
-def test_any_prefix_will_do(ann, prefix):
+def test_any_path_prefix_is_accepted(ann, prefix):
     assert ann.google("user-info", prefix=prefix.rstrip("/")).json["userName"] == "ann"
     assert ann.google("user-info", prefix=prefix).json["userName"] == "ann"
 
 
-def test_the_base_answers(server):
+def test_base_url_returns_ok(server):
     assert server.call("GET", "/api/greader.php").text == "OK"
     assert server.call("GET", "/api/greader.php/").text == "OK"
     assert server.call("GET", "/reader/ping").text == "OK"
 
 
-def test_nobody_is_told_that_the_token_is_bad(server):
+def test_invalid_token_returns_bad_token_header(server):
     result = server.call(
         "GET", "/reader/api/0/subscription/list", None, {"Authorization": "GoogleLogin auth=1/abc"}
     )
@@ -91,15 +91,15 @@ def test_nobody_is_told_that_the_token_is_bad(server):
     assert result.headers["X-Reader-Google-Bad-Token"] == "true"
 
 
-def test_the_header_is_read_in_any_case(server, ann):
+def test_auth_header_is_case_insensitive(server, ann):
     result = server.call(
         "GET", "/reader/api/0/user-info", None, {"Authorization": f"googlelogin AUTH={ann.auth}"}
     )
     assert result.json["userName"] == "ann"
 
 
-def test_the_auth_token_as_t_is_enough_for_a_form_and_for_nothing_else(server, ann):
-    """Liferea sends no header with this call."""
+def test_auth_token_as_t_is_accepted_only_in_post(server, ann):
+    """Liferea sends no Authorization header with this request."""
     result = server.post(
         "/reader/api/0/stream/items/contents", {"T": ann.auth, "i": long_id(ann.entries[0])}
     )
@@ -108,7 +108,7 @@ def test_the_auth_token_as_t_is_enough_for_a_form_and_for_nothing_else(server, a
 
 
 @pytest.mark.parametrize("token", [None, "", "x", "undefined", "issued", "issued\n"])
-def test_a_write_needs_no_particular_t(ann, token):
+def test_write_accepts_any_t(ann, token):
     issued = ann.google("token").text
     fields = {"i": long_id(ann.entries[0]), "a": STATE + "read"}
     if token is not None:
@@ -117,16 +117,16 @@ def test_a_write_needs_no_particular_t(ann, token):
     assert not ann.item(ann.entries[0]).unread
 
 
-def test_a_write_by_get_is_refused(ann):
+def test_write_by_get_returns_405(ann):
     result = ann.google(f"edit-tag?i={long_id(ann.entries[0])}&a={STATE}read")
     assert result.status == 405
     assert ann.item(ann.entries[0]).unread
 
 
-# --- names -------------------------------------------------------------------------------------------------------------
+# --- ids ------------------------------------------------------------------------------------------
 
 
-def test_an_item_is_found_by_every_form_of_its_id():
+def test_item_id_forms():
     assert long_id(7) == "tag:google.com,2005:reader/item/00038d7ea4c68007"
     for form in (
         long_id(7),
@@ -135,7 +135,7 @@ def test_an_item_is_found_by_every_form_of_its_id():
         "1000000000000007",
     ):
         assert entry_id(form) == 7
-    for nonsense in (
+    for invalid in (
         "",
         "7",
         "x",
@@ -143,13 +143,13 @@ def test_an_item_is_found_by_every_form_of_its_id():
         "tag:google.com,2005:reader/item/fb115bd6d34a8e9f",
         "9" * 30,
     ):
-        assert entry_id(nonsense) is None
+        assert entry_id(invalid) is None
 
 
-# --- what there is -----------------------------------------------------------------------------------------------------
+# --- labels and subscriptions ---------------------------------------------------------------------
 
 
-def test_subscriptions_have_every_field_that_clients_need(ann, blogs):
+def test_subscription_list_has_required_fields(ann, blogs):
     alpha, beta = sorted(
         ann.google("subscription/list?output=json").json["subscriptions"], key=lambda s: s["id"]
     )
@@ -164,7 +164,7 @@ def test_subscriptions_have_every_field_that_clients_need(ann, blogs):
         assert isinstance(alpha[field], str)
 
 
-def test_what_is_unchanged_is_not_sent_again(server, ann):
+def test_etag_returns_304(server, ann):
     for call in ("subscription/list", "tag/list"):
         tag = ann.google(call).headers["ETag"]
         headers = {"Authorization": f"GoogleLogin auth={ann.auth}", "If-None-Match": tag}
@@ -172,7 +172,7 @@ def test_what_is_unchanged_is_not_sent_again(server, ann):
         assert (again.status, again.body) == (304, b"")
 
 
-def test_tags_and_folders_are_told_apart(ann):
+def test_tag_list_distinguishes_tags_and_folders(ann):
     ann.mark(ann.entries[:1], add_tags=["later"])
     tags = ann.google("tag/list").json["tags"]
     assert {"id": STATE + "starred"} in tags
@@ -180,7 +180,7 @@ def test_tags_and_folders_are_told_apart(ann):
     assert {"id": LABEL + "later", "type": "tag", "unread_count": 1} in tags
 
 
-def test_a_label_that_is_a_folder_and_a_tag_is_told_once_as_the_folder(ann):
+def test_label_of_folder_and_tag_is_listed_as_folder(ann):
     ann.mark(ann.entries[:1], add_tags=[FOLDER])
     tags = ann.google("tag/list").json["tags"]
     assert [tag for tag in tags if tag["id"] == LABEL + FOLDER] == [
@@ -194,7 +194,7 @@ def test_a_label_that_is_a_folder_and_a_tag_is_told_once_as_the_folder(ann):
     assert counts == [6]
 
 
-def test_unread_counts_are_told_for_feeds_labels_and_all(ann):
+def test_unread_count_of_feeds_labels_and_all(ann):
     edit(ann, ann.entries[0], a="read")
     result = ann.google("unread-count?all=true").json
     counts = {row["id"]: row["count"] for row in result["unreadcounts"]}
@@ -204,16 +204,16 @@ def test_unread_counts_are_told_for_feeds_labels_and_all(ann):
     assert abs(newest[STATE + "reading-list"] / 1e6 - time.time()) < 600
 
 
-# --- streams -----------------------------------------------------------------------------------------------------------
+# --- streams --------------------------------------------------------------------------------------
 
 
-def test_references_hold_an_id_and_nothing_else(ann):
+def test_item_refs_have_only_id(ann):
     result = ann.google("stream/items/ids?n=3").json
     assert [set(ref) for ref in result["itemRefs"]] == [{"id"}] * 3
     assert all(len(ref["id"]) == 16 and ref["id"].isdecimal() for ref in result["itemRefs"])
 
 
-def test_streams_hold_what_they_are_called_after(ann):
+def test_streams_by_name(ann):
     first, second, *_others = ann.entries
     edit(ann, first, a="read")
     edit(ann, second, a="starred")
@@ -235,7 +235,7 @@ def test_streams_hold_what_they_are_called_after(ann):
     assert ids(ann, n=100, r="o") == ann.entries
 
 
-def test_a_feed_is_found_by_its_address_too(ann, blogs):
+def test_stream_by_feed_url(ann, blogs):
     assert (
         ids(ann, n=100, s="feed/" + blogs.feed("alpha"))
         == ids(ann, n=100, s=f"feed/{ann.alpha}")
@@ -243,7 +243,7 @@ def test_a_feed_is_found_by_its_address_too(ann, blogs):
     )
 
 
-def test_exclusions_and_intersections_really_filter(ann):
+def test_exclusions_and_intersections(ann):
     first, second, *others = ann.entries
     edit(ann, first, a="read")
     edit(ann, second, a="starred read")
@@ -257,8 +257,8 @@ def test_exclusions_and_intersections_really_filter(ann):
     assert ids(ann, n=100, s=STATE + "read", xt=STATE + "read") == []
 
 
-def test_ot_and_nt_are_times_of_arrival(ann):
-    """All were published hours ago, and came just now."""
+def test_ot_and_nt_are_arrival_times(ann):
+    """All entries were published hours ago and received just now."""
     now = int(time.time())
     assert len(ids(ann, n=100, ot=now - 600)) == 12
     assert ids(ann, n=100, ot=now + 600) == []
@@ -266,7 +266,7 @@ def test_ot_and_nt_are_times_of_arrival(ann):
 
 
 @pytest.mark.parametrize("order", ["", "o"])
-def test_pages_that_are_read_while_they_are_turned_hold_every_item_once(ann, order):
+def test_pagination_is_stable_during_marking(ann, order):
     seen, after = [], ""
     for _ in range(20):
         result = ann.google(f"stream/items/ids?n=5&xt={STATE}read&r={order}&c={after}").json
@@ -279,13 +279,13 @@ def test_pages_that_are_read_while_they_are_turned_hold_every_item_once(ann, ord
     assert sorted(seen) == ann.entries
 
 
-def test_the_last_page_has_no_continuation(ann):
+def test_last_page_has_no_continuation(ann):
     assert "continuation" not in ann.google("stream/items/ids?n=12").json
     assert ann.google("stream/items/ids?n=11").json["continuation"]
     assert ann.google("stream/items/ids?n=2&c=nonsense").status == 400
 
 
-def test_an_item_has_every_field_that_clients_need(ann, blogs):
+def test_item_has_required_fields(ann, blogs):
     ann.mark(ann.entries[:1], starred=True, unread=False, add_tags=["later"])
     result = ann.google(
         "stream/items/contents",
@@ -314,7 +314,7 @@ def test_an_item_has_every_field_that_clients_need(ann, blogs):
 
 
 @pytest.mark.parametrize("stream", ["feed/{}", "feed%2F{}"])
-def test_contents_of_a_stream_in_the_path(ann, stream):
+def test_stream_contents_by_path(ann, stream):
     result = ann.google(f"stream/contents/{stream.format(ann.alpha)}?n=4").json
     assert len(result["items"]) == 4
     assert result["continuation"]
@@ -326,17 +326,17 @@ def test_contents_of_a_stream_in_the_path(ann, stream):
     assert "continuation" not in more
 
 
-def test_a_label_with_odd_characters_in_the_path(ann):
+def test_label_with_special_characters_in_path(ann):
     result = ann.google(f"stream/contents/{quote(LABEL + FOLDER, safe='')}?n=10").json
     assert len(result["items"]) == 6
     assert result["title"] == FOLDER
 
 
-def test_contents_without_a_stream_are_the_reading_list(ann):
+def test_contents_default_to_reading_list(ann):
     assert len(ann.google("stream/contents?output=json&n=100").json["items"]) == 12
 
 
-def test_atom_tells_newsboat_what_is_read(server, ann):
+def test_atom_has_read_state_for_newsboat(server, ann):
     edit(ann, ann.entries[0], a="read")
     headers = {"Authorization": f"GoogleLogin auth={ann.auth}"}
     result = server.call("GET", f"/reader/atom/feed%2F{ann.alpha}?n=20", None, headers)
@@ -352,8 +352,8 @@ def test_atom_tells_newsboat_what_is_read(server, ann):
     assert "read" not in labels[long_id(ann.entries[1])]
 
 
-def test_atom_leaves_out_what_xml_cannot_hold(server, ann):
-    """JSON feeds have such characters in their titles, and people in their tags."""
+def test_atom_drops_invalid_xml_characters(server, ann):
+    """Titles of JSON feeds and tags of users can contain such characters."""
     ann.mark(ann.entries[:1], add_tags=["a\x01b\ufffe"])
     title = ann.item(ann.entries[0]).entry.title
     ann.override_text(ann.entries[0], title="bell \x07")
@@ -371,7 +371,7 @@ def test_atom_leaves_out_what_xml_cannot_hold(server, ann):
     }
 
 
-def test_small_calls_of_old_clients(server, ann):
+def test_legacy_calls(server, ann):
     assert ann.google(f"stream/items/count?s=feed/{ann.alpha}").text == "6"
     assert ann.google(f"subscribed?s=feed/{ann.alpha}").text == "true"
     assert ann.google("subscribed?s=feed/999").text == "false"
@@ -386,11 +386,11 @@ def test_small_calls_of_old_clients(server, ann):
     )
 
 
-# --- changes -----------------------------------------------------------------------------------------------------------
+# --- changes --------------------------------------------------------------------------------------
 
 
-def test_read_comes_before_kept_unread(ann):
-    """As newsboat sends them."""
+def test_read_has_precedence_over_kept_unread(ann):
+    """newsboat sends both tags."""
     entry = ann.entries[0]
     edit(ann, entry, a="read", r="kept-unread")
     assert not ann.item(entry).unread
@@ -412,7 +412,7 @@ def test_stars_and_tags(ann):
     assert ann.item(entry).tags == ()
 
 
-def test_a_label_without_items_is_a_new_folder(ann):
+def test_label_without_items_creates_folder(ann):
     assert ann.google("edit-tag", {"a": LABEL + "Empty"}).text == "OK"
     assert ann.google("edit-tag", {"a": LABEL + "Empty"}).text == "OK"
     assert "Empty" in [folder.name for folder in ann.folders()]
@@ -421,14 +421,14 @@ def test_a_label_without_items_is_a_new_folder(ann):
 
 
 @pytest.mark.parametrize("scale", [1, 1_000, 1_000_000, 1_000_000_000])
-def test_mark_all_read_until_a_time_in_any_unit(ann, scale):
+def test_mark_all_as_read_accepts_all_time_units(ann, scale):
     ann.google("mark-all-as-read", {"s": f"feed/{ann.alpha}", "ts": int(time.time() - 600) * scale})
     assert ann.count(Stream(unread=True)) == 12
     ann.google("mark-all-as-read", {"s": f"feed/{ann.alpha}", "ts": int(time.time() + 600) * scale})
     assert ann.count(Stream(unread=True)) == ann.count(Stream(unread=True, feeds=(ann.beta,))) == 6
 
 
-def test_mark_all_read_without_a_time_means_now_and_without_a_stream_nothing(ann):
+def test_mark_all_as_read_without_time_or_stream(ann):
     assert ann.google("mark-all-as-read", {"T": "x"}).status == 400
     assert ann.count(Stream(unread=True)) == 12
     assert ann.google("mark-all-as-read", {"s": f"feed/{ann.alpha}", "ts": "0"}).text == "OK"
@@ -437,7 +437,7 @@ def test_mark_all_read_without_a_time_means_now_and_without_a_stream_nothing(ann
     assert ann.count(Stream(unread=True)) == 0
 
 
-def test_quickadd_is_visible_at_once_and_can_be_moved_renamed_and_removed(ann, blogs):
+def test_quickadd_then_edit_and_unsubscribe(ann, blogs):
     result = ann.google("subscription/quickadd", {"quickadd": blogs.site("gamma")}).json
     assert result["numResults"] == 1
     assert result["streamName"] == "Gamma"
@@ -464,14 +464,14 @@ def test_quickadd_is_visible_at_once_and_can_be_moved_renamed_and_removed(ann, b
     assert listed() is None
 
 
-def test_a_feed_that_cannot_be_added_is_told_in_words(ann, blogs):
+def test_quickadd_failure_returns_error(ann, blogs):
     result = ann.google("subscription/quickadd", {"quickadd": blogs.address + "/nothing"})
     assert result.status == 200
     assert result.json["numResults"] == 0
     assert result.json["error"]
 
 
-def test_subscribe_with_a_title_and_a_folder(ann, blogs):
+def test_subscribe_with_title_and_folder(ann, blogs):
     fields = {
         "ac": "subscribe",
         "s": "feed/" + blogs.feed("delta"),
@@ -496,7 +496,7 @@ def test_subscribe_with_a_title_and_a_folder(ann, blogs):
     ann.unsubscribe(found.feed.id)
 
 
-def test_opml_goes_out_and_in(server, ann, blogs):
+def test_opml_export_and_import(server, ann, blogs):
     opml = ann.google("subscription/export").text
     assert blogs.feed("alpha") in opml
     headers = {"Authorization": f"GoogleLogin auth={ann.auth}"}

@@ -1,17 +1,23 @@
-"""The three APIs that apps speak: Google Reader, Fever, and Miniflux's, which is our own REST API as well.
+"""HTTP APIs for apps: Miniflux (also the project's own REST API), Google Reader and Fever.
 
-One core of operations (`tidings.users`), three dialects: they translate and do nothing else.
+All three call the same operations (`tidings.users`); these modules translate requests and
+responses.
 """
 
 from starlette.routing import BaseRoute
 
 from tidings.web.api import fever, google_reader, icons, miniflux
-from tidings.web.request_context import Site
+from tidings.web.request_context import AppServices
 
 __all__ = ["routes"]
 
 
-def routes(site: Site) -> list[BaseRoute]:
-    """All that the APIs answer to. Google Reader's come last: they match behind any prefix."""
-    readers = google_reader.GoogleReader(site).routes()
-    return [*miniflux.routes(site), *fever.Fever(site).routes(), *icons.routes(site), *readers]
+def routes(site: AppServices) -> list[BaseRoute]:
+    """Return the routes of all APIs. Google Reader's are last because they match any prefix."""
+    google_routes = google_reader.GoogleReader(site).routes()
+    return [
+        *miniflux.routes(site),
+        *fever.Fever(site).routes(),
+        *icons.routes(site),
+        *google_routes,
+    ]

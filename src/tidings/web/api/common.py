@@ -1,7 +1,4 @@
-"""What the three dialects share: what was sent, and how it is answered.
-
-A dialect translates its words into operations of `tidings.users` and back, and does nothing else.
-"""
+"""Request parsing and response helpers shared by the three APIs: body limits, CORS, ETag."""
 
 import base64
 import binascii
@@ -19,15 +16,16 @@ from tidings.errors import TidingsError, UsageError
 from tidings.store.user_models import Subscription
 from tidings.users import Forbidden, NotFound, ReaderService, TooManyAttempts, WrongPassword
 from tidings.web.forms import TooLarge, pairs, parts, read_body
-from tidings.web.forms import text as decoded
+from tidings.web.forms import text as decode_text
 
-#: A body larger than this is nothing that a client means: 10,000 item ids take half a megabyte, a long OPML list two.
+#: Maximum size of a request body. 10,000 item ids take 0.5 MB, a long OPML list 2 MB.
 MAX_BODY_BYTES = 8_000_000
-#: Fields of a form: RSS Guard asks for up to 9,999 items at once.
+#: Maximum number of form fields; RSS Guard requests up to 9,999 items at once.
 MAX_FIELDS = 20_000
-#: The largest number that a database, and a client written in JavaScript, takes.
+#: Largest integer that JavaScript clients represent exactly (Number.MAX_SAFE_INTEGER).
 MAX_SAFE_INTEGER = 2**53 - 1
-#: Browsers may ask too, with a header that no other site can make them send (as FreshRSS and Miniflux answer).
+#: CORS headers, the same as those of FreshRSS and Miniflux. Allowing all origins is safe: the
+#: APIs authenticate by a header that another site cannot make a browser send.
 CORS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE, OPTIONS",
@@ -36,19 +34,19 @@ CORS = {
 }
 
 
-async def body(request: Request) -> bytes:
-    """All of it, but not endlessly much."""
-    read = await read_body(request, MAX_BODY_BYTES)
-    if len(read) > MAX_BODY_BYTES:
+async def read_limited_body(request: Request) -> bytes:
+    """Read the request body; raise `TooLarge` beyond `MAX_BODY_BYTES`."""
+    body = await read_body(request, MAX_BODY_BYTES)
+    if len(body) > MAX_BODY_BYTES:
         raise TooLarge(f"the request is larger than {MAX_BODY_BYTES:,} bytes")
-    return read
+    return body
 
 
 class RequestParams:
-    """What was sent by name, in the address and in the body alike: clients of all dialects put either in either."""
+    """Request parameters by name, from query string and form: clients use either for both."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]], raw: bytes = b"") -> None:
-        self.raw = raw  #: the body as it came
+        self.raw = raw  #: the undecoded body
         self._values: dict[str, list[str]] = {}
         for name, value in pairs:
             self._values.setdefault(name, []).append(value)
@@ -63,34 +61,40 @@ class RequestParams:
         return self._values.get(name, [default])[0]
 
     def number(self, name: str) -> int | None:
-        """A whole number that is not negative, and that a database takes; None where there is none."""
+        """Return the first value as a non-negative integer; None if it is missing or invalid."""
         return parse_int(self.get(name))
 
 
-async def fields(request: Request) -> RequestParams:
-    """Address and form. Readrops sends its forms as multipart; newsboat sends JSON as a form, which nobody reads here."""
-    found = pairs(request.url.query, MAX_FIELDS)
-    raw = await body(request) if request.method in ("POST", "PUT") else b""
-    kind = request.headers.get("content-type", "")
-    if kind.lower().startswith("multipart/"):
-        found += [
-            (name, decoded(content))
-            for name, _file, content in islice(parts(kind, raw), MAX_FIELDS)
+async def read_params(request: Request) -> RequestParams:
+    """Read the parameters of query string and form body.
+
+    Readrops sends forms as multipart. newsboat declares JSON as a form; nothing reads its fields.
+    """
+    fields = pairs(request.url.query, MAX_FIELDS)
+    raw = await read_limited_body(request) if request.method in ("POST", "PUT") else b""
+    content_type = request.headers.get("content-type", "")
+    if content_type.lower().startswith("multipart/"):
+        fields += [
+            (name, decode_text(content))
+            for name, _file, content in islice(parts(content_type, raw), MAX_FIELDS)
         ]
-    elif raw and "xml" not in kind and "json" not in kind:
-        found += pairs(raw.decode("utf-8", "replace"), MAX_FIELDS)
-    return RequestParams(found, raw)
+    elif raw and "xml" not in content_type and "json" not in content_type:
+        fields += pairs(raw.decode("utf-8", "replace"), MAX_FIELDS)
+    return RequestParams(fields, raw)
 
 
 def parse_int(text: str) -> int | None:
-    """A whole number that is not negative, within what clients and databases take."""
+    """Parse a non-negative integer up to `MAX_SAFE_INTEGER`; None if the text is not one."""
     return (
         int(text) if re.fullmatch(r"[0-9]{1,16}", text) and int(text) <= MAX_SAFE_INTEGER else None
     )
 
 
 def basic_credentials(header: str) -> list[tuple[str, str]]:
-    """Name and password, in both readings that clients give them: newsboat sends UTF-8, `requests` latin-1."""
+    """Parse HTTP Basic credentials; return (name, password) candidates.
+
+    Both encodings are tried for non-ASCII text: newsboat sends UTF-8, Python's `requests` Latin-1.
+    """
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() != "basic":
         return []
@@ -98,25 +102,29 @@ def basic_credentials(header: str) -> list[tuple[str, str]]:
         decoded = base64.b64decode(encoded.strip(), validate=True)
     except (binascii.Error, ValueError):
         return []
-    readings = (
+    candidates = (
         {decoded.decode("utf-8", "replace"), decoded.decode("latin-1")}
         if not decoded.isascii()
         else {decoded.decode()}
     )
     return [
         (name, password)
-        for name, colon, password in (text.partition(":") for text in sorted(readings))
+        for name, colon, password in (text.partition(":") for text in sorted(candidates))
         if colon
     ]
 
 
-def json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(
+    value: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     return Response(
         msgspec.json.encode(value), status, {**CORS, **(headers or {})}, "application/json"
     )
 
 
-def text(value: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def text_response(
+    value: str, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     return Response(value, status, {**CORS, **(headers or {})}, "text/plain")
 
 
@@ -125,7 +133,7 @@ def preflight() -> Response:
 
 
 def conditional_response(request: Request, response: Response) -> Response:
-    """With an ETag; 304 where the client has the very same already."""
+    """Add an ETag; return 304 Not Modified if it matches the request's If-None-Match."""
     tag = f'"{blake2b(bytes(response.body), digest_size=12).hexdigest()}"'
     if request.headers.get("if-none-match", "").removeprefix("W/") == tag:
         return Response(status_code=304, headers={**CORS, "ETag": tag})
@@ -134,7 +142,7 @@ def conditional_response(request: Request, response: Response) -> Response:
 
 
 def http_status(error: TidingsError) -> int:
-    """Which HTTP status says this."""
+    """Return the HTTP status for an error."""
     for kind, status in HTTP_STATUSES:
         if isinstance(error, kind):
             return status
@@ -161,17 +169,20 @@ def retry_after_header(error: TidingsError) -> dict[str, str]:
 async def subscribe(
     reader_service: ReaderService, url: str, title: str = "", folder: str = ""
 ) -> tuple[Subscription, bool]:
-    """And whether it is new. Of several feeds the site's first: these clients have no way to choose. They look at the feed as
-    soon as they have their answer, so it is polled before."""
+    """Subscribe to a feed; return the subscription and whether it is new.
+
+    If the site has several feeds, the first is used, because API clients cannot choose. A feed
+    that was never polled is polled first, because clients load its entries right after this.
+    """
     addition = await reader_service.subscribe(url, title=title, folder=folder)
     if addition.added is None:
         addition = await reader_service.subscribe(
             addition.choices[0].url, title=title, folder=folder
         )
     if addition.added is None:
-        raise UsageError(f"{url} names several feeds; give the address of one of them")
-    made = await reader_service.subscription(addition.added.feed_id)
-    if made.feed.state.last_poll_at is None and reader_service.aggregator is not None:
-        await reader_service.aggregator.poll([made.feed.id])
-        made = await reader_service.subscription(made.feed.id)
-    return made, addition.added.subscription_new
+        raise UsageError(f"{url} has several feeds; enter the URL of one of them")
+    subscription = await reader_service.subscription(addition.added.feed_id)
+    if subscription.feed.state.last_poll_at is None and reader_service.aggregator is not None:
+        await reader_service.aggregator.poll([subscription.feed.id])
+        subscription = await reader_service.subscription(subscription.feed.id)
+    return subscription, addition.added.subscription_new

@@ -1,21 +1,21 @@
-"""What our REST API tells beside Miniflux's: when feeds are looked at and why, what that costs, and who helps."""
+"""REST API extensions to Miniflux's API: poll timing with reasons, budget, delays, peers."""
 
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from tidings.aggregator.explain import explain
 from tidings.reasons import Reason, render
 from tidings.store import peers
 from tidings.store.feed_models import Poll as StoredPoll
-from tidings.web.api.miniflux_entries import ROOT_CATEGORY_ID, to_datetime
+from tidings.web.api.miniflux_entries import MAX_ID, to_datetime
 from tidings.web.api.miniflux_models import Count
 from tidings.web.api.rest import Call, operation
 
 
 class Timing(Struct, kw_only=True):
-    """When a feed will be looked at next, and why then."""
+    """Time of a feed's next poll, with the reason."""
 
     feed_id: int
     checked_at: datetime | None
@@ -41,22 +41,24 @@ class Poll(Struct, kw_only=True):
 
 
 class Explanation(Timing, kw_only=True):
-    """With all that is known of the feed, in words."""
+    """Timing of a feed with its explanation in plain text: rate, constraints, errors, polls."""
 
-    habits: list[str]
-    poll_constraints: list[str]  #: of its publisher
-    problems: list[str]
-    polls: list[Poll]  #: the last ones, newest first
-    min_interval_s: float  #: in force between two polls
-    min_interval_code: str  #: what sets it; empty before the first document
+    habits: list[str]  #: posting rate and times of the feed
+    poll_constraints: list[str] = field(name="wishes")  #: poll constraints of the publisher
+    problems: list[str] = field(name="troubles")
+    polls: list[Poll]  #: recent polls, newest first
+    min_interval_s: float  #: effective minimum interval between two polls, in seconds
+    min_interval_code: str  #: code of what sets it; empty before the first document
 
 
 class Budget(Struct, kw_only=True):
-    """The budget of the whole service, what was spent of it, and the delay of posts.
+    """Request budget of the service, requests spent, and delay of posts.
 
-    `usable_per_day` is how much of the budget the minimum intervals of feeds allow, `feeds_at_min_interval` how many feeds
-    they keep below their share. Delays, in seconds, are null before 3 days of polling and 50 posts with a known delay in
-    the last week, and where the last day has fewer than 6 (p50) or 20 (p90) of them; lost posts before 3 days of polling.
+    `usable_per_day` is the part of the budget that the feeds' minimum intervals allow to be used,
+    `feeds_at_min_interval` the number of feeds that they keep below their share. Delays are in
+    seconds. They are null before 3 days of polling and 50 posts with a known delay in the last
+    week, and if the last day has fewer than 6 (p50) or 20 (p90) of them. `lost_last_week` is the
+    estimated number of missed posts, null before 3 days of polling.
     """
 
     budget_per_day: float
@@ -70,18 +72,18 @@ class Budget(Struct, kw_only=True):
     delay_p90_s: float | None
     lost_last_week: float | None
     recovered_last_week: int
-    polled_days: float  #: since the first poll
-    posts_with_delay: int  #: of the last week
+    polled_days: float  #: days since the first poll
+    posts_with_delay: int  #: posts with a known delay in the last week
 
 
 class Peer(Struct, kw_only=True):
-    """A neighbour in the exchange, of now or before."""
+    """A current or former peer of the exchange."""
 
     address: str
     present: bool
     usefulness: float
     banned_until: datetime | None
-    why: str  #: it is a neighbour no more
+    why: str  #: reason why it was dropped
     figures: dict[str, float]
 
 
@@ -94,16 +96,16 @@ def _reason(reason: Reason) -> dict[str, Any]:
 
 
 def _poll(poll: StoredPoll) -> Poll:
-    kept = {name: getattr(poll, name) for name in ("status", "new", "changed", "error")}
+    same = {name: getattr(poll, name) for name in ("status", "new", "changed", "error")}
     return Poll(
-        at=to_datetime(poll.at), reason=render(poll.reason), reason_code=poll.reason.code, **kept
+        at=to_datetime(poll.at), reason=render(poll.reason), reason_code=poll.reason.code, **same
     )
 
 
 async def get_timing(call: Call) -> list[Timing]:
-    """Those that are due first come first; those that are never asked (pushed alone, or gone) last."""
+    """List feeds by next poll; feeds without one (push only, or gone) are last."""
     states = [(s.feed.id, s.feed.state) for s in await call.reader_service.subscriptions()]
-    states.sort(key=lambda one: (one[1].next_poll_at is None, one[1].next_poll_at, one[0]))
+    states.sort(key=lambda row: (row[1].next_poll_at is None, row[1].next_poll_at, row[0]))
     return [
         Timing(
             feed_id=i,
@@ -116,41 +118,41 @@ async def get_timing(call: Call) -> list[Timing]:
 
 
 async def get_explanation(call: Call) -> Explanation:
-    feed = (await call.reader_service.subscription(min(call.ids["feed_id"], ROOT_CATEGORY_ID))).feed
-    told = await explain(
+    feed = (await call.reader_service.subscription(min(call.ids["feed_id"], MAX_ID))).feed
+    explanation = await explain(
         call.site.store, feed, call.site.clock(), limits=call.site.aggregator.scheduler.limits
     )
     return Explanation(
         feed_id=feed.id,
         checked_at=_optional_datetime(feed.state.last_poll_at),
-        next_check_at=_optional_datetime(told.next_poll_at),
-        **_reason(told.reason),
-        habits=list(told.habits),
-        poll_constraints=list(told.poll_constraints),
-        problems=list(told.problems),
-        polls=[_poll(poll) for poll in told.polls],
-        min_interval_s=told.min_interval.interval_s,
-        min_interval_code=told.min_interval.reason.code,
+        next_check_at=_optional_datetime(explanation.next_poll_at),
+        **_reason(explanation.reason),
+        habits=list(explanation.habits),
+        poll_constraints=list(explanation.poll_constraints),
+        problems=list(explanation.problems),
+        polls=[_poll(poll) for poll in explanation.polls],
+        min_interval_s=explanation.min_interval.interval_s,
+        min_interval_code=explanation.min_interval.reason.code,
     )
 
 
 async def get_budget(call: Call) -> Budget:
-    told = await call.site.status_reporter.status()
-    status = told.status
+    snapshot = await call.site.status_reporter.status()
+    status = snapshot.status
     return Budget(
-        budget_per_day=told.budget_per_day,
-        usable_per_day=told.usable_per_day,
-        feeds_at_min_interval=told.feeds_at_min_interval,
+        budget_per_day=snapshot.budget_per_day,
+        usable_per_day=snapshot.usable_per_day,
+        feeds_at_min_interval=snapshot.feeds_at_min_interval,
         spent_last_day=status.day.polls,
         feeds=status.active_feeds,
         failing=status.failing,
         due=status.due,
         delay_p50_s=status.day.delay_p50_s,
         delay_p90_s=status.day.delay_p90_s,
-        lost_last_week=status.week.missed if told.evidence.is_polled else None,
+        lost_last_week=status.week.missed if snapshot.evidence.is_polled else None,
         recovered_last_week=status.week.recovered,
-        polled_days=told.evidence.polled_days,
-        posts_with_delay=told.evidence.posts,
+        polled_days=snapshot.evidence.polled_days,
+        posts_with_delay=snapshot.evidence.posts,
     )
 
 
@@ -173,15 +175,15 @@ OPERATIONS = [
         "GET",
         "/v1/timing",
         get_timing,
-        "When one's feeds are looked at next, and why then",
+        "Next check of each subscribed feed, with its reason",
         query=TimingQuery,
     ),
     operation(
         "GET",
         "/v1/feeds/{feed_id}/explain",
         get_explanation,
-        "All that is known of a feed's timing, in words",
+        "Explain the timing of a feed",
     ),
-    operation("GET", "/v1/budget", get_budget, "What may be spent, and what it buys", admin=True),
-    operation("GET", "/v1/peers", get_peers, "Neighbours in the exchange", admin=True),
+    operation("GET", "/v1/budget", get_budget, "Request budget, spending and delays", admin=True),
+    operation("GET", "/v1/peers", get_peers, "Peers of the exchange", admin=True),
 ]

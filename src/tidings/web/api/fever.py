@@ -1,7 +1,8 @@
-"""Fever's API, as Reeder, Unread, ReadKit, Fluent Reader, Readrops, Read You and others speak it.
+"""Fever API, for Reeder, Unread, ReadKit, Fluent Reader, Readrops, Read You and others.
 
-One address for everything: what is asked for stands as names in the query or in the form, several at once. The key is
-md5(name:secret), with the secret of a token in place of the password: an md5 of a person's own password is nothing to keep.
+There is one endpoint; the query or form names one or more selectors. The API key is
+md5(name:secret), where the secret is that of an API token. The MD5 hash of a password is not used,
+because storing it would expose the password.
 """
 
 import base64
@@ -19,21 +20,21 @@ from tidings.store.user_models import Item, Stream, Subscription
 from tidings.users import ReaderService
 from tidings.web.api.common import (
     RequestParams,
-    fields,
     http_status,
-    json,
+    json_response,
     parse_int,
     preflight,
+    read_params,
     retry_after_header,
 )
 from tidings.web.api.miniflux_entries import ROOT_CATEGORY_ID, ROOT_CATEGORY_TITLE
-from tidings.web.request_context import Site
+from tidings.web.request_context import AppServices
 
-#: Items in one answer; clients count on it.
+#: Page size of items, as specified by Fever; clients depend on it.
 MAX_ITEMS = 50
-#: All ids are told at once.
+#: Maximum number of ids in a response; Fever has no pagination for them.
 MAX_IDS = 1_000_000
-#: "Unread again what I have just read" looks back so far.
+#: Period of ``unread_recently_read``.
 RECENTLY_READ_S = 900.0
 PATHS = (
     "/fever",
@@ -49,9 +50,9 @@ Payload = dict[str, Any]
 
 
 class Fever:
-    """The selectors by name; the last ones change something, and are done before anything is told."""
+    """Fever endpoint; selectors that change state come first, so that responses include it."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: AppServices) -> None:
         self.site = site
         self.selectors: dict[str, Callable[[ReaderService, RequestParams], Awaitable[Payload]]] = {
             "mark": self.mark,
@@ -72,41 +73,44 @@ class Fever:
         if request.method == "OPTIONS":
             return preflight()
         try:
-            params = await fields(request)
+            params = await read_params(request)
             user = await self.site.user_service.user_by_fever_key(params.get("api_key"))
             if user is None:
-                return json({"api_version": 3, "auth": 0})
+                return json_response({"api_version": 3, "auth": 0})
             reader_service = self.site.reader_service(user)
             payload: Payload = {"api_version": 3, "auth": 1}
-            for name, select in self.selectors.items():
+            for name, handler in self.selectors.items():
                 if name in params and (
                     request.method == "POST" or name not in ("mark", "unread_recently_read")
                 ):
-                    payload |= await select(reader_service, params)
+                    payload |= await handler(reader_service, params)
             payload["last_refreshed_on_time"] = int((await reader_service.totals()).refreshed_at)
-            return json(payload)
+            return json_response(payload)
         except TidingsError as error:
-            return json(
+            return json_response(
                 {"api_version": 3, "auth": 0, "error": str(error)},
                 http_status(error),
                 retry_after_header(error),
             )
 
     async def groups(self, reader_service: ReaderService, params: RequestParams) -> Payload:
-        """What is in no folder is a group too: Read You's sync ends at a feed without one."""
+        """List folders as groups, and one group for feeds without folder.
+
+        Read You aborts its synchronization at a feed without a group.
+        """
         subscriptions = await reader_service.subscriptions()
         groups = [
             {"id": folder.id, "title": folder.name} for folder in await reader_service.folders()
         ]
-        top = (
+        no_folder = (
             [{"id": ROOT_CATEGORY_ID, "title": ROOT_CATEGORY_TITLE}]
             if any(s.folder_id is None for s in subscriptions)
             else []
         )
-        return {"groups": top + groups, "feeds_groups": _feeds_groups(subscriptions)}
+        return {"groups": no_folder + groups, "feeds_groups": _feeds_groups(subscriptions)}
 
     async def feeds(self, reader_service: ReaderService, params: RequestParams) -> Payload:
-        def one(s: Subscription) -> Payload:
+        def feed_json(s: Subscription) -> Payload:
             return {
                 "id": s.feed.id,
                 "favicon_id": s.feed.id if s.has_icon else 0,
@@ -119,21 +123,24 @@ class Fever:
 
         subscriptions = await reader_service.subscriptions()
         return {
-            "feeds": [one(s) for s in subscriptions],
+            "feeds": [feed_json(s) for s in subscriptions],
             "feeds_groups": _feeds_groups(subscriptions),
         }
 
     async def favicons(self, reader_service: ReaderService, params: RequestParams) -> Payload:
         found = await reader_service.store.read(icons.icons, reader_service.user.id)
-        payload = [
+        favicons = [
             {"id": i, "data": f"{icon.type};base64,{base64.b64encode(icon.data).decode()}"}
             for i, icon in found
         ]
-        return {"favicons": payload}
+        return {"favicons": favicons}
 
     async def items(self, reader_service: ReaderService, params: RequestParams) -> Payload:
-        """``with_ids`` exactly these; ``max_id`` older ones, newest first (0, or none at all known: the newest); else those
-        after ``since_id``, oldest first."""
+        """Return one page of items.
+
+        ``with_ids``: exactly these. ``max_id``: items with smaller ids, newest first; 0 means the
+        newest items. Otherwise: items after ``since_id``, oldest first.
+        """
         total = await reader_service.count(Stream())
         if "with_ids" in params:
             items = await reader_service.items(_numbers(params.get("with_ids"))[:MAX_ITEMS])
@@ -164,18 +171,21 @@ class Fever:
         return {"saved_item_ids": await _ids(reader_service, Stream(starred=True))}
 
     async def mark(self, reader_service: ReaderService, params: RequestParams) -> Payload:
-        """Said twice, it is done once. Group 0 is everything, and -1 what Fever called sparks, of which there are none."""
-        what, how, before = params.get("mark"), params.get("as"), params.number("before")
-        number = parse_int(params.get("id"))
-        if what == "item" and number is not None:
-            if how in ("saved", "unsaved"):
-                await reader_service.mark([number], starred=how == "saved")
+        """Change the state of an item, or mark a feed or group as read; idempotent.
+
+        Group 0 means all feeds; group -1 ("sparks" in Fever) is always empty.
+        """
+        kind, new_state, before = params.get("mark"), params.get("as"), params.number("before")
+        id = parse_int(params.get("id"))
+        if kind == "item" and id is not None:
+            if new_state in ("saved", "unsaved"):
+                await reader_service.mark([id], starred=new_state == "saved")
                 return await self.saved_item_ids(reader_service, params)
-            if how in ("read", "unread"):
-                await reader_service.mark([number], unread=how == "unread")
-        elif what in ("feed", "group") and how == "read" and number is not None:
-            folders = (_folder(number),) if what == "group" and number else ()
-            stream = Stream(feeds=(number,) if what == "feed" else (), folders=folders)
+            if new_state in ("read", "unread"):
+                await reader_service.mark([id], unread=new_state == "unread")
+        elif kind in ("feed", "group") and new_state == "read" and id is not None:
+            folders = (_folder(id),) if kind == "group" and id else ()
+            stream = Stream(feeds=(id,) if kind == "feed" else (), folders=folders)
             await reader_service.mark_all_read(
                 stream, until=None if before is None else before + 0.999
             )
@@ -198,7 +208,7 @@ def _feeds_groups(subscriptions: list[Subscription]) -> list[Payload]:
 
 
 def _folder(group_id: int) -> int:
-    """Of a group; 0 is in none."""
+    """Return the folder id of a group; 0 for feeds without folder."""
     return 0 if group_id == ROOT_CATEGORY_ID else group_id
 
 

@@ -1,4 +1,4 @@
-"""Items as Google Reader's clients want them: JSON for most, Atom for newsboat's `feedhq` and old ones."""
+"""Google Reader API items as JSON and as Atom (used by newsboat's `feedhq` and old clients)."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -13,25 +13,26 @@ from tidings.web.uri_cleanup import clean_uri, media_type
 
 ATOM = "http://www.w3.org/2005/Atom"
 READER = "http://www.google.com/schemas/reader/atom/"
-#: newsboat takes the read state from categories of this scheme, and from nothing else.
+#: Scheme of state categories; newsboat reads the read state only from these.
 SCHEME = "http://www.google.com/reader/"
 
 Subscriptions = Mapping[int, Subscription]
 
 
 def categories(item: Item, subscriptions: Subscriptions) -> list[str]:
-    found = [
+    """Return the state and label stream ids of an item."""
+    states = [
         f"{STATE}reading-list",
         *([] if item.unread else [f"{STATE}read"]),
         *([f"{STATE}starred"] if item.starred else []),
     ]
     subscription = subscriptions.get(item.entry.feed_id)
     folder = [subscription.folder] if subscription and subscription.folder else []
-    return [*found, *(f"{LABEL}{name}" for name in (*folder, *item.tags))]
+    return [*states, *(f"{LABEL}{name}" for name in (*folder, *item.tags))]
 
 
 def item_json(item: Item, subscriptions: Subscriptions) -> dict[str, Any]:
-    """Every field that at least one client cannot do without."""
+    """Convert an item to JSON, with every field that at least one client requires."""
     entry, subscription = item.entry, subscriptions.get(item.entry.feed_id)
     site = subscription.feed.state.site_url if subscription else ""
     origin = {
@@ -45,8 +46,8 @@ def item_json(item: Item, subscriptions: Subscriptions) -> dict[str, Any]:
         "timestampUsec": str(int(entry.first_seen_at * 1e6)),
         "published": int(entry.published_at),
         "updated": int(entry.updated_at or entry.published_at),
-        "title": entry.title or entry.url or "(untitled)",  # Readrops takes no empty title
-        "canonical": [{"href": entry.url}],  # Fluent Reader reads the first one unasked
+        "title": entry.title or entry.url or "(untitled)",  # Readrops rejects an empty title
+        "canonical": [{"href": entry.url}],  # Fluent Reader requires an element
         "alternate": [{"href": entry.url, "type": "text/html"}],
         "categories": categories(item, subscriptions),
         "origin": origin,
@@ -68,6 +69,7 @@ def contents(
     now: float,
     after: str | None,
 ) -> dict[str, Any]:
+    """Return a page of a stream as JSON; ``after`` is the continuation (cursor)."""
     payload: dict[str, Any] = {
         "direction": "ltr",
         "id": stream_id,
@@ -75,7 +77,7 @@ def contents(
         "updated": int(now),
     }
     payload["items"] = [item_json(item, subscriptions) for item in items]
-    if after is not None:  # NetNewsWire goes on for as long as there is one, even on an empty page
+    if after is not None:  # NetNewsWire continues while there is one, even on an empty page
         payload["continuation"] = after
     return payload
 
@@ -88,6 +90,7 @@ def atom(
     now: float,
     after: str | None,
 ) -> bytes:
+    """Return a page of a stream as an Atom feed; ``after`` is the continuation (cursor)."""
     feed = etree.Element(f"{{{ATOM}}}feed", nsmap={None: ATOM, "gr": READER})
     _add(feed, "id", f"tag:google.com,2005:reader/{stream_id}")
     _add(feed, "title", title)
@@ -103,7 +106,7 @@ def _entry(feed: etree._Element, item: Item, subscriptions: Subscriptions) -> No
     entry = item.entry
     node = etree.SubElement(feed, f"{{{ATOM}}}entry")
     node.set(f"{{{READER}}}crawl-timestamp-msec", str(int(entry.first_seen_at * 1e3)))
-    _add(node, "id", long_id(entry.id))  # newsboat sends it back as it is
+    _add(node, "id", long_id(entry.id))  # newsboat returns it unchanged
     for name in categories(item, subscriptions):
         _add(node, "category", scheme=SCHEME, term=name, label=name.rpartition("/")[2])
     if item.unread:
@@ -113,12 +116,12 @@ def _entry(feed: etree._Element, item: Item, subscriptions: Subscriptions) -> No
     _add(node, "updated", _format_time(entry.updated_at or entry.published_at))
     _add(node, "link", rel="alternate", href=clean_uri(entry.url), type="text/html")
     for enclosure in entry.enclosures:
-        payload = {
+        attributes = {
             "href": clean_uri(enclosure.url),
             "type": media_type(enclosure),
             "length": str(enclosure.length or 0),
         }
-        _add(node, "link", rel="enclosure", **payload)
+        _add(node, "link", rel="enclosure", **attributes)
     _add(node, "content", entry.content or entry.summary, type="html")
     _add(_add(node, "author"), "name", entry.author or "(unknown)")
     if (subscription := subscriptions.get(entry.feed_id)) is not None:

@@ -1,7 +1,8 @@
-"""Google Reader's API, as newsboat, Liferea, RSS Guard, NetNewsWire, Reeder, FeedMe, Readrops, Read You and others speak it.
+"""Google Reader API, for newsboat, Liferea, RSS Guard, NetNewsWire, Reeder and others.
 
-There was never a specification; what is here is what these clients send and need. They put the same paths behind whatever
-address a person has typed, so any prefix will do. Answers to writes are ``OK`` and nothing else: three clients compare it.
+There is no specification; this implements what these clients send and require. Clients append the
+paths to the server URL that the user enters, so any path prefix is accepted. The response to a
+write is exactly ``OK``, because three clients compare it.
 """
 
 import hmac
@@ -22,13 +23,13 @@ from tidings.web.api.common import (
     CORS,
     RequestParams,
     conditional_response,
-    fields,
     http_status,
-    json,
+    json_response,
     preflight,
+    read_params,
     retry_after_header,
     subscribe,
-    text,
+    text_response,
 )
 from tidings.web.api.google_streams import (
     ID_OFFSET,
@@ -41,9 +42,9 @@ from tidings.web.api.google_streams import (
     state,
 )
 from tidings.web.api.icons import icon_url
-from tidings.web.request_context import Site
+from tidings.web.request_context import AppServices
 
-#: What a client may ask for at once, in ids (RSS Guard asks for so many) and in whole items (Readrops); the rest is continued.
+#: Maximum page size in ids (the size that RSS Guard requests) and in items (Readrops).
 MAX_IDS, MAX_ITEMS = 200_000, 2500
 DEFAULT_LIMIT = 20
 
@@ -51,9 +52,9 @@ AsyncResponse = Awaitable[Response]
 
 
 class GoogleReader:
-    """The calls, by the names that they have under ``/reader/api/0/``."""
+    """Google Reader endpoints; the keys of `reads` and `writes` are paths under /reader/api/0/."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: AppServices) -> None:
         self.site = site
         self.reads: dict[str, Callable[[Request, ReaderService, RequestParams], AsyncResponse]] = {
             "user-info": self.user_info,
@@ -104,25 +105,33 @@ class GoogleReader:
             Route("/api/greader.php/", self.ping, methods=["GET", "OPTIONS"]),
         ]
 
-    # --- who asks ------------------------------------------------------------------------------------------------------
+    # --- authentication ---------------------------------------------------------------------------
 
     async def client_login(self, request: Request) -> Response:
-        """Three lines; NetNewsWire wants exactly one ``=`` in each, Vienna the second of them."""
+        """Log in and return the Auth token in three lines.
+
+        NetNewsWire requires exactly one ``=`` per line; Vienna requires the second line.
+        """
         if request.method == "OPTIONS":
             return preflight()
         try:
-            params = await fields(request)
+            params = await read_params(request)
             auth = await self.site.user_service.client_login(
-                params.get("Email"), params.get("Passwd"), self.site.address(request)
+                params.get("Email"), params.get("Passwd"), self.site.client_address(request)
             )
         except TidingsError as error:
-            return text("Error=BadAuthentication\n", http_status(error), retry_after_header(error))
+            return text_response(
+                "Error=BadAuthentication\n", http_status(error), retry_after_header(error)
+            )
         if params.get("output") == "json":
-            return json({"SID": auth, "LSID": "null", "Auth": auth})
-        return text(f"SID={auth}\nLSID=null\nAuth={auth}\n")
+            return json_response({"SID": auth, "LSID": "null", "Auth": auth})
+        return text_response(f"SID={auth}\nLSID=null\nAuth={auth}\n")
 
     async def _user(self, request: Request, params: RequestParams) -> User | None:
-        """By the header; or by the Auth token as ``T`` of a form, which is all that Liferea sends with one of its calls."""
+        """Authenticate by the Authorization header, or by the Auth token as form field ``T``.
+
+        Liferea sends only ``T`` with one of its requests.
+        """
         found = re.fullmatch(
             r"\s*GoogleLogin\s+auth\s*=\s*(\S+)\s*",
             request.headers.get("authorization", ""),
@@ -130,29 +139,31 @@ class GoogleReader:
         )
         if found:
             return await self.site.user_service.user_by_auth_token(found[1])
-        given = params.get("T").strip()
+        auth = params.get("T").strip()
         return (
-            await self.site.user_service.user_by_auth_token(given)
-            if given and request.method == "POST"
+            await self.site.user_service.user_by_auth_token(auth)
+            if auth and request.method == "POST"
             else None
         )
 
     async def _respond(
-        self, request: Request, work: Callable[[ReaderService, RequestParams], AsyncResponse]
+        self, request: Request, handler: Callable[[ReaderService, RequestParams], AsyncResponse]
     ) -> Response:
+        """Authenticate, call the handler and convert errors to text responses."""
         if request.method == "OPTIONS":
             return preflight()
         try:
-            params = await fields(request)
+            params = await read_params(request)
             user = await self._user(request, params)
             if user is None:
-                bad = {"Google-Bad-Token": "true", "X-Reader-Google-Bad-Token": "true"}
-                return text("Unauthorized\n", 401, bad)
-            # ``T`` of a write needs no further proof: clients send it empty, as "x", with a line's end, or not at all, and no
-            # other site can make a browser send the Authorization header.
-            return await work(self.site.reader_service(user), params)
+                headers = {"Google-Bad-Token": "true", "X-Reader-Google-Bad-Token": "true"}
+                return text_response("Unauthorized\n", 401, headers)
+            # The CSRF token ``T`` of a write is not checked: clients send it empty, as "x", with a
+            # line end, or not at all. CSRF is not possible, because another site cannot make a
+            # browser send the Authorization header.
+            return await handler(self.site.reader_service(user), params)
         except TidingsError as error:
-            return text(f"{error}\n", http_status(error), retry_after_header(error))
+            return text_response(f"{error}\n", http_status(error), retry_after_header(error))
 
     async def call(self, request: Request) -> Response:
         name = request.path_params["call"].strip("/")
@@ -160,30 +171,32 @@ class GoogleReader:
         if name.startswith("stream/contents/"):
             read = self.stream_contents
 
-        async def work(reader_service: ReaderService, params: RequestParams) -> Response:
+        async def handler(reader_service: ReaderService, params: RequestParams) -> Response:
             if write is not None:
                 if request.method != "POST":
-                    return text("POST is needed\n", 405, {"Allow": "POST"})
+                    return text_response("Method not allowed; use POST\n", 405, {"Allow": "POST"})
                 payload = await write(reader_service, params)
-                return text(payload) if isinstance(payload, str) else json(payload)
+                return (
+                    text_response(payload) if isinstance(payload, str) else json_response(payload)
+                )
             return (
-                text("Not found\n", 404)
+                text_response("Not found\n", 404)
                 if read is None
                 else await read(request, reader_service, params)
             )
 
-        return await self._respond(request, work)
+        return await self._respond(request, handler)
 
     async def ping(self, request: Request) -> Response:
-        return preflight() if request.method == "OPTIONS" else text("OK")
+        return preflight() if request.method == "OPTIONS" else text_response("OK")
 
-    # --- what there is -------------------------------------------------------------------------------------------------
+    # --- user, labels and subscriptions -----------------------------------------------------------
 
     async def user_info(
         self, request: Request, reader_service: ReaderService, params: RequestParams
     ) -> Response:
         user = reader_service.user
-        return json(
+        return json_response(
             {
                 "userId": str(user.id),
                 "userName": user.name,
@@ -195,8 +208,8 @@ class GoogleReader:
     async def token(
         self, request: Request, reader_service: ReaderService, params: RequestParams
     ) -> Response:
-        key = await self.site.user_service.key("google reader token")
-        return text(
+        key = await self.site.user_service.signing_key("google reader token")
+        return text_response(
             hmac.digest(key, str(reader_service.user.id).encode(), "sha256").hex()[:57] + "\n"
         )
 
@@ -211,16 +224,21 @@ class GoogleReader:
             }
             for label in await _labels(reader_service)
         ]
-        return conditional_response(request, json({"tags": [{"id": f"{STATE}starred"}, *labels]}))
+        return conditional_response(
+            request, json_response({"tags": [{"id": f"{STATE}starred"}, *labels]})
+        )
 
     async def subscription_list(
         self, request: Request, reader_service: ReaderService, params: RequestParams
     ) -> Response:
-        """newsboat needs every title, Liferea every url; Readrops takes no more than one category."""
-        key = await self.site.user_service.key("icons")
+        """List subscriptions.
+
+        newsboat requires every title, Liferea every url; Readrops accepts at most one category.
+        """
+        key = await self.site.user_service.signing_key("icons")
         base = str(request.base_url).rstrip("/")
 
-        def one(s: Subscription) -> dict[str, Any]:
+        def subscription_json(s: Subscription) -> dict[str, Any]:
             return {
                 "id": f"feed/{s.feed.id}",
                 "title": s.title,
@@ -233,7 +251,14 @@ class GoogleReader:
             }
 
         return conditional_response(
-            request, json({"subscriptions": [one(s) for s in await reader_service.subscriptions()]})
+            request,
+            json_response(
+                {
+                    "subscriptions": [
+                        subscription_json(s) for s in await reader_service.subscriptions()
+                    ]
+                }
+            ),
         )
 
     async def export(
@@ -265,14 +290,14 @@ class GoogleReader:
             }
             for name, count in counts.items()
         ]
-        return json({"max": total, "unreadcounts": rows})
+        return json_response({"max": total, "unreadcounts": rows})
 
-    # --- streams -------------------------------------------------------------------------------------------------------
+    # --- streams ----------------------------------------------------------------------------------
 
     async def item_ids(
         self, request: Request, reader_service: ReaderService, params: RequestParams
     ) -> Response:
-        """Nothing but ``id`` in each reference: Readrops reads one key and then demands the end."""
+        """List item ids; references have only the key ``id``, since Readrops rejects others."""
         stream = (await _streams(reader_service, params, _names(params))).stream(
             _names(params), params
         )
@@ -285,7 +310,7 @@ class GoogleReader:
         payload: dict[str, Any] = {"itemRefs": [{"id": str(i + ID_OFFSET)} for i in page.ids]}
         if page.next is not None:
             payload["continuation"] = page.next
-        return json(payload)
+        return json_response(payload)
 
     async def item_count(
         self, request: Request, reader_service: ReaderService, params: RequestParams
@@ -293,14 +318,14 @@ class GoogleReader:
         stream = (await _streams(reader_service, params, _names(params))).stream(
             _names(params), params
         )
-        return text(str(0 if stream is None else await reader_service.count(stream)))
+        return text_response(str(0 if stream is None else await reader_service.count(stream)))
 
     async def item_contents(
         self, request: Request, reader_service: ReaderService, params: RequestParams
     ) -> Response:
         items = await reader_service.items(entry_ids(params.all("i")))
         by_id, name = await _feeds_of(reader_service, items), f"{STATE}reading-list"
-        return json(
+        return json_response(
             google_items.contents(items, by_id, name, "Reading list", self.site.clock(), None)
         )
 
@@ -308,20 +333,20 @@ class GoogleReader:
         self, request: Request, reader_service: ReaderService, params: RequestParams
     ) -> Response:
         name = request.path_params["call"].strip("/").removeprefix("stream/contents").lstrip("/")
-        return json(
+        return json_response(
             google_items.contents(
                 *await self._page(reader_service, params, [name] if name else _names(params))
             )
         )
 
     async def atom(self, request: Request) -> Response:
-        async def work(reader_service: ReaderService, params: RequestParams) -> Response:
+        async def handler(reader_service: ReaderService, params: RequestParams) -> Response:
             page = await self._page(reader_service, params, [request.path_params["stream"]])
             return Response(
                 google_items.atom(*page), headers=CORS, media_type="application/atom+xml"
             )
 
-        return await self._respond(request, work)
+        return await self._respond(request, handler)
 
     async def _page(
         self, reader_service: ReaderService, params: RequestParams, names: list[str]
@@ -354,76 +379,82 @@ class GoogleReader:
         self, request: Request, reader_service: ReaderService, params: RequestParams
     ) -> Response:
         found = (await StreamResolver.load(reader_service)).subscription(params.get("s"))
-        return text("true" if found else "false")
+        return text_response("true" if found else "false")
 
-    # --- changes -------------------------------------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
     async def edit_tag(self, reader_service: ReaderService, params: RequestParams) -> str:
-        """``read`` is looked at before ``kept-unread``, which newsboat sends along with its opposite."""
+        """Change entry states and tags.
+
+        ``read`` has precedence over ``kept-unread``, because newsboat sends both with opposite
+        meanings. Without items, Readrops creates an empty folder with this request.
+        """
         added, removed = params.all("a"), params.all("r")
         ids = entry_ids(params.all("i"))
-        to, off = {state(name) for name in added}, {state(name) for name in removed}
-        unread = False if "read" in to else True if "read" in off else None
-        if unread is None:
-            unread = True if "kept-unread" in to else False if "kept-unread" in off else None
-        starred = True if "starred" in to else False if "starred" in off else None
-        names = [name for tag in added if (name := label(tag))]
+        added_states = {state(name) for name in added}
+        removed_states = {state(name) for name in removed}
+        unread = False if "read" in added_states else True if "read" in removed_states else None
+        if unread is None and "kept-unread" in added_states:
+            unread = True
+        elif unread is None and "kept-unread" in removed_states:
+            unread = False
+        starred = (
+            True if "starred" in added_states else False if "starred" in removed_states else None
+        )
+        add_tags = [name for tag in added if (name := label(tag))]
         if not params.all("i"):
-            for name in names:  # Readrops makes an empty folder so
-                await _folder(reader_service, name)
+            for name in add_tags:
+                await _ensure_folder(reader_service, name)
             return "OK"
-        gone = [name for tag in removed if (name := label(tag))]
+        remove_tags = [name for tag in removed if (name := label(tag))]
         await reader_service.mark(
-            ids, unread=unread, starred=starred, add_tags=names, remove_tags=gone
+            ids, unread=unread, starred=starred, add_tags=add_tags, remove_tags=remove_tags
         )
         return "OK"
 
     async def mark_all_as_read(self, reader_service: ReaderService, params: RequestParams) -> str:
-        """newsboat tells no time, which means now, as 0 does; others tell it in seconds, milli-, micro- or nanoseconds.
+        """Mark a stream as read up to the time ``ts``, in s, ms, µs or ns; missing or 0 means now.
 
-        Of which stream has to be said: everything is more than a client can have meant by nothing.
+        The stream ``s`` is required: without it, all entries would be marked by mistake.
         """
         if not _names(params):
-            raise UsageError("mark-all-as-read needs the stream s")
+            raise UsageError("mark-all-as-read requires the parameter s (stream)")
         stream = (await StreamResolver.load(reader_service)).stream(
             _names(params), RequestParams([])
         )
-        payload = params.get("ts").strip("0") and params.get("ts")
-        until = (
-            _seconds(payload)
-            if payload.isascii() and payload.isdecimal() and len(payload) < 20
-            else None
-        )
+        ts = params.get("ts").strip("0") and params.get("ts")
+        until = _seconds(ts) if ts.isascii() and ts.isdecimal() and len(ts) < 20 else None
         if stream is not None:
             await reader_service.mark_all_read(stream, until=until)
         return "OK"
 
     async def edit_subscription(self, reader_service: ReaderService, params: RequestParams) -> str:
         streams, titles = await StreamResolver.load(reader_service), params.all("t")
-        to = next((name for tag in params.all("a") if (name := label(tag))), None)
-        off = {label(tag) for tag in params.all("r")}
-        if to and not params.all("s"):  # Read You makes an empty folder so
-            await _folder(reader_service, to)
+        new_folder = next((name for tag in params.all("a") if (name := label(tag))), None)
+        removed_folders = {label(tag) for tag in params.all("r")}
+        if new_folder and not params.all("s"):  # Read You creates an empty folder this way
+            await _ensure_folder(reader_service, new_folder)
         for position, name in enumerate(params.all("s")):
             title = titles[position] if position < len(titles) else None
             found = streams.subscription(name)
             if found is None and params.get("ac") == "subscribe":
-                await subscribe(
-                    reader_service, canonical(name).removeprefix("feed/"), title or "", to or ""
-                )
+                url = canonical(name).removeprefix("feed/")
+                await subscribe(reader_service, url, title or "", new_folder or "")
             elif found is None:
-                raise NotFound(f"there is no {name} among your subscriptions")
+                raise NotFound(f"you are not subscribed to {name}")
             elif params.get("ac") == "unsubscribe":
                 await reader_service.unsubscribe(found.feed.id)
             else:
-                folder = to if to is not None else "" if found.folder in off else None
+                folder = new_folder
+                if folder is None and found.folder in removed_folders:
+                    folder = ""
                 await reader_service.change(found.feed.id, title=title, folder=folder)
         return "OK"
 
     async def quickadd(
         self, reader_service: ReaderService, params: RequestParams
     ) -> dict[str, Any]:
-        """A failure is told in a good answer: clients show its words."""
+        """Subscribe to a URL; an error is returned with status 200, so that clients show it."""
         url = canonical(params.get("quickadd")).removeprefix("feed/")
         try:
             subscription, _ = await subscribe(reader_service, url)
@@ -437,10 +468,10 @@ class GoogleReader:
         return "OK"
 
     async def rename_tag(self, reader_service: ReaderService, params: RequestParams) -> str:
-        """A label may be a folder, a tag, or both."""
+        """Rename a label, which may be a folder, a tag, or both."""
         name, new = label(params.get("s")), label(params.get("dest"))
         if not name or not new:
-            raise UsageError("rename-tag needs the labels s and dest")
+            raise UsageError("rename-tag requires the parameters s and dest (labels)")
         folder, is_tag = await _label(reader_service, name)
         if folder is not None:
             await reader_service.rename_folder(folder.id, new)
@@ -460,7 +491,7 @@ class GoogleReader:
         return "OK"
 
     async def no_op(self, reader_service: ReaderService, params: RequestParams) -> str:
-        """What Google had and nobody else has."""
+        """Accept requests for features of Google Reader that are not supported."""
         return "OK"
 
 
@@ -470,22 +501,25 @@ def _always(
     async def respond(
         request: Request, reader_service: ReaderService, params: RequestParams
     ) -> Response:
-        return json(payload)
+        return json_response(payload)
 
     return respond
 
 
 def _names(params: RequestParams) -> list[str]:
-    """No stream named means the whole reading list (Fluent Reader, Inoreader's clients)."""
+    """Return the streams ``s``; none means the reading list (Fluent Reader, Inoreader clients)."""
     return [name for name in params.all("s") if name]
 
 
-def _limit(params: RequestParams, most: int) -> int:
-    return max(1, min(params.number("n") or DEFAULT_LIMIT, most))
+def _limit(params: RequestParams, maximum: int) -> int:
+    return max(1, min(params.number("n") or DEFAULT_LIMIT, maximum))
 
 
 def _seconds(digits: str) -> float:
-    """By magnitude: ten digits are seconds until the year 2286."""
+    """Convert a time in s, ms, µs or ns to seconds, by its number of digits.
+
+    Seconds have ten digits until the year 2286.
+    """
     at = float(digits)
     return at / (
         1.0 if len(digits) < 12 else 1e3 if len(digits) < 15 else 1e6 if len(digits) < 18 else 1e9
@@ -493,20 +527,21 @@ def _seconds(digits: str) -> float:
 
 
 async def _labels(reader_service: ReaderService) -> list[Folder | Tag]:
-    """A label is a folder before it is a tag."""
+    """List folders and tags; a tag with the name of a folder is omitted."""
     folders = await reader_service.folders()
-    taken = {folder.name for folder in folders}
-    return [*folders, *(tag for tag in await reader_service.tags() if tag.name not in taken)]
+    names = {folder.name for folder in folders}
+    return [*folders, *(tag for tag in await reader_service.tags() if tag.name not in names)]
 
 
 async def _label(reader_service: ReaderService, name: str) -> tuple[Folder | None, bool]:
+    """Return the folder of a label, and whether there is a tag of that name."""
     folder = next(
         (folder for folder in await reader_service.folders() if folder.name == name), None
     )
     return folder, any(tag.name == name for tag in await reader_service.tags())
 
 
-async def _folder(reader_service: ReaderService, name: str) -> None:
+async def _ensure_folder(reader_service: ReaderService, name: str) -> None:
     with suppress(AlreadyExists):
         await reader_service.add_folder(name)
 
@@ -514,7 +549,10 @@ async def _folder(reader_service: ReaderService, name: str) -> None:
 async def _streams(
     reader_service: ReaderService, params: RequestParams, names: list[str]
 ) -> StreamResolver:
-    """For a look at these names. An intersection may need to know which feeds are in a folder."""
+    """Return a resolver for these names.
+
+    An intersection (``it``) needs all subscriptions, to know which feeds are in a folder.
+    """
     return await StreamResolver.load(
         reader_service, None if params.all("it") else [*names, *params.all("xt")]
     )

@@ -1,7 +1,8 @@
-"""Google Reader's names: of items, and of streams of items.
+"""Google Reader item ids and stream ids, and their resolution to streams of the store.
 
-An item's id is ours plus 10^15, so that it has sixteen digits: Readrops pads the hexadecimal form to the length of the decimal
-one, and small numbers would never match. It stays below 2^53, which clients written in JavaScript need.
+An item id is the entry id plus 10^15, so that it has 16 decimal digits: Readrops pads the
+hexadecimal form to the length of the decimal one, so smaller numbers would never match. Ids stay
+below 2^53, the limit of exact integers in JavaScript clients.
 """
 
 import re
@@ -17,18 +18,22 @@ ITEM_ID_PREFIX = "tag:google.com,2005:reader/item/"
 STATE = "user/-/state/com.google/"
 LABEL = "user/-/label/"
 
-#: Clients ask for what is newer than the Date of our last answer; what was under way at that moment has an earlier time
-#: (BazQux allows the same).
+#: Tolerance of ``ot``. Clients request items newer than the Date of the last response, but
+#: entries that were being stored at that moment have an earlier time. BazQux does the same.
 SLACK_S = 180.0
 
 
 def long_id(entry_id: int) -> str:
+    """Return the long form of an item id: tag URI with 16 hexadecimal digits."""
     return f"{ITEM_ID_PREFIX}{entry_id + ID_OFFSET:016x}"
 
 
 def entry_id(text: str) -> int | None:
-    """Ours, from any form that clients send: the long one, its last part with or without zeros in front, or decimal."""
-    _, slash, last = text.strip().rpartition("/")
+    """Parse an item id to an entry id; None if it is invalid.
+
+    Clients send the long form, its hexadecimal part with or without leading zeros, or decimal.
+    """
+    _prefix, slash, last = text.strip().rpartition("/")
     if not slash and re.fullmatch(r"[1-9][0-9]{0,18}", last):
         number = int(last)
     elif re.fullmatch(r"[0-9a-fA-F]{1,16}", last):
@@ -39,28 +44,33 @@ def entry_id(text: str) -> int | None:
 
 
 def entry_ids(texts: Iterable[str]) -> list[int]:
-    """Those that can be; no entry twice."""
+    """Parse item ids to entry ids, without invalid ones and duplicates."""
     return list(dict.fromkeys(i for text in texts if (i := entry_id(text)) is not None))
 
 
 def canonical(stream_id: str) -> str:
-    """``user/1234/...`` is ``user/-/...``, and ``feed/feed/...`` is ``feed/...``, as is a label's: Read You says it twice."""
+    """Normalize a stream id: ``user/1234/`` to ``user/-/``, repeated prefixes to one.
+
+    Read You repeats the prefixes ``feed/`` and ``user/-/label/``.
+    """
     stream_id = re.sub(r"^user/[^/]*/", "user/-/", stream_id.strip().lstrip("/"))
     return re.sub(r"^(feed/|user/-/label/)\1+", r"\1", stream_id)
 
 
 def label(stream_id: str) -> str | None:
+    """Return the name of a label stream; None for other streams."""
     name = canonical(stream_id)
     return name.removeprefix(LABEL) if name.startswith(LABEL) else None
 
 
 def state(stream_id: str) -> str | None:
+    """Return the name of a state stream, such as ``starred``; None for other streams."""
     name = canonical(stream_id)
     return name.removeprefix(STATE) if name.startswith(STATE) else None
 
 
 class StreamResolver:
-    """One user's streams by name; what there is to name is looked up once for a request."""
+    """Resolver of stream ids for one user; folders, tags and subscriptions are loaded once."""
 
     def __init__(
         self,
@@ -78,7 +88,7 @@ class StreamResolver:
     async def load(
         cls, reader_service: ReaderService, names: Iterable[str] | None = None
     ) -> "StreamResolver":
-        """All of them; or where ``names`` says which will be asked for, no more subscriptions than needed for these."""
+        """Load folders, tags and subscriptions; with ``names`` only the subscriptions they need."""
         folders = {folder.name: folder.id for folder in await reader_service.folders()}
         tags = {tag.name for tag in await reader_service.tags()}
         known: list[int] | None = None
@@ -89,23 +99,26 @@ class StreamResolver:
                 if name.startswith("feed/")
             ]
             numbers = [number for name in feeds if (number := parse_int(name)) is not None]
-            if len(numbers) == len(feeds):  # others are known by their address
+            if len(numbers) == len(feeds):  # other feeds are identified by their URL
                 known = [number for number in numbers if number < 2**31]
         return cls(reader_service, await reader_service.subscriptions(known), folders, tags)
 
     def subscription(self, stream_id: str) -> Subscription | None:
-        """``feed/12``, or ``feed/`` with the feed's address."""
+        """Find a subscription by ``feed/12`` or by ``feed/`` with the feed's URL."""
         name = canonical(stream_id).removeprefix("feed/")
         number = parse_int(name)
         return self._by_url.get(name) if number is None else self._by_id.get(number)
 
     def stream(self, names: list[str], params: RequestParams) -> Stream | None:
-        """What ``s`` (any of these feeds and folders), ``it`` (all of these), ``xt`` (none of these), ``ot``, ``nt`` and ``r``
-        ask for. None where nothing can match."""
+        """Convert request parameters to a stream; None if no entry can match.
+
+        ``names`` (parameter ``s``): any of these feeds and folders. ``it``: all of these. ``xt``:
+        none of these. ``ot`` and ``nt``: oldest and newest time. ``r``: order.
+        """
         conditions: dict[str, Any] = {}
         groups: list[tuple[set[int], set[int]]] = []
-        for several in [names, *([name] for name in params.all("it"))]:
-            found = [source for name in several if (source := self._source(name)) is not None]
+        for alternatives in [names, *([name] for name in params.all("it"))]:
+            found = [source for name in alternatives if (source := self._source(name)) is not None]
             if found:
                 groups.append(
                     (
@@ -115,7 +128,7 @@ class StreamResolver:
                 )
             if not all(
                 self._narrow(conditions, name, True)
-                for name in several
+                for name in alternatives
                 if self._source(name) is None
             ):
                 return None
@@ -142,7 +155,10 @@ class StreamResolver:
         )
 
     def _source(self, name: str) -> tuple[set[int], set[int]] | None:
-        """The feed or folder of this name; None if it is neither. A label is a folder before it is a tag."""
+        """Return the feed or folder of a name as id sets; None if it is neither.
+
+        A label is a folder if there is one of that name, otherwise a tag.
+        """
         if canonical(name).startswith("feed/"):
             found = self.subscription(name)
             return ({found.feed.id} if found else set()), set()
@@ -153,21 +169,22 @@ class StreamResolver:
         return feeds | {s.feed.id for s in self.subscriptions if s.folder_id in folders}
 
     def _narrow(self, conditions: dict[str, Any], name: str, wanted: bool) -> bool:
-        """Add a state or a tag, or that it is not to be; False where nothing is left."""
-        tag, what = label(name), state(name)
+        """Add a condition on a state or tag; return False if no entry can match."""
+        tag, state_name = label(name), state(name)
         if tag is not None:
             if tag in self.tags:
                 key = "tags" if wanted else "not_tags"
                 conditions[key] = (*conditions.get(key, ()), tag)
             return tag in self.tags or not wanted
-        if what == "reading-list":
+        if state_name == "reading-list":
             return wanted
-        if what == "starred":
-            return _agree(conditions, "starred", wanted)
-        if what in ("read", "unread"):
-            return _agree(conditions, "unread", wanted == (what == "unread"))
-        return not wanted  # a state without a meaning here, or no stream at all
+        if state_name == "starred":
+            return _set_or_match(conditions, "starred", wanted)
+        if state_name in ("read", "unread"):
+            return _set_or_match(conditions, "unread", wanted == (state_name == "unread"))
+        return not wanted  # an unsupported state, or not a stream id
 
 
-def _agree(conditions: dict[str, Any], key: str, value: bool) -> bool:
+def _set_or_match(conditions: dict[str, Any], key: str, value: bool) -> bool:
+    """Set a condition; return False if it is already set to the opposite."""
     return bool(conditions.setdefault(key, value) is value)

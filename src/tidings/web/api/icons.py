@@ -1,4 +1,4 @@
-"""Icons for clients that load pictures by address, without any header: the address itself is the secret."""
+"""Feed icons at signed URLs (HMAC), for clients that load images without credentials."""
 
 import hmac
 
@@ -7,24 +7,25 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidings.store import icons as table
-from tidings.web.api.common import text
-from tidings.web.request_context import Site
+from tidings.web.api.common import text_response
+from tidings.web.request_context import AppServices
 
-#: A picture that hardly ever changes.
-CACHE = "private, max-age=604800"
+#: Cache-Control of icons: one week, because they rarely change.
+CACHE_CONTROL = "private, max-age=604800"
 
 
 def icon_url(key: bytes, feed_id: int) -> str:
+    """Return the signed path of a feed's icon."""
     return f"/api/icons/{feed_id}/{hmac.digest(key, str(feed_id).encode(), 'sha256').hex()[:32]}"
 
 
-def routes(site: Site) -> list[BaseRoute]:
+def routes(site: AppServices) -> list[BaseRoute]:
     async def icon(request: Request) -> Response:
-        feed_id, key = request.path_params["feed_id"], await site.user_service.key("icons")
-        good = hmac.compare_digest(request.url.path.encode(), icon_url(key, feed_id).encode())
-        found = await site.store.read(table.icon_of_feed, feed_id) if good else None
+        feed_id, key = request.path_params["feed_id"], await site.user_service.signing_key("icons")
+        is_valid = hmac.compare_digest(request.url.path.encode(), icon_url(key, feed_id).encode())
+        found = await site.store.read(table.icon_of_feed, feed_id) if is_valid else None
         if found is None:
-            return text("Not found\n", 404)
-        return Response(found.data, headers={"Cache-Control": CACHE}, media_type=found.type)
+            return text_response("Not found\n", 404)
+        return Response(found.data, headers={"Cache-Control": CACHE_CONTROL}, media_type=found.type)
 
     return [Route("/api/icons/{feed_id:int}/{proof}", icon, methods=["GET"])]

@@ -1,4 +1,4 @@
-"""Entries in Miniflux's words: which are asked for, and how they are told."""
+"""Miniflux API handlers for entries: filters, pagination, conversion to its JSON models."""
 
 import math
 import re
@@ -11,19 +11,23 @@ from msgspec import UNSET
 
 from tidings.errors import UsageError
 from tidings.store.user_models import Item, Stream, Subscription
-from tidings.web.api import miniflux_models as values
+from tidings.web.api import miniflux_models as models
 from tidings.web.api.miniflux_options import save_options
 from tidings.web.api.rest import Call, not_found
 
-#: The feeds that are in no folder are a category too: Miniflux knows no feed without one. Fits 31 bits, as newsboat needs.
-ROOT_CATEGORY_ID = 2**31 - 1
+#: Largest id in the store; larger ids of a request are clamped, since databases reject them.
+MAX_ID = 2**31 - 1
+#: Category of feeds without folder, since every feed of Miniflux has a category. The id fits into
+#: 31 bits, which newsboat requires.
+ROOT_CATEGORY_ID = MAX_ID
 ROOT_CATEGORY_TITLE = "All"
-#: Entries and ids in one answer.
+#: Maximum number of entries and of ids in one response.
 MAX_ENTRIES, MAX_IDS = 1000, 10_000
-#: An enclosure's id is its entry's, with its place in two more digits.
+#: Maximum number of enclosures of an entry. The id of an enclosure is entry id * 100 + position.
 MAX_ENCLOSURES = 100
+#: Go's zero time, which Miniflux returns for "never".
 ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
-#: How fast people read, in words a minute.
+#: Miniflux's default reading speed, in words per minute.
 READING_SPEED = 265
 
 
@@ -33,17 +37,18 @@ def to_datetime(at: float | None) -> datetime:
 
 def category(
     user_id: int, folder_id: int | None, name: str, miniflux_options: Mapping[str, Any]
-) -> values.Category:
-    number = folder_id or ROOT_CATEGORY_ID
-    hidden = bool(miniflux_options.get("categories", {}).get(str(number), {}).get("hide_globally"))
-    return values.Category(
-        id=number, title=name or ROOT_CATEGORY_TITLE, user_id=user_id, hide_globally=hidden
+) -> models.Category:
+    category_id = folder_id or ROOT_CATEGORY_ID
+    options = miniflux_options.get("categories", {}).get(str(category_id), {})
+    hidden = bool(options.get("hide_globally"))
+    return models.Category(
+        id=category_id, title=name or ROOT_CATEGORY_TITLE, user_id=user_id, hide_globally=hidden
     )
 
 
-def feed(user_id: int, s: Subscription, miniflux_options: Mapping[str, Any]) -> values.Feed:
+def feed(user_id: int, s: Subscription, miniflux_options: Mapping[str, Any]) -> models.Feed:
     state = s.feed.state
-    return values.Feed(
+    return models.Feed(
         id=s.feed.id,
         user_id=user_id,
         feed_url=s.feed.url,
@@ -57,7 +62,7 @@ def feed(user_id: int, s: Subscription, miniflux_options: Mapping[str, Any]) -> 
         parsing_error_count=state.errors,
         crawler=s.full_text,
         category=category(user_id, s.folder_id, s.folder, miniflux_options),
-        icon=values.FeedIcon(s.feed.id, s.feed.id if s.has_icon else 0),
+        icon=models.FeedIcon(s.feed.id, s.feed.id if s.has_icon else 0),
         priority=s.priority,
         min_interval_s=s.min_interval_s,
         **miniflux_options.get("feeds", {}).get(str(s.feed.id), {}),
@@ -65,36 +70,37 @@ def feed(user_id: int, s: Subscription, miniflux_options: Mapping[str, Any]) -> 
 
 
 def reading_time(html: str) -> int:
+    """Estimate the reading time of HTML in minutes."""
     return math.ceil(len(re.sub(r"<[^>]*>", " ", html).split()) / READING_SPEED)
 
 
 def enclosures(
     item: Item, user_id: int, miniflux_options: Mapping[str, Any]
-) -> list[values.Enclosure]:
+) -> list[models.Enclosure]:
     progress = miniflux_options.get("enclosures", {})
     found = []
-    for place, enclosure in enumerate(item.entry.enclosures[:MAX_ENCLOSURES]):
-        number = item.entry.id * MAX_ENCLOSURES + place
+    for position, enclosure in enumerate(item.entry.enclosures[:MAX_ENCLOSURES]):
+        enclosure_id = item.entry.id * MAX_ENCLOSURES + position
         found.append(
-            values.Enclosure(
-                id=number,
+            models.Enclosure(
+                id=enclosure_id,
                 user_id=user_id,
                 entry_id=item.entry.id,
                 url=enclosure.url,
                 mime_type=enclosure.type,
                 size=enclosure.length or 0,
-                media_progression=progress.get(str(number), {}).get("media_progression", 0),
+                media_progression=progress.get(str(enclosure_id), {}).get("media_progression", 0),
             )
         )
     return found
 
 
 def entry(
-    item: Item, user_id: int, feeds: Mapping[int, values.Feed], miniflux_options: Mapping[str, Any]
-) -> values.Entry:
+    item: Item, user_id: int, feeds: Mapping[int, models.Feed], miniflux_options: Mapping[str, Any]
+) -> models.Entry:
     entry = item.entry
     html = entry.content or entry.summary
-    return values.Entry(
+    return models.Entry(
         id=entry.id,
         user_id=user_id,
         feed_id=entry.feed_id,
@@ -122,21 +128,24 @@ def entry(
     )
 
 
-async def entries(call: Call, items: Sequence[Item]) -> list[values.Entry]:
-    """With the feeds that they are from."""
+async def entries(call: Call, items: Sequence[Item]) -> list[models.Entry]:
+    """Convert items to Miniflux entries with their feeds."""
     miniflux_options = (await call.site.user_service.settings(call.user)).miniflux_options
     subscriptions = await call.reader_service.subscriptions({item.entry.feed_id for item in items})
     feeds = {s.feed.id: feed(call.user.id, s, miniflux_options) for s in subscriptions}
     return [entry(item, call.user.id, feeds, miniflux_options) for item in items]
 
 
-async def stream(
-    call: Call, params: values.EntriesQuery, *, feed_id: int = 0, category_id: int = 0
+async def build_stream(
+    call: Call, params: models.EntriesQuery, *, feed_id: int = 0, category_id: int = 0
 ) -> Stream:
-    """What is asked for, from the address and the query. The feed or category has to be there."""
+    """Convert the path and query of a request to a stream.
+
+    Raises `UsageError` for a feed or category that does not exist.
+    """
     feed_id, category_id = params.feed_id or feed_id, params.category_id or category_id
     conditions: dict[str, Any] = {}
-    if feed_id and not await call.reader_service.subscriptions([min(feed_id, ROOT_CATEGORY_ID)]):
+    if feed_id and not await call.reader_service.subscriptions([min(feed_id, MAX_ID)]):
         raise UsageError("invalid feed ID")
     if category_id:
         if category_id != ROOT_CATEGORY_ID and category_id not in {
@@ -145,7 +154,8 @@ async def stream(
             raise UsageError("invalid category ID")
         conditions["folders"] = (0 if category_id == ROOT_CATEGORY_ID else category_id,)
     if params.globally_visible and parse_bool(params.globally_visible) is not False:
-        conditions |= hidden((await call.site.user_service.settings(call.user)).miniflux_options)
+        settings = await call.site.user_service.settings(call.user)
+        conditions |= hidden_sources(settings.miniflux_options)
     after, before = (
         max(params.after, params.published_after),
         min_nonzero(params.before, params.published_before),
@@ -161,15 +171,15 @@ async def stream(
         published_until=before or None,
         seen_from=math.nextafter(params.changed_after, math.inf) if params.changed_after else None,
         seen_until=params.changed_before or None,
-        above_id=min(params.after_entry_id, ROOT_CATEGORY_ID) or None,
-        below_id=min(params.before_entry_id, ROOT_CATEGORY_ID) or None,
+        above_id=min(params.after_entry_id, MAX_ID) or None,
+        below_id=min(params.before_entry_id, MAX_ID) or None,
         by="publication" if params.order == "published_at" else "arrival",
         oldest_first=params.direction == "asc",
     )
 
 
-def hidden(miniflux_options: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """What is not to be among all others."""
+def hidden_sources(miniflux_options: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return stream conditions that exclude feeds and categories with `hide_globally`."""
     feeds = [
         int(i)
         for i, options in miniflux_options.get("feeds", {}).items()
@@ -191,27 +201,31 @@ def min_nonzero(*times: int) -> int:
 
 
 def parse_bool(text: str) -> bool | None:
-    """As Go reads it, and Python writes it."""
+    """Parse a boolean in the spelling of Go or Python; None if it is neither."""
     return {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}.get(
         text.lower()
     )
 
 
-async def page(call: Call, params: values.EntriesQuery, **place: int) -> values.Entries:
-    """Offsets are Miniflux's, not ours: the ids before are walked over, which is cheap, and then left out."""
-    wanted = await stream(call, params, **place)
+async def page(call: Call, params: models.EntriesQuery, **source: int) -> models.Entries:
+    """Return one page of entries with offset pagination.
+
+    The store has only keyset pagination, so all ids up to the end of the page are read, which is
+    cheap, and those before the offset are dropped.
+    """
+    stream = await build_stream(call, params, **source)
     limit = min(params.limit or MAX_ENTRIES, MAX_ENTRIES)
-    ids = (
-        await call.reader_service.ids(wanted, limit=min(params.offset + limit, ROOT_CATEGORY_ID))
-    ).ids[params.offset :]
-    entry = await entries(call, await call.reader_service.items(ids))
+    ids = (await call.reader_service.ids(stream, limit=min(params.offset + limit, MAX_ID))).ids[
+        params.offset :
+    ]
+    entry_list = await entries(call, await call.reader_service.items(ids))
     key = SORT_KEYS.get(params.order)
     if key is not None:
-        entry.sort(key=key, reverse=params.direction == "desc")
-    return values.Entries(await call.reader_service.count(wanted), entry)
+        entry_list.sort(key=key, reverse=params.direction == "desc")
+    return models.Entries(await call.reader_service.count(stream), entry_list)
 
 
-#: Orders that no index has: within one answer.
+#: Sort keys of orders without an index; they apply within one page only.
 SORT_KEYS: dict[str, Any] = {
     "status": lambda entry: entry.status,
     "changed_at": lambda entry: entry.changed_at,
@@ -222,23 +236,23 @@ SORT_KEYS: dict[str, Any] = {
 }
 
 
-# --- operations --------------------------------------------------------------------------------------------------------
+# --- operations -----------------------------------------------------------------------------------
 
 
-async def get_entries(call: Call) -> values.Entries:
+async def get_entries(call: Call) -> models.Entries:
     return await page(call, call.query)
 
 
-async def get_feed_entries(call: Call) -> values.Entries:
+async def get_feed_entries(call: Call) -> models.Entries:
     return await page(call, call.query, feed_id=call.ids["feed_id"])
 
 
-async def get_category_entries(call: Call) -> values.Entries:
+async def get_category_entries(call: Call) -> models.Entries:
     return await page(call, call.query, category_id=call.ids["category_id"])
 
 
-async def get_entry(call: Call) -> values.Entry:
-    """By its id, and where the address says so only in this feed or category."""
+async def get_entry(call: Call) -> models.Entry:
+    """Return an entry by id; with a feed or category in the path, only if it belongs to that."""
     (entry,) = await entries(call, [await call.reader_service.item(call.ids["entry_id"])])
     if call.ids.get("feed_id", entry.feed_id) != entry.feed_id:
         raise not_found("entry")
@@ -249,21 +263,21 @@ async def get_entry(call: Call) -> values.Entry:
     return entry
 
 
-async def get_entry_ids(call: Call) -> values.EntryIds:
-    params: values.IdsQuery = call.query
-    wanted = Stream(
+async def get_entry_ids(call: Call) -> models.EntryIds:
+    params: models.IdsQuery = call.query
+    stream = Stream(
         unread=None if params.status is None else params.status == "unread",
         starred=None if params.starred is None else params.starred == "true",
     )
     limit = min(params.limit or MAX_IDS, MAX_IDS)
-    ids = (
-        await call.reader_service.ids(wanted, limit=min(params.offset + limit, ROOT_CATEGORY_ID))
-    ).ids[params.offset :]
-    return values.EntryIds(await call.reader_service.count(wanted), list(ids))
+    ids = (await call.reader_service.ids(stream, limit=min(params.offset + limit, MAX_ID))).ids[
+        params.offset :
+    ]
+    return models.EntryIds(await call.reader_service.count(stream), list(ids))
 
 
 async def mark_entries(call: Call) -> None:
-    params: values.EntriesUpdate = call.body
+    params: models.EntriesUpdate = call.body
     if (
         not params.status
         and (params.starred, params.rating) == (None, None)
@@ -281,9 +295,9 @@ async def mark_entries(call: Call) -> None:
     )
 
 
-async def change_entry(call: Call) -> values.Entry:
+async def change_entry(call: Call) -> models.Entry:
     if "" in (call.body.title, call.body.content):
-        raise UsageError("neither the title nor the content of an entry can be empty")
+        raise UsageError("the title and the content must not be empty")
     await call.reader_service.override_text(
         call.ids["entry_id"], title=call.body.title, content=call.body.content
     )
@@ -296,25 +310,25 @@ async def toggle_star(call: Call) -> None:
 
 
 async def save_entry(call: Call) -> None:
-    await call.reader_service.send(call.ids["entry_id"])
+    await call.reader_service.send_to_webhook(call.ids["entry_id"])
 
 
-async def fetch_content(call: Call) -> values.Content:
+async def fetch_content(call: Call) -> models.Content:
     html = await call.reader_service.full_text(call.ids["entry_id"])
-    return values.Content(html, reading_time(html))
+    return models.Content(html, reading_time(html))
 
 
 async def flush_history(call: Call) -> None:
     await call.reader_service.flush_history()
 
 
-async def get_enclosure(call: Call) -> values.Enclosure:
-    entry_id, place = divmod(call.ids["enclosure_id"], MAX_ENCLOSURES)
+async def get_enclosure(call: Call) -> models.Enclosure:
+    entry_id, position = divmod(call.ids["enclosure_id"], MAX_ENCLOSURES)
     miniflux_options = (await call.site.user_service.settings(call.user)).miniflux_options
     found = enclosures(await call.reader_service.item(entry_id), call.user.id, miniflux_options)
-    if place >= len(found):
+    if position >= len(found):
         raise not_found("enclosure")
-    return found[place]
+    return found[position]
 
 
 async def set_progress(call: Call) -> None:

@@ -1,4 +1,4 @@
-"""Categories and the feeds in them in Miniflux's words."""
+"""Miniflux API handlers for categories, feeds, icons, discovery and OPML."""
 
 import base64
 
@@ -10,15 +10,20 @@ from tidings.fetch.models import Problem
 from tidings.store import icons
 from tidings.store.user_models import Stream, Subscription
 from tidings.web.api import miniflux_entries as entry_handlers
-from tidings.web.api import miniflux_models as values
+from tidings.web.api import miniflux_models as models
 from tidings.web.api.common import CORS, subscribe
-from tidings.web.api.miniflux_entries import ROOT_CATEGORY_ID, ROOT_CATEGORY_TITLE, category
+from tidings.web.api.miniflux_entries import (
+    MAX_ID,
+    ROOT_CATEGORY_ID,
+    ROOT_CATEGORY_TITLE,
+    category,
+)
 from tidings.web.api.miniflux_options import explicit_options, save_options
 from tidings.web.api.rest import Call, not_found
 
 
-async def _categories(call: Call) -> list[values.Category]:
-    """Miniflux's "All" is what is in no folder."""
+async def _categories(call: Call) -> list[models.Category]:
+    """List folders as categories, preceded by "All" for the feeds without folder."""
     miniflux_options = (await call.site.user_service.settings(call.user)).miniflux_options
     user_id = call.user.id
     return [
@@ -30,61 +35,65 @@ async def _categories(call: Call) -> list[values.Category]:
     ]
 
 
-async def get_categories(call: Call) -> list[values.Category]:
+async def get_categories(call: Call) -> list[models.Category]:
     found = await _categories(call)
     if entry_handlers.parse_bool(call.query.counts):
-        top = await call.reader_service.subscriptions(folder_ids=[0])
+        no_folder = await call.reader_service.subscriptions(folder_ids=[0])
         counts = {
             folder.id: (folder.feeds, folder.unread)
             for folder in await call.reader_service.folders()
         }
-        counts[ROOT_CATEGORY_ID] = len(top), sum(s.unread for s in top)
-        for one in found:
-            one.feed_count, one.total_unread = counts[one.id]
+        counts[ROOT_CATEGORY_ID] = len(no_folder), sum(s.unread for s in no_folder)
+        for found_category in found:
+            found_category.feed_count, found_category.total_unread = counts[found_category.id]
     return found
 
 
-async def _category(call: Call, category_id: int) -> values.Category:
-    for one in await _categories(call):
-        if one.id == category_id:
-            return one
+async def _category(call: Call, category_id: int) -> models.Category:
+    for found in await _categories(call):
+        if found.id == category_id:
+            return found
     raise not_found("category")
 
 
-async def add_category(call: Call) -> values.Category:
-    params: values.NewCategory = call.body
+async def add_category(call: Call) -> models.Category:
+    params: models.NewCategory = call.body
     if params.title == ROOT_CATEGORY_TITLE:
         raise UsageError("this category already exists")
-    made = await call.reader_service.add_folder(params.title)
+    folder = await call.reader_service.add_folder(params.title)
     if params.hide_globally:
-        await save_options(call, "categories", str(made.id), {"hide_globally": True})
-    return await _category(call, made.id)
+        await save_options(call, "categories", str(folder.id), {"hide_globally": True})
+    return await _category(call, folder.id)
 
 
-async def change_category(call: Call) -> values.Category:
-    params, one = call.body, await _category(call, call.ids["category_id"])
-    if params.title is not None and params.title != one.title:
-        if one.id == ROOT_CATEGORY_ID:
+async def change_category(call: Call) -> models.Category:
+    params, found = call.body, await _category(call, call.ids["category_id"])
+    if params.title is not None and params.title != found.title:
+        if found.id == ROOT_CATEGORY_ID:
             raise UsageError(
-                f"{ROOT_CATEGORY_TITLE} is what is in no category; it has no other name"
+                f"{ROOT_CATEGORY_TITLE} cannot be renamed: it contains the feeds without category"
             )
-        await call.reader_service.rename_folder(one.id, params.title)
+        await call.reader_service.rename_folder(found.id, params.title)
     if params.hide_globally is not None:
-        await save_options(call, "categories", str(one.id), {"hide_globally": params.hide_globally})
-    return await _category(call, one.id)
+        await save_options(
+            call, "categories", str(found.id), {"hide_globally": params.hide_globally}
+        )
+    return await _category(call, found.id)
 
 
 async def remove_category(call: Call) -> None:
-    one = await _category(call, call.ids["category_id"])
-    if one.id == ROOT_CATEGORY_ID:
-        raise UsageError(f"{ROOT_CATEGORY_TITLE} is what is in no category; it cannot be removed")
-    await call.reader_service.remove_folder(one.id)
+    found = await _category(call, call.ids["category_id"])
+    if found.id == ROOT_CATEGORY_ID:
+        raise UsageError(
+            f"{ROOT_CATEGORY_TITLE} cannot be deleted: it contains the feeds without category"
+        )
+    await call.reader_service.remove_folder(found.id)
 
 
 async def mark_category_read(call: Call) -> None:
-    one = await _category(call, call.ids["category_id"])
+    found = await _category(call, call.ids["category_id"])
     await call.reader_service.mark_all_read(
-        Stream(folders=(0 if one.id == ROOT_CATEGORY_ID else one.id,))
+        Stream(folders=(0 if found.id == ROOT_CATEGORY_ID else found.id,))
     )
 
 
@@ -93,39 +102,39 @@ async def refresh_category(call: Call) -> None:
     call.site.aggregator.wake()
 
 
-# --- feeds -------------------------------------------------------------------------------------------------------------
+# --- feeds ----------------------------------------------------------------------------------------
 
 
-async def _feeds(call: Call, subscriptions: list[Subscription]) -> list[values.Feed]:
+async def _feeds(call: Call, subscriptions: list[Subscription]) -> list[models.Feed]:
     miniflux_options = (await call.site.user_service.settings(call.user)).miniflux_options
     return [entry_handlers.feed(call.user.id, s, miniflux_options) for s in subscriptions]
 
 
-async def get_feeds(call: Call) -> list[values.Feed]:
+async def get_feeds(call: Call) -> list[models.Feed]:
     return await _feeds(call, await call.reader_service.subscriptions())
 
 
-async def get_category_feeds(call: Call) -> list[values.Feed]:
-    one = await _category(call, call.ids["category_id"])
+async def get_category_feeds(call: Call) -> list[models.Feed]:
+    found = await _category(call, call.ids["category_id"])
     return await _feeds(
         call,
         await call.reader_service.subscriptions(
-            folder_ids=[0 if one.id == ROOT_CATEGORY_ID else one.id]
+            folder_ids=[0 if found.id == ROOT_CATEGORY_ID else found.id]
         ),
     )
 
 
 async def _subscription(call: Call) -> Subscription:
-    return await call.reader_service.subscription(min(call.ids["feed_id"], ROOT_CATEGORY_ID))
+    return await call.reader_service.subscription(min(call.ids["feed_id"], MAX_ID))
 
 
-async def get_feed(call: Call) -> values.Feed:
+async def get_feed(call: Call) -> models.Feed:
     (feed,) = await _feeds(call, [await _subscription(call)])
     return feed
 
 
 async def _folder(call: Call, category_id: int) -> str:
-    """The name of a category, for the core; nothing is the top."""
+    """Return the folder name of a category; empty for feeds without folder."""
     if category_id in (0, ROOT_CATEGORY_ID):
         return ""
     for folder in await call.reader_service.folders():
@@ -134,42 +143,44 @@ async def _folder(call: Call, category_id: int) -> str:
     raise UsageError("this category does not exist or does not belong to this user")
 
 
-def _absolute(url: str) -> str:
+def _require_http_url(url: str) -> str:
     if not url.lower().startswith(("http://", "https://")):
-        raise UsageError("the address must begin with http:// or https://")
+        raise UsageError("the URL must begin with http:// or https://")
     return url
 
 
-async def add_feed(call: Call) -> values.NewFeedId:
-    params: values.NewFeed = call.body
+async def add_feed(call: Call) -> models.NewFeedId:
+    params: models.NewFeed = call.body
     folder = await _folder(call, params.category_id)
     if params.min_interval_s:
-        call.reader_service.check_min_interval(params.min_interval_s)  # before anything is added
-    made, is_new = await subscribe(call.reader_service, _absolute(params.feed_url), folder=folder)
+        # Checked first, so that nothing is added if the interval is invalid.
+        call.reader_service.check_min_interval(params.min_interval_s)
+    subscription, is_new = await subscribe(
+        call.reader_service, _require_http_url(params.feed_url), folder=folder
+    )
     if not is_new:
         raise UsageError("this feed already exists")
     if params.crawler or params.priority != "normal" or params.min_interval_s:
         await call.reader_service.change(
-            made.feed.id,
+            subscription.feed.id,
             full_text=params.crawler,
             priority=params.priority,
             min_interval_s=params.min_interval_s,
         )
-    if options := explicit_options(params, values.FeedOptions):
-        await save_options(call, "feeds", str(made.feed.id), options)
-    return values.NewFeedId(made.feed.id)
+    if options := explicit_options(params, models.FeedOptions):
+        await save_options(call, "feeds", str(subscription.feed.id), options)
+    return models.NewFeedId(subscription.feed.id)
 
 
-async def change_feed(call: Call) -> values.Feed:
-    params, one = call.body, await _subscription(call)
+async def change_feed(call: Call) -> models.Feed:
+    params, found = call.body, await _subscription(call)
     folder = None if params.category_id is None else await _folder(call, params.category_id)
-    feed_id = one.feed.id
+    feed_id = found.feed.id
     if params.min_interval_s:
-        call.reader_service.check_min_interval(
-            params.min_interval_s
-        )  # before the address is changed
-    if params.feed_url not in (None, one.feed.url):
-        feed_id = await call.reader_service.change_url(feed_id, _absolute(params.feed_url))
+        # Checked first, so that the URL is not changed if the interval is invalid.
+        call.reader_service.check_min_interval(params.min_interval_s)
+    if params.feed_url not in (None, found.feed.url):
+        feed_id = await call.reader_service.change_url(feed_id, _require_http_url(params.feed_url))
     await call.reader_service.change(
         feed_id,
         title=params.title,
@@ -178,7 +189,7 @@ async def change_feed(call: Call) -> values.Feed:
         full_text=params.crawler,
         min_interval_s=params.min_interval_s,
     )
-    if options := explicit_options(params, values.FeedOptions):
+    if options := explicit_options(params, models.FeedOptions):
         await save_options(call, "feeds", str(feed_id), options)
     (feed,) = await _feeds(call, [await call.reader_service.subscription(feed_id)])
     return feed
@@ -189,12 +200,12 @@ async def remove_feed(call: Call) -> None:
 
 
 async def refresh_feed(call: Call) -> None:
-    """At once: our own timing gives way, the publisher's wishes never do."""
+    """Poll a feed now, regardless of its schedule but within the publisher's constraints."""
     await call.site.aggregator.poll([(await _subscription(call)).feed.id])
 
 
 async def refresh_feeds(call: Call) -> None:
-    """Miniflux looks at those that are due; here somebody always does."""
+    """Wake the scheduler, which polls the feeds that are due (as Miniflux does)."""
     call.site.aggregator.wake()
 
 
@@ -202,49 +213,52 @@ async def mark_feed_read(call: Call) -> None:
     await call.reader_service.mark_all_read(Stream(feeds=((await _subscription(call)).feed.id,)))
 
 
-async def get_counters(call: Call) -> values.Counters:
+async def get_counters(call: Call) -> models.Counters:
     found = await call.reader_service.counters()
-    return values.Counters(
-        {str(i): of - unread for i, unread, of in found}, {str(i): unread for i, unread, _ in found}
+    return models.Counters(
+        {str(feed_id): total - unread for feed_id, unread, total in found},
+        {str(feed_id): unread for feed_id, unread, _total in found},
     )
 
 
-async def get_icon(call: Call) -> values.Icon:
-    """Looked for now, if nobody has done so before."""
-    one = await _subscription(call)
+async def get_icon(call: Call) -> models.Icon:
+    """Return the icon of a feed; fetch it first if that was never tried."""
+    subscription = await _subscription(call)
     store = call.site.store
-    if not await store.read(icons.is_looked_up, one.feed.id):
-        await call.site.icons.fetch_icon(one.feed.id, one.feed.state.site_url or one.feed.url)
-    return await _icon(call, one.feed.id)
+    if not await store.read(icons.is_looked_up, subscription.feed.id):
+        await call.site.icons.fetch_icon(
+            subscription.feed.id, subscription.feed.state.site_url or subscription.feed.url
+        )
+    return await _icon(call, subscription.feed.id)
 
 
-async def get_icon_by_id(call: Call) -> values.Icon:
-    return await _icon(call, min(call.ids["icon_id"], ROOT_CATEGORY_ID))
+async def get_icon_by_id(call: Call) -> models.Icon:
+    return await _icon(call, min(call.ids["icon_id"], MAX_ID))
 
 
-async def _icon(call: Call, feed_id: int) -> values.Icon:
-    """A feed has one icon, which has its id."""
+async def _icon(call: Call, feed_id: int) -> models.Icon:
+    """Return the icon of a feed; the id of an icon is that of its feed."""
     found = await call.reader_service.icon(feed_id)
     if found is None:
         raise not_found("icon")
-    return values.Icon(
+    return models.Icon(
         feed_id, found.type, f"{found.type};base64,{base64.b64encode(found.data).decode()}"
     )
 
 
-async def discover_feeds(call: Call) -> list[values.DiscoveredFeed]:
-    found = await discover(call.site.aggregator.fetcher, _absolute(call.body.url))
+async def discover_feeds(call: Call) -> list[models.DiscoveredFeed]:
+    found = await discover(call.site.aggregator.fetcher, _require_http_url(call.body.url))
     if found.error is not None:
         if found.error.kind in (Problem.UNREADABLE, Problem.STATUS):
             raise not_found("feed")
         raise UsageError(found.error.message)
-    return [values.DiscoveredFeed(one.title, one.url, one.kind) for one in found.feeds]
+    return [models.DiscoveredFeed(link.title, link.url, link.kind) for link in found.feeds]
 
 
 async def export(call: Call) -> Response:
     return Response(await call.reader_service.export_opml(), headers=CORS, media_type="text/xml")
 
 
-async def import_opml(call: Call) -> values.ImportResult:
+async def import_opml(call: Call) -> models.ImportResult:
     report = await call.reader_service.import_opml(call.body)
-    return values.ImportResult(f"Feeds imported successfully: {report.summary}")
+    return models.ImportResult(f"Feeds imported successfully: {report.summary}")

@@ -1,7 +1,10 @@
-"""The values of Miniflux's API: its names, its fields, its order. Our additions stand at the end of each.
+"""JSON models of the Miniflux API: same names, fields and order, with extensions at the end.
 
-What is set by a client and means nothing here (a stylesheet, scraper rules) is kept with the user and given back; which fields
-do mean something is told in docs/api.md.
+Options that have no effect in tidings (stylesheet, scraper rules, ...) are stored per user and
+returned. docs/api.md lists the fields that have an effect.
+
+The names of models for creation begin with "New"; `miniflux_options.explicit_options` relies on
+that.
 """
 
 from datetime import datetime
@@ -19,7 +22,7 @@ Text = Annotated[str, Meta(max_length=10_000)]
 Html = Annotated[str, Meta(max_length=1_000_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Url = Annotated[str, Meta(min_length=1, max_length=2000)]
-#: The operator's shortest minimum interval is checked when it is set: it is configured.
+#: Minimum interval in seconds. The configured lower bound is checked in `ReaderService`.
 Interval = Annotated[float, Meta(ge=0, le=WEEK_S)]
 Status = Literal["read", "unread"]
 Order = Literal[
@@ -57,11 +60,11 @@ class Version(Struct):
     os: str
 
 
-# --- users -------------------------------------------------------------------------------------------------------------
+# --- users ----------------------------------------------------------------------------------------
 
 
 class UserOptions(Struct, kw_only=True):
-    """What users of Miniflux can choose."""
+    """User settings of Miniflux."""
 
     theme: Theme = "light_serif"
     language: Text = "en_US"
@@ -108,7 +111,7 @@ class NewUser(Struct, kw_only=True):
 
 
 def _optional(name: str, options: type[Struct], own: list[tuple[str, Any, Any]]) -> type[Struct]:
-    """The same fields, each of which may be left out or null: what is not given stays as it is."""
+    """Define a model for partial updates: each field is optional; null leaves it unchanged."""
     fields = [(field.name, field.type | None, None) for field in structs.fields(options)]
     return defstruct(name, [*own, *fields], module=__name__, kw_only=True)
 
@@ -125,7 +128,7 @@ UserChange = _optional(
 
 
 class ApiKey(Struct, kw_only=True):
-    """The token is told once, when it is made; afterwards nobody knows it."""
+    """An API token. `token` is its secret, filled only in the response that creates it."""
 
     id: int
     user_id: int
@@ -143,7 +146,7 @@ class Integrations(Struct):
     has_integrations: bool
 
 
-# --- categories and feeds ----------------------------------------------------------------------------------------------
+# --- categories and feeds -------------------------------------------------------------------------
 
 
 class Category(Struct, kw_only=True, gc=False):
@@ -167,7 +170,7 @@ class CategoryChange(Struct):
 
 class FeedIcon(Struct, gc=False):
     feed_id: int
-    icon_id: int  #: 0: none
+    icon_id: int  #: 0 if there is none
     external_icon_id: str = ""
 
 
@@ -178,7 +181,7 @@ class Icon(Struct):
 
 
 class FeedOptions(Struct, kw_only=True):
-    """What Miniflux can be told about one feed."""
+    """Feed settings of Miniflux."""
 
     scraper_rules: Text = ""
     rewrite_rules: Text = ""
@@ -226,8 +229,8 @@ class Feed(FeedOptions, kw_only=True, gc=False):
     webhook_url: str = ""
     category: Category
     icon: FeedIcon
-    priority: Priority  #: ours: "early" is always polled early, "late" can wait
-    min_interval_s: float  #: ours: between two polls, as this user has set it; 0 is automatic
+    priority: Priority  #: extension: "early" has high, "late" low priority
+    min_interval_s: float  #: extension: minimum poll interval set by the user; 0 is automatic
 
 
 class NewFeed(FeedOptions, kw_only=True):
@@ -277,7 +280,7 @@ class ImportResult(Struct):
     message: str
 
 
-# --- entries -----------------------------------------------------------------------------------------------------------
+# --- entries --------------------------------------------------------------------------------------
 
 
 class Enclosure(Struct, kw_only=True):
@@ -313,10 +316,10 @@ class Entry(Struct, kw_only=True, gc=False):
     starred: bool
     reading_time: int
     enclosures: list[Enclosure]
-    feed: Feed | UnsetType = UNSET  #: missing where the feed is no longer subscribed to
+    feed: Feed | UnsetType = UNSET  #: missing for unsubscribed feeds
     tags: list[str]
-    rating: int  #: ours: 1 to 5, 0 is none
-    own_tags: list[str]  #: ours: the user's, as opposed to the publisher's
+    rating: int  #: extension: 1 to 5; 0 if there is none
+    own_tags: list[str]  #: extension: tags of the user; `tags` are the publisher's
 
 
 class Entries(Struct):
@@ -330,7 +333,7 @@ class EntryIds(Struct):
 
 
 class EntriesUpdate(Struct, kw_only=True):
-    """Status, star, and our additions: a rating, and tags."""
+    """Change of entry state: status and star, with the extensions rating and tags."""
 
     entry_ids: Annotated[list[Id], Meta(min_length=1, max_length=10_000)]
     status: Literal["read", "unread", ""] = ""
@@ -341,7 +344,7 @@ class EntriesUpdate(Struct, kw_only=True):
 
 
 class EntryChange(Struct, kw_only=True):
-    """Other words for an entry, which only the user who gave them sees."""
+    """Replacement of title or content, visible only to the user who made it."""
 
     title: Text | None = None
     content: Html | None = None
@@ -353,7 +356,7 @@ class Content(Struct):
 
 
 class EntriesQuery(Struct, kw_only=True):
-    """Which entries, and in which order."""
+    """Filter, order and page of entries."""
 
     status: list[Status] = []
     starred: str = ""

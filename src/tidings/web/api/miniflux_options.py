@@ -1,4 +1,4 @@
-"""Options of Miniflux that mean nothing here: apps set them, and are told them again."""
+"""Storage of Miniflux options without effect in tidings: saved and returned to clients."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tidings.store.user_models import User
 from tidings.web.api.rest import Call
 
-#: Of each kind of thing, options are kept for so many, those that were last set.
+#: Maximum number of objects of one kind with stored options; the oldest are dropped.
 MAX_STORED_OPTIONS = 5000
 _lock = asyncio.Lock()
 
@@ -17,19 +17,20 @@ _lock = asyncio.Lock()
 async def save_options(
     call: Call, kind: str, key: str, options: dict[str, Any], user: User | None = None
 ) -> None:
+    """Merge ``options`` into the stored options of an object of ``kind``."""
     async with _lock:
         owner = user or call.user
         settings = await call.site.user_service.settings(owner)
         before = dict(settings.miniflux_options.get(kind, {}))
         before[key] = {**before.pop(key, {}), **options}
-        some = dict(list(before.items())[-MAX_STORED_OPTIONS:])
+        newest = dict(list(before.items())[-MAX_STORED_OPTIONS:])
         await call.site.user_service.save_settings(
-            owner, replace(settings, miniflux_options={**settings.miniflux_options, kind: some})
+            owner, replace(settings, miniflux_options={**settings.miniflux_options, kind: newest})
         )
 
 
 def explicit_options(params: Any, options: type[Any]) -> dict[str, Any]:
-    """Options of a request that say something: not null, and not what they are anyway."""
+    """Return the options that a request sets: not null, and in a new object not the default."""
     fields = structs.fields(options)
     values = {field.name: getattr(params, field.name) for field in fields}
     if type(params).__name__.startswith("New"):

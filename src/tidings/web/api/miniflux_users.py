@@ -1,56 +1,58 @@
-"""Users and the tokens of their apps in Miniflux's words."""
+"""Miniflux API handlers for users and API keys."""
 
 from typing import Any
 
 from tidings.errors import UsageError
 from tidings.store.user_models import Stream, User
 from tidings.users import Forbidden
-from tidings.web.api import miniflux_models as values
+from tidings.web.api import miniflux_models as models
 from tidings.web.api.common import parse_int
-from tidings.web.api.miniflux_entries import ROOT_CATEGORY_ID, to_datetime
+from tidings.web.api.miniflux_entries import MAX_ID, to_datetime
 from tidings.web.api.miniflux_options import explicit_options, save_options
 from tidings.web.api.rest import Call, not_found
 
 
-async def _user(call: Call, user: User) -> values.User:
+async def _user(call: Call, user: User) -> models.User:
     miniflux_options = (
         (await call.site.user_service.settings(user)).miniflux_options.get("user", {}).get("", {})
     )
     seen = None if user.seen_at is None else to_datetime(user.seen_at)
-    return values.User(
+    return models.User(
         id=user.id, username=user.name, is_admin=user.admin, last_login_at=seen, **miniflux_options
     )
 
 
-async def get_me(call: Call) -> values.User:
+async def get_me(call: Call) -> models.User:
     return await _user(call, call.user)
 
 
-async def get_users(call: Call) -> list[values.User]:
-    return [await _user(call, user) for user in await call.site.user_service.users(by=call.user)]
+async def get_users(call: Call) -> list[models.User]:
+    return [
+        await _user(call, user) for user in await call.site.user_service.list_users(by=call.user)
+    ]
 
 
-async def get_user(call: Call) -> values.User:
-    """By number or name."""
-    who = call.names["user"]
-    found = await call.site.user_service.user(
-        int(who) if who.isascii() and who.isdecimal() and len(who) < 10 else who
+async def get_user(call: Call) -> models.User:
+    """Return a user by id or name."""
+    name = call.names["user"]
+    found = await call.site.user_service.find_user(
+        int(name) if name.isascii() and name.isdecimal() and len(name) < 10 else name
     )
     if found is None:
         raise not_found("user")
     return await _user(call, found)
 
 
-async def add_user(call: Call) -> values.User:
-    params: values.NewUser = call.body
-    made = await call.site.user_service.add_user(
+async def add_user(call: Call) -> models.User:
+    params: models.NewUser = call.body
+    user = await call.site.user_service.add_user(
         params.username, params.password, admin=params.is_admin, by=call.user
     )
-    return await _user(call, made)
+    return await _user(call, user)
 
 
 async def _target_user(call: Call) -> User:
-    """Whom the address names by number: oneself, or for an administrator anybody."""
+    """Return the user whose id is in the path: the acting user, or for an admin any user."""
     number = parse_int(call.names["user"])
     if not number:
         raise UsageError("invalid user ID")
@@ -58,25 +60,25 @@ async def _target_user(call: Call) -> User:
         return call.user
     if not call.user.admin:
         raise Forbidden("access forbidden")
-    found = await call.site.user_service.user(min(number, ROOT_CATEGORY_ID))
+    found = await call.site.user_service.find_user(min(number, MAX_ID))
     if found is None:
         raise not_found("user")
     return found
 
 
-async def change_user(call: Call) -> values.User:
+async def change_user(call: Call) -> models.User:
     params, user, user_service = call.body, await _target_user(call), call.site.user_service
     if params.username not in (None, user.name):
-        raise UsageError("the name of a user cannot be changed")
+        raise UsageError("user names cannot be changed")
     if params.is_admin is not None and params.is_admin != user.admin:
         if not call.user.admin:
             raise UsageError("only administrators can change permissions of standard users")
         await user_service.set_admin(user.id, params.is_admin, by=call.user)
     if params.password is not None:
         await user_service.set_password(user.id, params.password, by=call.user)
-    if options := explicit_options(params, values.UserOptions):
+    if options := explicit_options(params, models.UserOptions):
         await save_options(call, "user", "", options, user)
-    return await _user(call, await user_service.user(user.id) or user)
+    return await _user(call, await user_service.find_user(user.id) or user)
 
 
 async def remove_user(call: Call) -> None:
@@ -92,18 +94,18 @@ async def mark_all_read(call: Call) -> None:
     await call.reader_service.mark_all_read(Stream())
 
 
-async def get_keys(call: Call) -> list[values.ApiKey]:
+async def get_keys(call: Call) -> list[models.ApiKey]:
     return [_key(call, token, "") for token in await call.site.user_service.tokens(call.user)]
 
 
-async def add_key(call: Call) -> values.ApiKey:
-    made = await call.site.user_service.add_token(call.user, call.body.description)
-    return _key(call, made.token, made.secret)
+async def add_key(call: Call) -> models.ApiKey:
+    new = await call.site.user_service.add_token(call.user, call.body.description)
+    return _key(call, new.token, new.secret)
 
 
-def _key(call: Call, token: Any, secret: str) -> values.ApiKey:
+def _key(call: Call, token: Any, secret: str) -> models.ApiKey:
     used = None if token.used_at is None else to_datetime(token.used_at)
-    return values.ApiKey(
+    return models.ApiKey(
         id=token.id,
         user_id=call.user.id,
         token=secret,
@@ -114,4 +116,4 @@ def _key(call: Call, token: Any, secret: str) -> values.ApiKey:
 
 
 async def remove_key(call: Call) -> None:
-    await call.site.user_service.remove_token(call.user, min(call.ids["key_id"], ROOT_CATEGORY_ID))
+    await call.site.user_service.remove_token(call.user, min(call.ids["key_id"], MAX_ID))

@@ -1,8 +1,9 @@
-"""The OpenAPI 3.1 document and the page that shows it, both made from the table of operations."""
+"""OpenAPI 3.1 document and HTML reference page, generated from the table of operations."""
 
 from collections.abc import Sequence
 from html import escape
 from http import HTTPStatus
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
@@ -12,18 +13,20 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from tidings import __version__
-from tidings.web.api.common import json
+from tidings.web.api.common import json_response
 from tidings.web.api.miniflux_models import ApiError
 from tidings.web.api.rest import Operation
 
 REFERENCE = "#/components/schemas/{name}"
 INTRODUCTION = (
-    "Miniflux's API, so that its clients work at once, with additions of our own: priority, rating, own tags, and timing. "
-    "Log in by HTTP Basic, or send a token's secret as X-Auth-Token. Times are in UTC."
+    "The API of Miniflux, so that its clients work unchanged, with extensions: priority, rating, "
+    "own tags and poll timing. Authenticate by HTTP Basic, or send an API token as X-Auth-Token. "
+    "Times are in UTC."
 )
 
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
+    """Return the OpenAPI document of these operations."""
     types = [
         t
         for o in operations
@@ -31,6 +34,9 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
         if t is not None and not isinstance(t, str)
     ]
     schemas, components = msgspec.json.schema_components([ApiError, *types], ref_template=REFERENCE)
+    for schema in components.values():
+        if "description" in schema:
+            schema["description"] = cleandoc(schema["description"])
     schema_of = dict(zip(map(_name, [ApiError, *types]), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -64,17 +70,17 @@ def _operation(
             return {kind: {"schema": {"type": "string"}}}
         return {"application/json": {"schema": schema_of[_name(kind)]}}
 
-    answers: dict[str, Any] = {
+    responses: dict[str, Any] = {
         str(operation.status): {"description": HTTPStatus(operation.status).phrase}
     }
     if operation.response is not None:
-        answers[str(operation.status)]["content"] = content(operation.response)
-    for status, words in operation.errors.items():
-        answers[str(status)] = {"description": words, "content": content(ApiError)}
+        responses[str(operation.status)]["content"] = content(operation.response)
+    for status, description in operation.errors.items():
+        responses[str(status)] = {"description": description, "content": content(ApiError)}
     spec: dict[str, Any] = {
         "summary": operation.summary,
         "tags": [operation.tag],
-        "responses": answers,
+        "responses": responses,
     }
     if operation.body is not None:
         spec["requestBody"] = {"required": True, "content": content(operation.body)}
@@ -100,15 +106,20 @@ def _path_schema(name: str) -> dict[str, Any]:
 
 
 def page(spec: dict[str, Any]) -> str:
-    """A plain list, without a script."""
+    """Return the reference page: an HTML table of all operations, without JavaScript."""
     rows = []
     for path, methods in spec["paths"].items():
         for method, operation in methods.items():
-            answers = ", ".join(operation["responses"])
-            takes = [p["name"] for p in operation["parameters"]] + (
-                ["a body"] if "requestBody" in operation else []
+            statuses = ", ".join(operation["responses"])
+            parameters = [p["name"] for p in operation["parameters"]] + (
+                ["body"] if "requestBody" in operation else []
             )
-            cells = (f"{method.upper()} {path}", operation["summary"], ", ".join(takes), answers)
+            cells = (
+                f"{method.upper()} {path}",
+                operation["summary"],
+                ", ".join(parameters),
+                statuses,
+            )
             code, *others = map(escape, cells)
             rows.append(
                 f"<tr><td><code>{code}</code></td>"
@@ -119,7 +130,8 @@ def page(spec: dict[str, Any]) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>tidings: API</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"></head><body><main>'
         f'<h1>API</h1><p>{escape(INTRODUCTION)} <a href="openapi.json">OpenAPI document</a>.</p>'
-        "<table><thead><tr><th>Request</th><th>What it does</th><th>Takes</th><th>Answers</th></tr></thead>"
+        "<table><thead><tr><th>Request</th><th>Description</th><th>Parameters</th>"
+        "<th>Statuses</th></tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></main></body></html>"
     )
 
@@ -128,7 +140,7 @@ def routes(operations: Sequence[Operation]) -> list[BaseRoute]:
     spec = document(operations)
 
     async def openapi(request: Request) -> Response:
-        return json(spec)
+        return json_response(spec)
 
     async def docs(request: Request) -> Response:
         return HTMLResponse(page(spec))

@@ -1,7 +1,7 @@
-"""One table of operations: from it come the routes, the reading of requests, and the OpenAPI document. None can drift.
+"""REST framework: table of operations from which routes, validation and OpenAPI are derived.
 
-An operation says what it takes (a Struct for the body, one for the query) and what it answers; a request that does not fit is
-refused before its handler is called.
+An operation declares its body, query and response as msgspec types. An invalid request is
+rejected before the handler is called.
 """
 
 import re
@@ -22,24 +22,24 @@ from tidings.web.api.common import (
     CORS,
     RequestParams,
     basic_credentials,
-    body,
     http_status,
-    json,
+    json_response,
     parse_int,
     preflight,
+    read_limited_body,
     retry_after_header,
 )
-from tidings.web.request_context import Site
+from tidings.web.request_context import AppServices
 
-#: A zero character in JSON, which no database can keep.
+#: An escaped NUL character in JSON, which PostgreSQL cannot store.
 NUL_ESCAPE = re.compile(rb"\\u0000")
 
 
 class Call(Struct):
-    """A request as its handler sees it."""
+    """A validated and authenticated request, as passed to a handler."""
 
     request: Request
-    site: Site
+    site: AppServices
     user: User
     reader_service: ReaderService
     ids: dict[str, int]
@@ -49,17 +49,16 @@ class Call(Struct):
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """What can be done: a method and an address, and what goes in and comes out."""
+    """One operation of the REST API: method, path, handler, and types of request and response."""
 
     method: str
-    path: str  #: ``{feed_id}`` is a number; a name that does not end so is a text
+    path: str  #: parameters that end in ``_id`` are integers, others strings
     handler: Callable[[Call], Awaitable[Any]]
     summary: str
     status: int = 200
-    response: Any = (
-        None  #: a type; None: no body; a text: its media type, and the handler makes the response
-    )
-    body: Any = None  #: a type; a text: the media type of raw bytes
+    #: A type; None: no body; a string: the media type, and the handler returns a `Response`.
+    response: Any = None
+    body: Any = None  #: a type; a string: the media type of raw bytes
     query: type[Struct] | None = None
     admin: bool = False
 
@@ -73,31 +72,31 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     @property
     def errors(self) -> dict[int, str]:
-        """What can go wrong, beside what every request can be told: who are you, and not so fast."""
-        found = {401: "Nobody is logged in.", 429: "Too many failed log-ins; wait."}
+        """Descriptions of the error statuses that the operation can return."""
+        found = {401: "Missing or wrong credentials.", 429: "Too many failed logins; retry later."}
         if self.parameters or self.query or self.body:
-            found[400] = "Something about the request is wrong."
+            found[400] = "The request is invalid."
         if self.admin or self.tag == "users":
-            found[403] = "Only an administrator may do this."
+            found[403] = "Only an administrator can do this."
         if self.parameters or self.tag == "discover":
-            found[404] = "There is no such thing, or it is not yours."
+            found[404] = "The object does not exist or belongs to another user."
         if self.body:
-            found[413] = "Too large."
+            found[413] = "The request body is too large."
         return dict(sorted(found.items()))
 
 
 def operation(
     method: str, path: str, handler: Callable[[Call], Awaitable[Any]], summary: str, **more: Any
 ) -> Operation:
-    """One that answers what its handler says it returns, unless there is ``more`` to say."""
-    told = {"answer": handler.__annotations__["return"], **more}
-    return Operation(method=method, path=path, handler=handler, summary=summary, **told)
+    """Create an operation whose response type is the return type of its handler by default."""
+    fields = {"response": handler.__annotations__["return"], **more}
+    return Operation(method=method, path=path, handler=handler, summary=summary, **fields)
 
 
 class Resource:
-    """All operations on one address."""
+    """ASGI endpoint for all operations on one path."""
 
-    def __init__(self, site: Site, operations: Sequence[Operation]) -> None:
+    def __init__(self, site: AppServices, operations: Sequence[Operation]) -> None:
         self._site, self._operations = (
             site,
             {operation.method: operation for operation in operations},
@@ -113,26 +112,29 @@ class Resource:
         try:
             user = await authenticate(self._site, request)
             if not self._operations:
-                raise not_found("address")
+                raise not_found("path")
             operation = self._operations.get("GET" if request.method == "HEAD" else request.method)
             if operation is None:
                 allow = ", ".join(sorted({*self._operations, "OPTIONS"}))
                 return error_response(
-                    f"{request.method} is not possible here", 405, {"Allow": allow}
+                    f"{request.method} is not allowed for this path", 405, {"Allow": allow}
                 )
             return await execute(operation, self._site, request, user)
         except WrongPassword:
             return error_response(
                 "access unauthorized", 401, {"WWW-Authenticate": 'Basic realm="tidings"'}
             )
-        except msgspec.DecodeError as error:  # also what does not fit its type
+        except msgspec.DecodeError as error:  # includes ValidationError
             return error_response(str(error), 400)
         except TidingsError as error:
             return error_response(str(error), http_status(error), retry_after_header(error))
 
 
-async def authenticate(site: Site, request: Request) -> User:
-    """By ``X-Auth-Token``, or by HTTP Basic with the password or a token's secret."""
+async def authenticate(site: AppServices, request: Request) -> User:
+    """Authenticate by ``X-Auth-Token``, or by HTTP Basic with password or API token.
+
+    Raises `WrongPassword` or `TooManyAttempts`.
+    """
     if token := request.headers.get("x-auth-token"):
         if (user := await site.user_service.user_by_token(token)) is None:
             raise WrongPassword("access unauthorized")
@@ -140,13 +142,16 @@ async def authenticate(site: Site, request: Request) -> User:
     failed = WrongPassword("access unauthorized")
     for name, password in basic_credentials(request.headers.get("authorization", "")):
         try:
-            return await site.user_service.log_in(name, password, site.address(request))
+            return await site.user_service.log_in(name, password, site.client_address(request))
         except WrongPassword as error:
             failed = error
     raise failed
 
 
-async def execute(operation: Operation, site: Site, request: Request, user: User) -> Response:
+async def execute(
+    operation: Operation, site: AppServices, request: Request, user: User
+) -> Response:
+    """Check permission, validate path, body and query, and call the operation's handler."""
     if operation.admin and not user.admin:
         raise Forbidden("access forbidden")
     call = Call(request, site, user, site.reader_service(user), {}, {})
@@ -159,52 +164,51 @@ async def execute(operation: Operation, site: Site, request: Request, user: User
         else:
             call.names[name] = value
     if isinstance(operation.body, str):
-        call.body = await body(request)
+        call.body = await read_limited_body(request)
     elif operation.body is not None:
-        raw = await body(request)
+        raw = await read_limited_body(request)
         if NUL_ESCAPE.search(raw):
-            raise UsageError("a text must not hold a zero character")
+            raise UsageError("strings must not contain a NUL character")
         call.body = msgspec.json.decode(raw, type=operation.body)
     if operation.query is not None:
         call.query = _query(request, operation.query)
-    told = await operation.handler(call)
-    if isinstance(told, Response):
-        return told
+    result = await operation.handler(call)
+    if isinstance(result, Response):
+        return result
     return (
-        json(told, operation.status) if operation.response is not None else _empty(operation.status)
+        json_response(result, operation.status)
+        if operation.response is not None
+        else _empty(operation.status)
     )
 
 
 def _query(request: Request, kind: type[Struct]) -> Any:
     params = RequestParams(request.query_params.multi_items())
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in structs.fields(kind):
         if field.name in params:
-            several = get_origin(field.type) is list
-            given[field.name] = (
-                params.all(field.name) if several else params.get(field.name).replace("\0", "")
+            is_list = get_origin(field.type) is list
+            values[field.name] = (
+                params.all(field.name) if is_list else params.get(field.name).replace("\0", "")
             )
-    return msgspec.convert(given, kind, strict=False)
+    return msgspec.convert(values, kind, strict=False)
 
 
 def _empty(status: int) -> Response:
     return Response(status_code=status, headers=CORS)
 
 
-def error_response(words: str, status: int, headers: dict[str, str] | None = None) -> Response:
-    return json({"error_message": words}, status, headers)
+def error_response(message: str, status: int, headers: dict[str, str] | None = None) -> Response:
+    return json_response({"error_message": message}, status, headers)
 
 
-def routes(site: Site, operations: Sequence[Operation]) -> list[BaseRoute]:
-    """One for each address, in the order of the table; what is not in it is not found."""
+def routes(site: AppServices, operations: Sequence[Operation]) -> list[BaseRoute]:
+    """Return one route for each path, in the order of the table."""
     by_path: dict[str, list[Operation]] = {}
     for operation in operations:
         by_path.setdefault(operation.path, []).append(operation)
-    found: list[BaseRoute] = [
-        Route(path, Resource(site, several)) for path, several in by_path.items()
-    ]
-    return found
+    return [Route(path, Resource(site, same_path)) for path, same_path in by_path.items()]
 
 
-def not_found(thing: str) -> NotFound:
-    return NotFound(f"there is no such {thing}")
+def not_found(kind: str) -> NotFound:
+    return NotFound(f"{kind} not found")

@@ -1,4 +1,4 @@
-"""What a webhook is posted, in Miniflux's words."""
+"""Webhook payloads in Miniflux's format."""
 
 from collections.abc import Sequence
 
@@ -8,27 +8,27 @@ from tidings.redaction import redact_password
 from tidings.store.user_models import Item, NotificationKind, Settings, Subscription
 from tidings.web.api import miniflux_entries as miniflux
 
-#: What the receiver of a webhook is told of a feed; other fields may hold what only its reader shall know.
-FEED = ("id", "user_id", "feed_url", "site_url", "title", "checked_at")
+#: Fields of a feed in a webhook payload; other fields may contain the user's secrets.
+FEED_FIELDS = ("id", "user_id", "feed_url", "site_url", "title", "checked_at")
 
 
-def event(
+def encode_event(
     kind: NotificationKind,
     user_id: int,
     settings: Settings,
     subscription: Subscription,
     items: Sequence[Item],
 ) -> bytes:
-    """New entries of a feed, or one that its user wants to have elsewhere."""
+    """Encode a ``new_entries`` or ``save_entry`` event of one feed as JSON."""
     feed = miniflux.feed(user_id, subscription, settings.miniflux_options)
     category = {"id": feed.category.id, "title": feed.category.title}
-    about = {"category_id": feed.category.id, "category": category} | {
-        name: getattr(feed, name) for name in FEED
+    feed_payload = {"category_id": feed.category.id, "category": category} | {
+        name: getattr(feed, name) for name in FEED_FIELDS
     }
-    about["feed_url"] = redact_password(feed.feed_url)
+    feed_payload["feed_url"] = redact_password(feed.feed_url)
     entries = [miniflux.entry(item, user_id, {}, settings.miniflux_options) for item in items]
     if kind == "save_entry":
         return msgspec.json.encode(
-            {"event_type": kind, "entry": {**msgspec.to_builtins(entries[0]), "feed": about}}
+            {"event_type": kind, "entry": {**msgspec.to_builtins(entries[0]), "feed": feed_payload}}
         )
-    return msgspec.json.encode({"event_type": kind, "feed": about, "entries": entries})
+    return msgspec.json.encode({"event_type": kind, "feed": feed_payload, "entries": entries})

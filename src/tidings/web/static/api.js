@@ -1,48 +1,50 @@
-// Talking to the service: changes that answer at once, parts of pages, and notes that can be undone.
+// Requests to the server: POST with CSRF token, page fragments, JSON; toast messages with Undo.
 
 export async function post(path, fields) {
-  const answer = await fetch(path, {
+  const response = await fetch(path, {
     method: "POST",
     headers: { accept: "application/json", "x-csrf": document.body.dataset.csrf },
     body: new URLSearchParams(fields),
   });
-  if (answer.status === 401) location.assign("/login?next=" + encodeURIComponent(location.pathname + location.search));
-  const told = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(told.error || answer.statusText);
-  return told;
+  if (response.status === 401) location.assign("/login?next=" + encodeURIComponent(location.pathname + location.search));
+  const result = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(result.error || response.statusText);
+  return result;
 }
 
-export async function part(path, which) {
+// Fetch a fragment of a page ("list", "article", "sidebar", "feeds") as HTML.
+export async function fetchPart(path, name) {
   const url = new URL(path, location.href);
-  url.searchParams.set("part", which);
-  const answer = await fetch(url);
-  if (answer.redirected && new URL(answer.url).pathname === "/login") location.reload();
-  if (!answer.ok) throw new Error(answer.statusText);
-  return answer.text();
+  url.searchParams.set("part", name);
+  const response = await fetch(url);
+  if (response.redirected && new URL(response.url).pathname === "/login") location.reload();
+  if (!response.ok) throw new Error(response.statusText);
+  return response.text();
 }
 
-export async function json(path) {
-  const answer = await fetch(path, { headers: { accept: "application/json" } });
-  if (!answer.ok) throw new Error(answer.statusText);
-  return answer.json();
+export async function getJson(path) {
+  const response = await fetch(path, { headers: { accept: "application/json" } });
+  if (!response.ok) throw new Error(response.statusText);
+  return response.json();
 }
 
-export function note(text, { label, act } = {}) {
-  const box = document.createElement("div");
-  box.className = "note";
-  box.append(Object.assign(document.createElement("span"), { textContent: text }));
+export function showToast(text, { label, act } = {}) {
+  const toast = document.createElement("div");
+  toast.className = "toast";
+  toast.append(Object.assign(document.createElement("span"), { textContent: text }));
   if (label) {
     const button = Object.assign(document.createElement("button"), { className: "link", textContent: label, type: "button" });
-    button.addEventListener("click", () => { box.remove(); act(); });
-    box.append(button);
+    button.addEventListener("click", () => { toast.remove(); act(); });
+    toast.append(button);
   }
-  document.getElementById("notes").replaceChildren(box);
-  fade(box);
+  document.getElementById("toasts").replaceChildren(toast);
+  dismissLater(toast);
 }
 
-export function fade(box) {
-  setTimeout(() => box.remove(), box.querySelector("button") ? 10000 : 5000);
+export function dismissLater(toast) {
+  setTimeout(() => toast.remove(), toast.querySelector("button") ? 10000 : 5000);
 }
 
-// What goes wrong is said, wherever it happens.
-export const told = (work) => (...given) => Promise.resolve(work(...given)).catch((error) => note(error.message));
+// Wrap a function so that its errors, also asynchronous ones, are shown as a toast.
+export const reportErrors = (action) => (...values) =>
+  Promise.resolve(action(...values)).catch((error) => showToast(error.message));

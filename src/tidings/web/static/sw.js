@@ -1,12 +1,13 @@
-// Makes the reader installable: its own files are kept, and without a connection a page says so. Nothing private is kept.
-const KEPT = "tidings-VERSION";
-const FILES = ["tidings.css", "app.js", "api.js", "reader.js", "keys.js", "icon.svg"].map((name) => `/static/VERSION/${name}`);
+// Service worker: makes the reader installable. Caches only its own static files and the offline page,
+// nothing private.
+const CACHE_NAME = "tidings-VERSION";
+const FILES = ["tidings.css", "app.js", "api.js", "reader.js", "shortcuts.js", "icon.svg"].map((name) => `/static/VERSION/${name}`);
 
 addEventListener("install", (event) => {
-  event.waitUntil(caches.open(KEPT).then((cache) => cache.addAll([...FILES, "/offline"])).then(() => skipWaiting()));
+  event.waitUntil(caches.open(CACHE_NAME).then((cache) => cache.addAll([...FILES, "/offline"])).then(() => skipWaiting()));
 });
 addEventListener("activate", (event) => {
-  const old = caches.keys().then((names) => Promise.all(names.filter((name) => name !== KEPT).map((name) => caches.delete(name))));
+  const old = caches.keys().then((names) => Promise.all(names.filter((name) => name !== CACHE_NAME).map((name) => caches.delete(name))));
   event.waitUntil(old.then(() => clients.claim()));
 });
 addEventListener("fetch", (event) => {
