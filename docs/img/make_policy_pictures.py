@@ -155,7 +155,7 @@ def _between(times: Floats, begin: float, end: float) -> Floats:
 
 
 def _name(trace: Trace, feed: int) -> str:
-    return f"feed {trace.feed_ids[feed]}"  # names of real feeds are nobody's business here
+    return f"feed {trace.feed_ids[feed]}"  # do not publish names of real feeds
 
 
 # --- delay against budget -----------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def _panel(ax: Any, trace: str, x: list[float], lines: dict[str, list[float]], o
     )
 
 
-#: Hours, and how people say them.
+#: Hours and their labels.
 TICKS = (
     (1 / 60, "1 min"),
     (1 / 12, "5 min"),
