@@ -1,8 +1,8 @@
-"""A few nodes that hear each other at once: what one wants done is done, call by call, until nobody wants anything.
+"""In-memory network of exchange nodes whose calls are delivered at once.
 
-``circle = Circle("abc")`` makes the nodes a, b, c; ``circle.link("ab", "bc")`` makes neighbours;
-``circle.fetch("a", 1, 2)`` lets a see the document with the posts 1 and 2. What came is in ``circle.has("c")``, what was called
-in ``circle.calls``.
+``network = MemoryNetwork("abc")`` makes the nodes a, b, c; ``network.link("ab", "bc")`` makes them
+peers; ``network.fetch("a", 1, 2)`` lets a fetch a document with the posts 1 and 2. The posts that
+node c got from peers are in ``network.received_posts("c")``, all calls in ``network.calls``.
 """
 
 from hashlib import blake2b
@@ -30,7 +30,7 @@ NOON = 1_000_000_000.0
 
 
 def post(number, text="", at=None):
-    """A post; its number is its place in time, a minute each."""
+    """Return a post, published ``number`` minutes after noon unless ``at`` is given."""
     published = NOON + 60.0 * number if at is None else at
     return Entry(
         f"post {number}",
@@ -51,20 +51,20 @@ class MemoryNetwork:
         self.now = NOON
         self.calls, self.log = [], []
         self.nodes, self.names = {}, {}
-        for place, name in enumerate(names):
-            follows = feeds[name] if isinstance(feeds, dict) else feeds
-            nid = f"10.0.0.{place + 1}:8035"
+        for index, name in enumerate(names):
+            node_feeds = feeds[name] if isinstance(feeds, dict) else feeds
+            nid = f"10.0.0.{index + 1}:8035"
             self.nodes[name] = Node(
-                dict.fromkeys(follows, 1.0),
+                dict.fromkeys(node_feeds, 1.0),
                 settings or NodeSettings(min_peers=0),
                 nid=nid,
-                seed=place,
+                seed=index,
                 **options,
             )
             self.names[nid] = name
         self.archives = dict.fromkeys(names, 0)
         self.unreachable = set()
-        self.unresponsive = set()  # nodes that do nothing of what they should
+        self.unresponsive = set()  # nodes whose effects are discarded
 
     def nid(self, name):
         return self.nodes[name].nid
@@ -90,27 +90,27 @@ class MemoryNetwork:
         self.apply_effects(name)
         return [entry.identity for entry in new]
 
-    def put(self, sender, receiver, what):
-        """Call put_entries, as if ``sender`` had; returns what is answered."""
+    def put(self, sender, receiver, bundle):
+        """Call put_entries as ``sender``; return the result, or the text of the refusal."""
         try:
-            answer = self.nodes[receiver].put_entries(self.nid(sender), what, self.now)
+            result = self.nodes[receiver].put_entries(self.nid(sender), bundle, self.now)
         except CallRefused as refusal:
             return str(refusal)
         self.apply_effects(receiver)
-        return answer
+        return result
 
     def received_posts(self, name):
-        """Numbers of posts that came from neighbours and were not withdrawn."""
-        kept = set()
-        for who, effect in self.log:
-            if who == name and isinstance(effect, EntriesReceived):
-                kept |= {entry.identity for entry in effect.bundle.entries}
-            elif who == name and isinstance(effect, EntriesWithdrawn):
-                kept -= set(effect.identities)
-        return sorted(int(identity.split()[1]) for identity in kept)
+        """Return the numbers of posts that arrived from peers and were not withdrawn."""
+        identities = set()
+        for effect in self.effects_of(name, (EntriesReceived, EntriesWithdrawn)):
+            if isinstance(effect, EntriesReceived):
+                identities |= {entry.identity for entry in effect.bundle.entries}
+            else:
+                identities -= set(effect.identities)
+        return sorted(int(identity.split()[1]) for identity in identities)
 
     def effects_of(self, name, kind):
-        return [effect for who, effect in self.log if who == name and isinstance(effect, kind)]
+        return [effect for node, effect in self.log if node == name and isinstance(effect, kind)]
 
     def peers(self, name):
         return "".join(sorted(self.names[nid] for nid in self.nodes[name].peers))
@@ -182,8 +182,8 @@ class MemoryNetwork:
 __all__ = [
     "FEED",
     "NOON",
-    "MemoryNetwork",
     "EntriesConfirmed",
+    "MemoryNetwork",
     "PeerDropped",
     "PeerPolled",
     "Verify",

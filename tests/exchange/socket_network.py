@@ -1,6 +1,7 @@
-"""Nodes on real sockets: each has a loopback address of its own, as nodes on the network have.
+"""Exchange nodes on real sockets, each with a separate loopback address.
 
-``async with peer(2, feeds) as two`` is a node at 127.0.0.2; ``two.arrived`` is what came to it.
+``async with peer(2, feeds) as two`` runs a node at 127.0.0.2; ``two.received_titles`` are the
+titles of the entries that arrived there.
 """
 
 import asyncio
@@ -26,33 +27,33 @@ NO_REPLENISH = NodeSettings(min_peers=0, advertise_interval_s=1.0)
 
 @asynccontextmanager
 async def serving(app, address, tls=None):
-    """The port at which ``app`` is served."""
-    with listen(address, 0) as listening:
+    """Serve ``app`` at a free port and yield the port."""
+    with listen(address, 0) as server_socket:
         config = uvicorn.Config(app, log_config=None, lifespan="off")
         config.load()
         config.ssl = tls
         server = uvicorn.Server(config)
         server.capture_signals = nullcontext
-        task = asyncio.create_task(server.serve(sockets=[listening]))
+        task = asyncio.create_task(server.serve(sockets=[server_socket]))
         await until(lambda: server.started)
         try:
-            yield listening.getsockname()[1]
+            yield server_socket.getsockname()[1]
         finally:
             server.should_exit = True
             await task
 
 
 class Peer:
-    """A node, and what its owner has."""
+    """A running node with its archive and the effects it produced."""
 
     def __init__(self, address, feeds, settings, signer=None, client_tls=None):
         self.address, self.received_titles, self.effects, self.stored = address, [], [], []
-        keyed = (
+        key_options = (
             {}
             if signer is None
             else {"sign": signer.sign, "key": signer.key, "verify": is_valid_signature}
         )
-        self.node = Node(dict.fromkeys(feeds, 1.0), settings, **keyed)
+        self.node = Node(dict.fromkeys(feeds, 1.0), settings, **key_options)
         self._signer, self._tls = signer, client_tls
 
     async def start(self, port):
@@ -73,14 +74,16 @@ class Peer:
         if isinstance(effect, EntriesReceived):
             self.received_titles += [entry.title for entry in effect.bundle.entries]
         elif isinstance(effect, Search):
-            mine = await self.archive(effect.query, 1000)
-            held = [Holding("", len(mine), mine[-1].published, mine[0].published)] if mine else []
-            self.node.on_answer(effect.query.id, "", held, time.time())
+            found = await self.archive(effect.query, 1000)
+            holdings = []
+            if found:
+                holdings = [Holding("", len(found), found[-1].published, found[0].published)]
+            self.node.on_answer(effect.query.id, "", holdings, time.time())
             self.exchange.apply_effects()
 
     async def archive(self, query, limit):
-        mine = [e for e in self.stored if query.since <= e.published < query.until]
-        return sorted(mine, key=lambda e: -e.published)[:limit]
+        found = [e for e in self.stored if query.since <= e.published < query.until]
+        return sorted(found, key=lambda e: -e.published)[:limit]
 
     async def connect_to(self, *others):
         self.node.add_candidates([other.nid for other in others], time.time())
@@ -97,24 +100,24 @@ class Peer:
 async def peer(
     number, feeds=(FEED,), settings=NO_REPLENISH, signer=None, client_tls=None, tls=None
 ):
-    here = Peer(f"127.0.0.{number}", feeds, settings, signer, client_tls)
+    node = Peer(f"127.0.0.{number}", feeds, settings, signer, client_tls)
     app = Starlette()
-    async with serving(app, here.address, tls) as port:
-        await here.start(port)
-        app.router.routes.extend(here.exchange.routes())
-        async with here.exchange:
-            yield here
+    async with serving(app, node.address, tls) as port:
+        await node.start(port)
+        app.router.routes.extend(node.exchange.routes())
+        async with node.exchange:
+            yield node
 
 
 async def until(condition, seconds=TEST_TIMEOUT_S):
-    """Until it is so; fails if it is not within a bounded time."""
+    """Wait until the condition holds; raise `TimeoutError` after ``seconds``."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.01)
 
 
 def async_test(test):
-    """A test that may await, for 20 seconds at most."""
+    """Run a coroutine test with a timeout."""
 
     @functools.wraps(test)
     def run(*args, **options):

@@ -1,4 +1,4 @@
-"""Old entries are found at others, by a query that spreads, and had from altruists or in rings."""
+"""Archive queries: flooding, caching, timeouts, and trade with altruists and in rings."""
 
 from tests.exchange.memory_network import FEED, NOON, MemoryNetwork
 from tidings.exchange.archive import CACHE_TTL_S, HOP_TIMEOUT_S, Trade
@@ -15,21 +15,21 @@ def run_query(network, name, query):
     ]
 
 
-def test_holders_are_found_over_several_hops_and_answers_joined():
+def test_query_merges_holders_over_several_hops():
     network = MemoryNetwork("abcd")
     network.link("ab", "bc", "cd")
     network.archives.update(b=2, d=7)
     assert run_query(network, "a", Query("q1", FEED, hops=3)) == [{"b": 2, "d": 7}]
 
 
-def test_the_hop_limit_holds():
+def test_query_stops_at_hop_limit():
     network = MemoryNetwork("abcd")
     network.link("ab", "bc", "cd")
     network.archives.update(b=2, d=7)
     assert run_query(network, "a", Query("q1", FEED, hops=2)) == [{"b": 2}]
 
 
-def test_a_query_goes_round_a_ring_once():
+def test_query_in_a_ring_is_not_repeated():
     network = MemoryNetwork("abcd")
     network.link("ab", "bc", "cd", "da")
     network.archives.update(c=1)
@@ -37,7 +37,7 @@ def test_a_query_goes_round_a_ring_once():
     assert sum(call[2] == "query_feed" for call in network.calls) <= 8
 
 
-def test_answers_are_kept_for_a_while():
+def test_answers_are_cached_until_ttl():
     network = MemoryNetwork("abc")
     network.link("ab", "bc")
     network.archives.update(c=3)
@@ -50,7 +50,7 @@ def test_answers_are_kept_for_a_while():
     assert ("b", "c", "query_feed") in network.calls
 
 
-def test_who_does_not_answer_is_not_waited_for():
+def test_unresponsive_node_times_out():
     network = MemoryNetwork("abc")
     network.link("ab", "ac")
     network.archives.update(b=1, c=1)
@@ -61,42 +61,42 @@ def test_who_does_not_answer_is_not_waited_for():
     assert [network.names[holding.nid] for holding in reply.holdings] == ["b"]
 
 
-def test_alone_there_is_an_answer_too():
+def test_query_without_peers_is_answered():
     assert run_query(MemoryNetwork("a"), "a", Query("q1", FEED)) == [{}]
 
 
-# --- who gives to whom --------------------------------------------------------------------------------------------------
+# --- trade ---------------------------------------------------------------------------------------
 
 
-def test_an_altruist_gives_to_everybody():
+def test_altruist_serves_all_requesters():
     assert Trade(altruist=True).may_serve("x", [], NOON)
 
 
-def test_others_give_within_a_ring_of_two():
+def test_ring_of_two_is_served_one_batch_ahead():
     trade = Trade(altruist=False)
     assert not trade.may_serve("x", [], NOON)
     trade.add_wanted("x")
     assert trade.may_serve("x", [], NOON)
-    assert not trade.may_serve("x", [], NOON)  # one helping ahead is enough
+    assert not trade.may_serve("x", [], NOON)  # one batch ahead is the limit
     trade.record_batch("x", is_last=False)
     assert trade.may_serve("x", [], NOON)
 
 
-def test_a_ring_of_three():
-    """c wants of s, p wants of c, s wants of p."""
+def test_ring_of_three_is_served():
+    """c wants entries from s, p from c, s from p."""
     s, c = Trade(altruist=False), Trade(altruist=False)
     s.add_wanted("p")
     c.add_wanted("s")
-    assert not c.may_serve("p", [], NOON)  # c has nothing to gain of p itself
+    assert not c.may_serve("p", [], NOON)  # c wants nothing from p
     assert c.recent_requesters(NOON) == ["p"]
     assert not s.may_serve("c", [], NOON)
-    assert s.may_serve("c", c.recent_requesters(NOON), NOON)  # and so s finds the ring
-    assert not s.may_serve("c", c.recent_requesters(NOON), NOON)  # until p has given
+    assert s.may_serve("c", c.recent_requesters(NOON), NOON)  # s finds the ring
+    assert not s.may_serve("c", c.recent_requesters(NOON), NOON)  # until p has sent a batch
     s.record_batch("p", is_last=True)
-    assert not s.may_serve("c", c.recent_requesters(NOON), NOON)  # s wants nothing more
+    assert not s.may_serve("c", c.recent_requesters(NOON), NOON)  # s has got everything it wanted
 
 
-def test_seekers_are_forgotten():
+def test_recent_requesters_expire():
     trade = Trade(altruist=False)
     trade.may_serve("x", [], NOON)
     assert trade.recent_requesters(NOON + CACHE_TTL_S + 1) == []

@@ -1,4 +1,4 @@
-"""XML-RPC between real servers: the paper's functions, and what must not get through."""
+"""XML-RPC transport between real servers: FeedEx functions, invalid input, attacks, keys."""
 
 import asyncio
 import ssl
@@ -33,7 +33,7 @@ from tidings.parse.dates import ParsedDate
 from tidings.parse.entry_identity import make_entry
 
 
-def entry(number, content="<p>words</p>"):
+def entry(number, content="<p>text</p>"):
     at = ParsedDate(1_700_000_000.0 + number)
     return make_entry(
         id=f"e{number}",
@@ -44,10 +44,10 @@ def entry(number, content="<p>words</p>"):
     )
 
 
-# --- values -------------------------------------------------------------------------------------------------------------
+# --- values --------------------------------------------------------------------------------------
 
 
-def test_values_survive_the_way_and_the_standard_library_reads_them_too():
+def test_xmlrpc_values_round_trip_and_match_standard_library():
     from xmlrpc.client import dumps, loads
 
     value = {
@@ -61,16 +61,16 @@ def test_values_survive_the_way_and_the_standard_library_reads_them_too():
     assert xmlrpc.read_response(xmlrpc.write_response(value)) == value
     name, parameters = xmlrpc.read_call(xmlrpc.write_call("f", 8035, value))
     assert (name, parameters) == ("f", [8035, value])
-    (theirs,), name = loads(xmlrpc.write_call("f", value), use_builtin_types=True)
-    assert theirs["list"] == value["list"]
-    assert theirs["raw"] == b"\x00\xff"
+    (loaded,), name = loads(xmlrpc.write_call("f", value), use_builtin_types=True)
+    assert loaded["list"] == value["list"]
+    assert loaded["raw"] == b"\x00\xff"
     assert xmlrpc.read_call(dumps((8035, ["x", 0], Binary(b"1")), "f").encode()) == (
         "f",
         [8035, ["x", 0], b"1"],
     )
 
 
-def test_a_bundle_survives_the_way_with_its_did():
+def test_bundle_round_trip_keeps_did():
     bundle = bundle_of(
         FEED, messages.keep_sendable([entry(1, "<b>\r\n ü</b>"), entry(2)]), 1.5, ("10.0.0.1:80",)
     )
@@ -81,15 +81,17 @@ def test_a_bundle_survives_the_way_with_its_did():
     assert bundle_of(read.feed, read.entries, 0.0).did == bundle.did
 
 
-BOMB = """<?xml version="1.0"?><!DOCTYPE b [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>
-<methodCall><methodName>check_did</methodName><params><param><value>&b;</value></param></params></methodCall>"""
+ENTITY_BOMB = """<?xml version="1.0"?>
+<!DOCTYPE b [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>
+<methodCall><methodName>check_did</methodName>
+<params><param><value>&b;</value></param></params></methodCall>"""
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        BOMB.encode(),
-        BOMB.encode("utf-16"),
+        ENTITY_BOMB.encode(),
+        ENTITY_BOMB.encode("utf-16"),
         b"",
         b"<methodCall>",
         b"<html/>",
@@ -105,12 +107,12 @@ BOMB = """<?xml version="1.0"?><!DOCTYPE b [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a
         xmlrpc.write_call("f", b"ab").replace(b"YWI=", b"!!!!"),
     ],
 )
-def test_what_is_no_call_is_refused(body):
+def test_invalid_calls_are_rejected(body):
     with pytest.raises(xmlrpc.InvalidXmlRpc):
         xmlrpc.read_call(body)
 
 
-def test_hostile_entries_lose_their_teeth():
+def test_hostile_entries_are_cleaned_or_rejected():
     read = messages.read_entry(
         {
             "id": "x",
@@ -135,33 +137,30 @@ def test_hostile_entries_lose_their_teeth():
 @pytest.mark.parametrize(
     "nid", ["blog.example:80", "10.0.0.1", "10.0.0.1:0", "10.0.0.1:99999", "10.0.0.1:80/x", ""]
 )
-def test_nodes_are_addresses(nid):
+def test_nid_must_be_ip_address_and_port(nid):
     with pytest.raises(xmlrpc.InvalidXmlRpc):
         messages.read_nid(nid)
 
 
-# --- between nodes ------------------------------------------------------------------------------------------------------
+# --- between nodes -------------------------------------------------------------------------------
 
 
 @async_test
-async def test_entries_spread_over_http_and_identity_comes_from_the_connection():
+async def test_entries_spread_over_http_with_nids_from_connections():
     async with peer(2) as two, peer(3) as three, peer(4) as four:
         await two.connect_to(three)
         await three.connect_to(four)
         assert list(three.node.peers) == [two.nid, four.nid]
         two.record_document(entry(1), entry(2))
         await until(lambda: four.received_titles == ["Post 1", "Post 2"])
-        (received_titles,) = [
-            effect for effect in four.effects if isinstance(effect, EntriesReceived)
-        ]
-        assert received_titles.bundle.path == (two.nid, three.nid)
-        assert (
-            received_titles.bundle.entries[0].content == "<p>words</p>"
-        )  # as published: the store makes it safe
+        (received,) = [effect for effect in four.effects if isinstance(effect, EntriesReceived)]
+        assert received.bundle.path == (two.nid, three.nid)
+        # Unchanged: HTML is sanitized when the entry is stored.
+        assert received.bundle.entries[0].content == "<p>text</p>"
 
 
 @async_test
-async def test_a_neighbour_that_is_gone_is_noticed():
+async def test_stopped_peer_is_dropped():
     async with peer(2) as two:
         async with peer(3) as three:
             await two.connect_to(three)
@@ -170,7 +169,7 @@ async def test_a_neighbour_that_is_gone_is_noticed():
 
 
 @async_test
-async def test_old_entries_are_found_over_two_hops_and_fetched_directly():
+async def test_recover_finds_entries_over_two_hops():
     async with peer(2) as two, peer(3) as three, peer(4) as four:
         await two.connect_to(three)
         await three.connect_to(four)
@@ -181,8 +180,11 @@ async def test_old_entries_are_found_over_two_hops_and_fetched_directly():
 
 
 @async_test
-async def test_a_query_that_comes_round_to_who_asked_is_answered_where_it_began():
-    """As by a command that speaks in the name of a service: the service itself is asked too, and asks the same node again."""
+async def test_query_that_returns_to_its_requester_is_answered_once():
+    """A command that calls with a service's nid gets the answer although the query loops.
+
+    The query also reaches the service itself, which forwards it to the same node again.
+    """
     async with peer(2) as two, peer(3) as three, peer(4) as four:
         await two.connect_to(three)
         await three.connect_to(four)
@@ -190,64 +192,64 @@ async def test_a_query_that_comes_round_to_who_asked_is_answered_where_it_began(
         four.stored = [entry(1)]
         query = messages.write_query(Query("q", FEED))
         async with asyncio.timeout(3):
-            told = await two.client.call(three.nid, "query_feed", query, timeout_s=3)
-        assert [(held["nid"], held["entries"]) for held in told] == [(four.nid, 1)]
+            answer = await two.client.call(three.nid, "query_feed", query, timeout_s=3)
+        assert [(holding["nid"], holding["entries"]) for holding in answer] == [(four.nid, 1)]
 
 
 @async_test
-async def test_who_refuses_to_answer_a_query_is_not_waited_for():
+async def test_refused_query_does_not_wait_for_timeout():
     async with peer(2) as two, peer(3) as three:
         await two.connect_to(three)
         three.node.peers.clear()
-        async with asyncio.timeout(3):  # far less than the patience that a query has
+        async with asyncio.timeout(3):  # far less than the timeout of a query
             assert await two.exchange.recover(FEED) == {}
         assert two.node.peers == {}
 
 
 @async_test
-async def test_a_list_server_brings_strangers_together():
-    lists = ListServer(time.time)
-    eager = NodeSettings(min_peers=1, advertise_interval_s=0.5)
+async def test_list_server_connects_unknown_nodes():
+    list_server = ListServer(time.time)
+    settings = NodeSettings(min_peers=1, advertise_interval_s=0.5)
     async with (
-        serving(lists.app(), "127.0.0.9") as port,
-        peer(2, settings=eager) as two,
-        peer(3, settings=eager) as three,
+        serving(list_server.app(), "127.0.0.9") as port,
+        peer(2, settings=settings) as two,
+        peer(3, settings=settings) as three,
     ):
-        for one in (two, three):
-            one.node.membership.set_list_servers([f"127.0.0.9:{port}"])
+        for server in (two, three):
+            server.node.membership.set_list_servers([f"127.0.0.9:{port}"])
         await until(lambda: two.node.peers and three.node.peers)
 
 
-def test_a_list_server_gives_few_places_to_one_address():
-    lists = ListServer(time.time, seed=1)
+def test_list_server_limits_nodes_per_address():
+    list_server = ListServer(time.time, seed=1)
     for port in range(1, 50):
-        lists.get_neighbors(f"10.6.6.6:{port}")
-    assert len(lists.get_neighbors("10.1.1.1:1")) == 3
+        list_server.get_neighbors(f"10.6.6.6:{port}")
+    assert len(list_server.get_neighbors("10.1.1.1:1")) == 3
 
 
 @async_test
-async def test_private_addresses_are_not_called_unless_allowed():
+async def test_private_addresses_are_blocked_by_default():
     client = Client(8035)
     with pytest.raises(OSError, match="not a public address"):
         await client.call("127.0.0.1:80", "check_did", b"")
     await client.close()
 
 
-# --- against attacks ----------------------------------------------------------------------------------------------------
+# --- attacks -------------------------------------------------------------------------------------
 
 
 async def post_raw(nid, body):
     async with (
         aiohttp.ClientSession() as session,
-        session.post(f"http://{nid}/RPC2", data=body) as answer,
+        session.post(f"http://{nid}/RPC2", data=body) as response,
     ):
-        return answer.status, await answer.text()
+        return response.status, await response.text()
 
 
 @async_test
-async def test_bombs_nonsense_and_oversize_are_answered_and_forgotten():
+async def test_malformed_and_oversized_requests_are_rejected():
     async with peer(2) as two:
-        assert "document types" in (await post_raw(two.nid, BOMB.encode()))[1]
+        assert "document type" in (await post_raw(two.nid, ENTITY_BOMB.encode()))[1]
         assert "faultString" in (await post_raw(two.nid, b"nonsense"))[1]
         assert "no function" in (await post_raw(two.nid, xmlrpc.write_call("rm", 1)))[1]
         assert "port" in (await post_raw(two.nid, xmlrpc.write_call("check_did", "x", b"")))[1]
@@ -259,7 +261,7 @@ async def test_bombs_nonsense_and_oversize_are_answered_and_forgotten():
         assert status == 413
 
 
-def test_who_never_ends_is_not_waited_for(monkeypatch):
+def test_slow_request_body_times_out(monkeypatch):
     monkeypatch.setattr(transport, "CALL_TIMEOUT_S", 0.1)
 
     @async_test
@@ -277,31 +279,32 @@ def test_who_never_ends_is_not_waited_for(monkeypatch):
 
 
 @async_test
-async def test_strangers_may_call_a_little_and_neighbours_are_still_heard():
+async def test_unknown_callers_are_rate_limited_and_peers_are_not():
     async with peer(2) as two, peer(3) as three:
         await two.connect_to(three)
-        answers = [
+        statuses = [
             (await post_raw(two.nid, xmlrpc.write_call("get_neighbors", 80)))[0]
             for _ in range(UNKNOWN_CALLS_PER_MIN + 5)
         ]
-        assert answers.count(429) == 5
+        assert statuses.count(429) == 5
         three.record_document(entry(1))
         await until(lambda: two.received_titles == ["Post 1"])
 
 
 @async_test
-async def test_a_standard_library_client_can_forge_and_is_found_out():
-    """The whole way of a lie: told over HTTP, shown as unconfirmed, withdrawn when an own fetch does not show it."""
+async def test_forged_entry_over_http_is_withdrawn():
+    """A forged entry arrives over HTTP and is withdrawn after our own fetch without it."""
     async with peer(2) as two:
         two.node.record_document(
             FEED, messages.keep_sendable([entry(1), entry(2)]), time.time() - 7200
         )
-        lie = messages.keep_sendable(
-            [make_entry(id="lie", url="", title="Lie", published=ParsedDate(time.time() - 60))]
+        published = ParsedDate(time.time() - 60)
+        forged = messages.keep_sendable(
+            [make_entry(id="forged", url="", title="Forged", published=published)]
         )
-        bundle = messages.write_bundle(bundle_of(FEED, lie, time.time()))
+        bundle = messages.write_bundle(bundle_of(FEED, forged, time.time()))
         await asyncio.to_thread(_forge, two.nid, bundle)
-        await until(lambda: two.received_titles == ["Lie"])
+        await until(lambda: two.received_titles == ["Forged"])
         two.node.record_document(
             FEED, messages.keep_sendable([entry(1), entry(2)]), time.time() + 3600
         )
@@ -321,43 +324,41 @@ def _forge(nid, bundle):
     assert proxy.put_entries(7777, bundle) == "ok"
 
 
-# --- keys and encryption ------------------------------------------------------------------------------------------------
+# --- keys and encryption -------------------------------------------------------------------------
 
 
 @async_test
-async def test_friends_only_lets_friends_in_and_believes_what_they_sign():
-    mine, friend, stranger = (Signer(bytes([n]) * 32) for n in range(3))
-    trusting = NodeSettings(
+async def test_friends_only_admits_pinned_keys_and_trusts_their_signatures():
+    own, friend, unknown = (Signer(bytes([n]) * 32) for n in range(3))
+    own_settings = NodeSettings(
         min_peers=0, advertise_interval_s=1.0, friends=frozenset({friend.key}), friends_only=True
     )
-    back = NodeSettings(
-        min_peers=0, advertise_interval_s=1.0, friends=frozenset({mine.key}), friends_only=True
+    friend_settings = NodeSettings(
+        min_peers=0, advertise_interval_s=1.0, friends=frozenset({own.key}), friends_only=True
     )
     async with (
-        peer(2, settings=trusting, signer=mine) as two,
-        peer(3, settings=back, signer=friend) as three,
-        peer(4, settings=NO_REPLENISH, signer=stranger) as four,
+        peer(2, settings=own_settings, signer=own) as two,
+        peer(3, settings=friend_settings, signer=friend) as three,
+        peer(4, settings=NO_REPLENISH, signer=unknown) as four,
     ):
         await three.connect_to(two)
         await four.connect_to(two)
         assert list(two.node.peers) == [three.nid]
         assert four.node.peers == {}
-        for function, *told in (
+        for function, *parameters in (
             ("get_neighbors",),
             ("get_entries", messages.write_query(Query("q", FEED)), []),
         ):
-            with pytest.raises(xmlrpc.Fault, match="as a friend"):
-                await four.client.call(two.nid, function, *told)
+            with pytest.raises(xmlrpc.Fault, match="with a key that is pinned here"):
+                await four.client.call(two.nid, function, *parameters)
         three.record_document(entry(1))
         await until(lambda: two.received_titles == ["Post 1"])
-        (received_titles,) = [
-            effect for effect in two.effects if isinstance(effect, EntriesReceived)
-        ]
-        assert received_titles.trusted_identities == {"e1"}
+        (received,) = [effect for effect in two.effects if isinstance(effect, EntriesReceived)]
+        assert received.trusted_identities == {"e1"}
 
 
 @async_test
-async def test_an_introduction_is_good_once_and_for_one_node():
+async def test_connect_proof_cannot_be_replayed_or_redirected():
     friend = Signer(bytes(32))
     settings = NodeSettings(min_peers=0, friends=frozenset({friend.key}), friends_only=True)
     async with peer(2, settings=settings, signer=Signer(bytes([1]) * 32)) as two:
@@ -384,19 +385,18 @@ async def test_an_introduction_is_good_once_and_for_one_node():
 
 
 @async_test
-async def test_calls_can_be_encrypted():
-    trusting = ssl._create_unverified_context()
-    both = {"client_tls": trusting, "tls": self_signed()}
-    async with peer(2, **both) as two, peer(3, **both) as three:
+async def test_calls_work_over_tls():
+    tls = {"client_tls": ssl._create_unverified_context(), "tls": self_signed()}
+    async with peer(2, **tls) as two, peer(3, **tls) as three:
         await two.connect_to(three)
         two.record_document(entry(1))
         await until(lambda: three.received_titles == ["Post 1"])
 
 
-# --- peers in documents -------------------------------------------------------------------------------------------------
+# --- peers in documents --------------------------------------------------------------------------
 
 
-def test_a_document_tells_of_peers():
+def test_peers_are_parsed_from_documents():
     element = etree.tostring(peers_element(["203.0.113.5:8035", "[2001:db8::5]:80"])).decode()
     for document in (
         f"<rss version='2.0'><channel>{element}<item/></channel></rss>",
@@ -412,12 +412,12 @@ def test_a_document_tells_of_peers():
     assert peers_element([]) is None
 
 
-def test_posts_of_the_core_tests_can_be_sent_too():
+def test_memory_network_posts_are_sendable():
     assert messages.keep_sendable([post(1)])[0].identity == "post 1"
 
 
 @async_test
-async def test_calls_name_the_program_and_the_operators_contact():
+async def test_calls_send_user_agent_with_contact():
     heads = []
 
     async def serve(reader, writer):

@@ -1,4 +1,4 @@
-"""Neighbours are not trusted with the truth: what is forged is found and withdrawn, and each attack has its bound."""
+"""Trust in peers: confirmation, detection of forgeries, limits on attacks, keys, notices."""
 
 import pytest
 
@@ -32,7 +32,7 @@ OTHER = "http://other.example/feed"
 
 
 def three_nodes():
-    """a reads, b and m are its neighbours; a has seen the posts 1 to 3."""
+    """Return a network in which b and m are peers of a; a and b have fetched the posts 1 to 3."""
     network = MemoryNetwork("abm")
     network.link("ab", "am")
     for name in "ab":
@@ -41,10 +41,10 @@ def three_nodes():
     return network
 
 
-# --- confirmation -------------------------------------------------------------------------------------------------------
+# --- confirmation --------------------------------------------------------------------------------
 
 
-def test_an_own_fetch_confirms_and_tells_how_much_earlier_it_came():
+def test_own_fetch_confirms_entry_and_records_lead_time():
     network = three_nodes()
     network.put("b", "a", bundle(4))
     network.advance(1800)
@@ -55,7 +55,7 @@ def test_an_own_fetch_confirms_and_tells_how_much_earlier_it_came():
     assert (b.confirmed, b.lead_s) == (1, 1800.0)
 
 
-def test_an_independent_neighbour_confirms():
+def test_independent_peer_confirms_entry():
     network = three_nodes()
     network.put("b", "a", bundle(4))
     network.put("m", "a", bundle(4, 5))
@@ -63,17 +63,17 @@ def test_an_independent_neighbour_confirms():
     assert confirmed.identities == ("post 4",)
 
 
-def test_two_who_have_it_from_one_source_confirm_nothing():
+def test_peers_with_a_common_source_do_not_confirm():
     network = three_nodes()
     network.put("b", "a", bundle(4, path=["10.9.9.9:1"]))
     network.put("m", "a", bundle(4, 5, path=["10.9.9.9:2"]))  # another port, the same address
     assert network.effects_of("a", EntriesConfirmed) == []
 
 
-# --- forgery ------------------------------------------------------------------------------------------------------------
+# --- forgery -------------------------------------------------------------------------------------
 
 
-def test_a_forger_is_dropped_and_remembered_and_what_it_alone_said_is_withdrawn():
+def test_forging_peer_is_banned_and_its_entries_withdrawn():
     network = three_nodes()
     network.put("m", "a", bundle(66))
     network.put("m", "a", bundle(67))
@@ -84,25 +84,24 @@ def test_a_forger_is_dropped_and_remembered_and_what_it_alone_said_is_withdrawn(
     assert network.received_posts("a") == [4]
     assert network.peers("a") == "b"
     assert [effect.reason for effect in network.effects_of("a", PeerDropped)] == [
-        "it forged an entry"
+        "sent a forged entry"
     ]
     assert network.nodes["a"].connect(network.nid("m"), {FEED: 0}, network.now) == {}
-    assert (
-        network.nodes["a"].connect("10.0.0.3:9999", {FEED: 0}, network.now) == {}
-    )  # nor from another port
+    # Nor from another port.
+    assert network.nodes["a"].connect("10.0.0.3:9999", {FEED: 0}, network.now) == {}
     assert network.nodes["a"].connect(network.nid("m"), {FEED: 0}, network.now + BAN_S + 1)
 
 
-def test_what_was_pushed_out_of_the_window_is_no_forgery():
+def test_entry_pushed_out_of_document_is_not_refuted():
     network = three_nodes()
     network.put("b", "a", bundle(4))
     network.advance(SETTLE_S + 1)
-    network.fetch("a", *range(100, 115))  # nothing of before is left
+    network.fetch("a", *range(100, 115))  # no earlier post is left
     assert network.received_posts("a") == [4]
     assert network.peers("a") == "bm"
 
 
-def test_a_cache_that_still_shows_the_old_document_accuses_nobody():
+def test_stale_cached_document_refutes_nothing():
     network = three_nodes()
     network.put("b", "a", bundle(4))
     network.advance(60)
@@ -111,14 +110,14 @@ def test_a_cache_that_still_shows_the_old_document_accuses_nobody():
     assert network.peers("a") == "bm"
 
 
-def test_forgeries_with_old_dates_are_no_news():
+def test_entries_with_old_dates_are_not_accepted():
     network = three_nodes()
     assert network.put("m", "a", bundle(post(66, at=NOON - 1e6))) == 0
     assert network.received_posts("a") == []
 
 
-def test_who_passed_on_a_forgery_is_told_and_finds_the_forger():
-    """m forges, r relays in good faith a feed that it does not read, a reads it and finds out."""
+def test_dispute_leads_to_the_forging_peer():
+    """m forges an entry, r forwards it without reading the feed, a reads the feed."""
     network = MemoryNetwork("amr", feeds={"a": [FEED], "r": [OTHER], "m": [FEED]})
     network.link("ar", "rm")
     network.fetch("a", 1, 2, 3)
@@ -127,7 +126,7 @@ def test_who_passed_on_a_forgery_is_told_and_finds_the_forger():
     network.advance(SETTLE_S + 1)
     network.fetch("a", 1, 2, 3, 4)
     assert network.received_posts("a") == []
-    assert network.peers("a") == "r"  # not dropped for it
+    assert network.peers("a") == "r"  # not dropped
     assert network.effects_of("r", Verify)
     network.fetch("r", 1, 2, 3, 4)
     assert network.peers("r") == "a"
@@ -135,7 +134,7 @@ def test_who_passed_on_a_forgery_is_told_and_finds_the_forger():
     assert not network.nodes["a"].peers[network.nid("r")].is_muted(OTHER, network.now)
 
 
-def test_a_false_accusation_costs_one_look_an_hour_and_harms_nobody():
+def test_false_disputes_cost_one_poll_per_hour():
     network = MemoryNetwork("amr", feeds={"a": [FEED], "r": [OTHER], "m": [FEED]})
     network.link("ar", "rm")
     network.put("m", "r", bundle(3))
@@ -147,7 +146,7 @@ def test_a_false_accusation_costs_one_look_an_hour_and_harms_nobody():
     assert network.peers("r") == "am"
 
 
-def test_who_claims_to_relay_is_muted_longer_each_time_and_dropped_when_much_is_false():
+def test_relay_of_forgeries_is_muted_longer_each_time_and_then_dropped():
     network = three_nodes()
     document = [1, 2, 3]
     for forged in range(60, 70):
@@ -155,10 +154,8 @@ def test_who_claims_to_relay_is_muted_longer_each_time_and_dropped_when_much_is_
         network.advance(2 * SETTLE_S)
         network.fetch("a", *document)
     assert network.received_posts("a") == []
-    assert (
-        len([e for e in network.effects_of("a", EntriesReceived) if e.sender == network.nid("m")])
-        <= 4
-    )  # of ten
+    received = network.effects_of("a", EntriesReceived)
+    assert len([e for e in received if e.sender == network.nid("m")]) <= 4  # of ten
     for feed in range(5):
         network.nodes["a"].interests.feeds[f"f{feed}"] = 1.0
         network.fetch("a", 1, feed=f"f{feed}")
@@ -170,32 +167,31 @@ def test_who_claims_to_relay_is_muted_longer_each_time_and_dropped_when_much_is_
     assert "m" not in network.peers("a")
 
 
-def test_alterations_are_found_and_edits_forgiven():
+def test_alterations_lead_to_ban_and_single_edits_do_not():
     network = three_nodes()
     for number in range(4, 40):
-        liar = number < 9
-        network.put(
-            "m" if liar else "b", "a", bundle(post(number, "evil" if liar or number == 20 else ""))
-        )
+        sender = "m" if number < 9 else "b"
+        text = "altered" if sender == "m" or number == 20 else ""
+        network.put(sender, "a", bundle(post(number, text)))
     network.advance(SETTLE_S + 1)
     network.fetch("a", *range(1, 40))
     assert network.peers("a") == "b"
 
 
-# --- bounds -------------------------------------------------------------------------------------------------------------
+# --- limits --------------------------------------------------------------------------------------
 
 
-def test_a_flood_is_cut_off_and_others_are_heard():
+def test_flooding_peer_is_rate_limited_and_others_are_not():
     network = three_nodes()
-    answers = [network.put("m", "a", bundle(1000 + i)) for i in range(500)]
-    assert sum(answer == 1 for answer in answers) <= 240
-    assert "too often" in answers[-1]
+    results = [network.put("m", "a", bundle(1000 + i)) for i in range(500)]
+    assert sum(result == 1 for result in results) <= 240
+    assert "rate limit" in results[-1]
     assert network.put("b", "a", bundle(4)) == 1
-    checks = [_checks(network, number) for number in range(4000)]
-    assert 1000 < sum(checks) < 3000
+    allowed = [_is_check_did_allowed(network, number) for number in range(4000)]
+    assert 1000 < sum(allowed) < 3000
 
 
-def _checks(network, number):
+def _is_check_did_allowed(network, number):
     try:
         network.nodes["a"].check_did(network.nid("b"), b"%020d" % number, network.now)
     except CallRefused:
@@ -203,7 +199,7 @@ def _checks(network, number):
     return True
 
 
-def test_oversize_is_refused():
+def test_oversized_bundles_and_subsets_are_refused():
     network = three_nodes()
     assert "entries" in network.put("m", "a", bundle(*range(1000, 1001 + MAX_ENTRIES)))
     assert "entries" in network.put("m", "a", bundle_of(FEED, [], NOON))
@@ -213,17 +209,16 @@ def test_oversize_is_refused():
         network.nodes["a"].update_subset(network.nid("m"), huge, network.now)
 
 
-def test_a_bundle_under_anothers_did_is_refused():
+def test_bundle_with_wrong_did_is_refused():
     network = three_nodes()
     from msgspec.structs import replace
 
     assert "did" in network.put("m", "a", replace(bundle(66), did=bundle(4).did))
-    assert not network.nodes["a"].check_did(
-        network.nid("b"), bundle(4).did, network.now
-    )  # the true one may still come
+    # The real bundle can still be sent.
+    assert not network.nodes["a"].check_did(network.nid("b"), bundle(4).did, network.now)
 
 
-def test_replay_brings_nothing_and_earns_nothing():
+def test_replayed_bundle_earns_no_contribution():
     network = three_nodes()
     network.put("m", "a", bundle(4, 5))
     before = network.nodes["a"].peers[network.nid("m")].contribution_received
@@ -235,12 +230,12 @@ def test_replay_brings_nothing_and_earns_nothing():
 @pytest.mark.parametrize(
     "path", [["1.1.1.1:1"] * 2, ["10.0.0.3:8035"], [f"1.1.1.{i}:1" for i in range(MAX_PATH + 1)]]
 )
-def test_a_bad_path_is_refused(path):
+def test_invalid_path_is_refused(path):
     network = three_nodes()
     assert "path" in network.put("m", "a", bundle(66, path=path))
 
 
-def test_one_address_gets_few_places():
+def test_peers_per_address_are_limited():
     network = MemoryNetwork("a", settings=NodeSettings(min_peers=0, max_per_address=2))
     accepted = [
         bool(network.nodes["a"].connect(f"10.6.6.6:{port}", {FEED: 0}, NOON))
@@ -249,7 +244,7 @@ def test_one_address_gets_few_places():
     assert sum(accepted) == 2
 
 
-def test_who_announces_and_withholds_keeps_back_one_bundle():
+def test_broken_promises_withhold_one_bundle_only():
     network = three_nodes()
     a = network.nodes["a"]
     for number in range(4, 14):
@@ -260,44 +255,44 @@ def test_who_announces_and_withholds_keeps_back_one_bundle():
     assert network.received_posts("a") == list(range(5, 14))
 
 
-# --- friends ------------------------------------------------------------------------------------------------------------
+# --- pinned keys ---------------------------------------------------------------------------------
 
 
-def keyed(key=b"friend", wrong=False):
+def key_options(key=b"friend"):
     return {
-        "sign": lambda text: key + text,
+        "sign": lambda message: key + message,
         "key": key,
-        "verify": lambda k, text, signature: signature == k + text,
+        "verify": lambda k, message, signature: signature == k + message,
     }
 
 
-def test_what_a_friend_has_signed_is_believed_at_once_and_by_whomever_it_came():
+def test_signature_with_pinned_key_is_trusted_over_any_path():
     network = MemoryNetwork(
-        "abc", settings=NodeSettings(min_peers=0, friends=frozenset({b"friend"})), **keyed()
+        "abc", settings=NodeSettings(min_peers=0, friends=frozenset({b"friend"})), **key_options()
     )
     network.link("ab", "bc")
     network.fetch("a", 1)
-    (arrived,) = network.effects_of("c", EntriesReceived)
-    assert arrived.trusted_identities == {"post 1"}
-    forged = bundle(2, key=b"friend", signatures={"post 2": b"nonsense"})
+    (effect,) = network.effects_of("c", EntriesReceived)
+    assert effect.trusted_identities == {"post 1"}
+    forged = bundle(2, key=b"friend", signatures={"post 2": b"invalid"})
     network.put("b", "c", forged)
     assert network.effects_of("c", EntriesReceived)[-1].trusted_identities == frozenset()
 
 
-def test_friends_only():
+def test_friends_only_refuses_other_keys():
     network = MemoryNetwork(
         "a", settings=NodeSettings(friends=frozenset({b"friend"}), friends_only=True)
     )
     a = network.nodes["a"]
     assert a.connect("10.0.0.7:1", {FEED: 0}, NOON) == {}
-    assert a.connect("10.0.0.7:1", {FEED: 0}, NOON, b"stranger") == {}
+    assert a.connect("10.0.0.7:1", {FEED: 0}, NOON, b"unknown") == {}
     assert a.connect("10.0.0.7:1", {FEED: 0}, NOON, b"friend")
 
 
-# --- notices ------------------------------------------------------------------------------------------------------------
+# --- notices -------------------------------------------------------------------------------------
 
 
-def test_a_look_is_told_to_those_who_read_the_feed_and_passed_on_by_them():
+def test_notice_reaches_interested_peers_and_is_forwarded():
     network = MemoryNetwork("abcd", feeds={"a": [FEED], "b": [FEED], "c": [FEED], "d": [OTHER]})
     network.link("ab", "bc", "cd")
     for name in "bca":
@@ -321,14 +316,14 @@ def test_a_look_is_told_to_those_who_read_the_feed_and_passed_on_by_them():
     ]
 
 
-def test_who_says_that_it_looked_and_did_not_is_not_believed():
+def test_refuted_notice_ends_trust_in_notices():
     network = three_nodes()
     network.nodes["a"].record_unchanged(FEED, network.now)
     network.advance(3600)
     network.nodes["a"].put_looks(network.nid("m"), [PeerNotice(FEED, network.now)], network.now)
     network.apply_effects("a")
     assert len(network.effects_of("a", PeerPolled)) == 1
-    late = post(4, at=network.now - 1800)  # was there when m says that it looked
+    late = post(4, at=network.now - 1800)  # published before the poll that m reported
     network.advance(600)
     network.fetch("a", 1, 2, 3, late)
     assert not network.nodes["a"].peers[network.nid("m")].are_notices_trusted
@@ -342,7 +337,7 @@ def test_who_says_that_it_looked_and_did_not_is_not_believed():
     ]
 
 
-def test_no_notice_replaces_own_looks_for_ever():
+def test_notices_are_ignored_without_recent_own_poll():
     network = three_nodes()
     network.advance(15 * 86400)
     network.nodes["a"].put_looks(network.nid("b"), [PeerNotice(FEED, network.now)], network.now)

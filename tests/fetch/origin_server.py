@@ -1,6 +1,7 @@
-"""A publisher's server that does what it is told and remembers every request, and a reader that polls it like the service.
+"""Scriptable origin server that records requests, and a harness that polls it.
 
-A test is a story: ``world.serve("/feed", etag='"1"')``, ``await world.poll("/feed")``, then look at ``world.asked("/feed")``.
+A test calls ``w.serve("/feed", etag='"1"')`` and ``await w.poll("/feed")``, and then checks
+``w.requests_to("/feed")``.
 """
 
 import asyncio
@@ -17,12 +18,15 @@ from tidings.fetch.validators import NO_VALIDATORS, Validators
 
 #: Monday 16 November 2026, 0:00 GMT.
 MONDAY = 1794787200.0
-RSS = b"<?xml version='1.0'?><rss version='2.0'><channel><title>t</title><item><guid>1</guid></item></channel></rss>"
+RSS = (
+    b"<?xml version='1.0'?><rss version='2.0'><channel><title>t</title>"
+    b"<item><guid>1</guid></item></channel></rss>"
+)
 
 
 @dataclass
 class ReceivedRequest:
-    """One request, as it came over the wire."""
+    """A request as it was received."""
 
     line: str
     raw: list[tuple[str, bytes]]
@@ -52,7 +56,7 @@ class ReceivedRequest:
 
 @dataclass
 class Response:
-    """What the server says; `body` may be a function that writes as it likes."""
+    """A scripted response; ``body`` may be a function that writes to the connection."""
 
     status: int = 200
     body: bytes | Callable[[asyncio.StreamWriter], Awaitable[None]] = RSS
@@ -67,11 +71,11 @@ class Response:
                 + b": "
                 + (value if isinstance(value, bytes) else value.encode("latin-1"))
             )
-        known = {name.lower() for name in self.headers}
+        names = {name.lower() for name in self.headers}
         if (
             isinstance(self.body, bytes)
             and self.status != 304
-            and not known & {"content-length", "transfer-encoding"}
+            and not names & {"content-length", "transfer-encoding"}
         ):
             head.append(f"Content-Length: {len(self.body)}".encode())
         if self.close:
@@ -88,7 +92,7 @@ Script = Callable[[ReceivedRequest], Response]
 
 
 class OriginServer:
-    """Loopback HTTP/1.1 with keep-alive."""
+    """HTTP/1.1 server on loopback with keep-alive and one script per path."""
 
     def __init__(self) -> None:
         self.requests: list[ReceivedRequest] = []
@@ -116,7 +120,7 @@ class OriginServer:
         try:
             while True:
                 first = await reader.readexactly(1)
-                if first == b"\x16":  # somebody speaks TLS
+                if first == b"\x16":  # a TLS handshake
                     break
                 head = (first + await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
                 raw = [
@@ -141,7 +145,7 @@ def _not_found(request: ReceivedRequest) -> Response:
 
 
 class Clock:
-    """Stands still until somebody sleeps or a test moves it."""
+    """A virtual clock that moves only with `sleep` or when a test sets `now`."""
 
     def __init__(self) -> None:
         self.now = MONDAY
@@ -157,7 +161,7 @@ class Clock:
 
 
 class PollHarness:
-    """An origin, a clock and a reader that keeps what a feed's row would keep."""
+    """An origin server, a clock and a fetcher; it stores validators and digests between polls."""
 
     def __init__(self, origin: OriginServer, fetcher: Fetcher, clock: Clock) -> None:
         self.origin, self.fetcher, self.clock = origin, fetcher, clock
@@ -176,35 +180,39 @@ class PollHarness:
         modified: str | bytes = "",
         **headers: str,
     ) -> None:
-        """A document that honours conditional requests; header names as keywords, with underscores."""
-        fixed: dict[str, str | bytes] = {
+        """Serve a document with support for conditional requests.
+
+        Further headers are keywords with underscores, such as ``Cache_Control``.
+        """
+        response_headers: dict[str, str | bytes] = {
             name.replace("_", "-"): value for name, value in headers.items()
         }
         if etag:
-            fixed["ETag"] = etag
+            response_headers["ETag"] = etag
         if modified:
-            fixed["Last-Modified"] = modified
+            response_headers["Last-Modified"] = modified
 
         def script(request: ReceivedRequest) -> Response:
-            same = [
+            matches = [
                 _bytes(value) == request.bytes(name)
                 for name, value in (("If-None-Match", etag), ("If-Modified-Since", modified))
                 if value
             ]
-            return Response(304 if same and all(same) and status == 200 else status, body, fixed)
+            is_unchanged = bool(matches) and all(matches) and status == 200
+            return Response(304 if is_unchanged else status, body, response_headers)
 
         self.origin.scripts[path] = script
 
-    def script(self, path: str, *answers: Response) -> None:
-        """These answers in turn; the last one for ever."""
-        left = list(answers)
+    def script(self, path: str, *responses: Response) -> None:
+        """Serve these responses in turn, and then the last one repeatedly."""
+        left = list(responses)
         self.origin.scripts[path] = lambda request: left.pop(0) if len(left) > 1 else left[0]
 
-    async def poll(self, path: str, **more: Any) -> FetchResult:
-        """One look, with what the looks before have left."""
+    async def poll(self, path: str, **options: Any) -> FetchResult:
+        """Poll once, with the validators and the digest of the previous polls."""
         validators, body_digest = self._stored.get(path, (NO_VALIDATORS, b""))
         result = await self.fetcher.fetch(
-            FetchRequest(self.url(path), validators, body_digest, **more)
+            FetchRequest(self.url(path), validators, body_digest, **options)
         )
         self._stored[path] = (result.validators, result.digest)
         return result
@@ -231,7 +239,7 @@ async def poll_harness(**settings: Any) -> AsyncIterator[PollHarness]:
 def with_harness(
     **settings: Any,
 ) -> Callable[[Callable[[PollHarness], Coroutine[Any, Any, None]]], Callable[[], None]]:
-    """A test that gets a world."""
+    """Run a coroutine test with a `PollHarness`."""
 
     def wrap(test: Callable[[PollHarness], Coroutine[Any, Any, None]]) -> Callable[[], None]:
         async def scenario() -> None:
@@ -242,7 +250,7 @@ def with_harness(
         def run() -> None:
             event_loop.run(scenario())
 
-        del run.__wrapped__  # type: ignore[attr-defined]  # pytest would take the world for a fixture
+        del run.__wrapped__  # type: ignore[attr-defined]  # else pytest takes `w` for a fixture
         return run
 
     return wrap

@@ -1,4 +1,4 @@
-"""Servers that lie, stall, swell and break off; each costs no more than its cap, and none of them raises."""
+"""Broken and malicious servers: size and time limits hold, and errors are values."""
 
 import asyncio
 import gzip
@@ -15,37 +15,37 @@ from tests.fetch.origin_server import RSS, Clock, OriginServer, PollHarness, Res
 from tidings.fetch import Fetcher, FetchRequest, FetchSettings, Problem
 from tidings.fetch.decompression import BodyTooLarge, DecompressionError, decompress, zstd
 
-CAP = 1_000_000
+MAX_BYTES = 1_000_000
 
 
-def packed(body: bytes, encoding: str) -> bytes:
-    pack: dict[str, Callable[[bytes], bytes]] = {
+def compress(body: bytes, encoding: str) -> bytes:
+    encoders: dict[str, Callable[[bytes], bytes]] = {
         "gzip": gzip.compress,
         "br": lambda data: brotli.compress(data, quality=5),
         "zstd": zstd.compress,
     }
-    return {**pack, "deflate": zlib.compress}[encoding](body)
+    return {**encoders, "deflate": zlib.compress}[encoding](body)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "deflate"])
-def test_compressed_bodies_are_unpacked(encoding: str) -> None:
+def test_compressed_bodies_are_decompressed(encoding: str) -> None:
     @with_harness()
     async def scenario(w: PollHarness) -> None:
-        w.serve("/feed", body=packed(RSS, encoding), Content_Encoding=encoding)
+        w.serve("/feed", body=compress(RSS, encoding), Content_Encoding=encoding)
         result = await w.poll("/feed")
         assert result.body == RSS
-        assert result.wire_bytes == len(packed(RSS, encoding))
+        assert result.wire_bytes == len(compress(RSS, encoding))
 
     scenario()
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "deflate", "gzip, gzip", "gzip, br"])
-def test_bombs_stop_at_the_cap_and_cost_little_memory(encoding: str) -> None:
+def test_zip_bombs_stop_at_the_size_limit(encoding: str) -> None:
     bomb = b"<" + bytes(60_000_000)
     for name in encoding.split(", "):
-        bomb = packed(bomb, name)
+        bomb = compress(bomb, name)
 
-    @with_harness(max_bytes=CAP)
+    @with_harness(max_bytes=MAX_BYTES)
     async def scenario(w: PollHarness) -> None:
         w.serve("/feed", body=bomb, Content_Encoding=encoding)
         tracemalloc.start()
@@ -55,72 +55,71 @@ def test_bombs_stop_at_the_cap_and_cost_little_memory(encoding: str) -> None:
         assert result.error is not None
         assert result.error.kind is Problem.TOO_LARGE
         assert result.body is None
-        assert peak < 4 * CAP
+        assert peak < 4 * MAX_BYTES
 
     scenario()
 
 
-def zipped(data):
-    """Without the time of day, so that every process that collects the tests calls them the same."""
+def gzip_without_time(data):
+    """Return the same bytes in every process: pytest-xdist needs equal parameters."""
     return gzip.compress(data, mtime=0)
 
 
 @pytest.mark.parametrize(
     ("wire", "encoding"),
     [
-        (RSS, "gzip"),  # the flag on a plain body
+        (RSS, "gzip"),  # declared as compressed but plain
         (RSS, "br"),
         (b"\xef\xbb\xbf" + RSS, "zstd"),
-        (RSS, "utf-8"),  # no encoding at all
+        (RSS, "utf-8"),  # not an encoding
         (RSS, "compress"),
-        (zipped(RSS), ""),  # compressed without saying so
-        (zipped(zipped(RSS)), "gzip"),  # twice, said once
-        (zipped(brotli.compress(RSS)), "br, gzip"),
-        (zipped(RSS[:50]) + zipped(RSS[50:]), "gzip"),  # in members
-        (zipped(RSS) + b"\0" * 20, "x-gzip"),  # padded
+        (gzip_without_time(RSS), ""),  # compressed but not declared
+        (gzip_without_time(gzip_without_time(RSS)), "gzip"),  # compressed twice, declared once
+        (gzip_without_time(brotli.compress(RSS)), "br, gzip"),
+        (gzip_without_time(RSS[:50]) + gzip_without_time(RSS[50:]), "gzip"),  # several members
+        (gzip_without_time(RSS) + b"\0" * 20, "x-gzip"),  # padded
         (zlib.compress(RSS)[2:-4], "deflate"),  # raw deflate
         (zstd.compress(RSS[:50]) + zstd.compress(RSS[50:]), "zstd"),
     ],
 )
-def test_what_servers_get_wrong_about_compression_is_mended(wire: bytes, encoding: str) -> None:
-    assert decompress(wire, encoding, CAP).removeprefix(b"\xef\xbb\xbf") == RSS
+def test_wrong_content_encoding_is_handled(wire: bytes, encoding: str) -> None:
+    assert decompress(wire, encoding, MAX_BYTES).removeprefix(b"\xef\xbb\xbf") == RSS
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "deflate"])
-def test_a_compressed_body_that_breaks_off_is_no_document(encoding: str) -> None:
-    whole = packed(RSS * 50, encoding)
+def test_truncated_compressed_body_is_rejected(encoding: str) -> None:
+    complete = compress(RSS * 50, encoding)
     with pytest.raises(DecompressionError):
-        decompress(whole[: len(whole) // 2], encoding, CAP)
+        decompress(complete[: len(complete) // 2], encoding, MAX_BYTES)
 
 
-def test_a_zstd_body_that_wants_128_mb_of_memory_is_refused() -> None:
-    greedy = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
+def test_zstd_window_of_128_mb_is_rejected() -> None:
+    compressor = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
+    body = compressor.compress(RSS, zstd.ZstdCompressor.FLUSH_BLOCK) + compressor.flush()
     with pytest.raises(DecompressionError):
-        decompress(
-            greedy.compress(RSS, zstd.ZstdCompressor.FLUSH_BLOCK) + greedy.flush(), "zstd", CAP
-        )
+        decompress(body, "zstd", MAX_BYTES)
 
 
-def test_limits_of_unpacking() -> None:
-    assert decompress(gzip.compress(bytes(CAP)), "gzip", CAP) == bytes(CAP)
+def test_decompression_limits() -> None:
+    assert decompress(gzip.compress(bytes(MAX_BYTES)), "gzip", MAX_BYTES) == bytes(MAX_BYTES)
     with pytest.raises(BodyTooLarge):
-        decompress(gzip.compress(bytes(CAP + 1)), "gzip", CAP)
-    with pytest.raises(DecompressionError, match="4 times"):
-        decompress(b"x", "gzip, gzip, gzip, gzip", CAP)
-    with pytest.raises(DecompressionError, match="not asked for"):
-        decompress(b"\x01\x02", "lzma", CAP)
+        decompress(gzip.compress(bytes(MAX_BYTES + 1)), "gzip", MAX_BYTES)
+    with pytest.raises(DecompressionError, match="4 encodings"):
+        decompress(b"x", "gzip, gzip, gzip, gzip", MAX_BYTES)
+    with pytest.raises(DecompressionError, match="unsupported"):
+        decompress(b"\x01\x02", "lzma", MAX_BYTES)
 
 
-@with_harness(max_bytes=CAP)
-async def test_a_length_over_the_cap_is_refused_at_once(w: PollHarness) -> None:
-    w.script("/feed", Response(body=b"<rss", headers={"Content-Length": str(CAP + 1)}))
+@with_harness(max_bytes=MAX_BYTES)
+async def test_content_length_over_the_limit_is_rejected_at_once(w: PollHarness) -> None:
+    w.script("/feed", Response(body=b"<rss", headers={"Content-Length": str(MAX_BYTES + 1)}))
     result = await w.poll("/feed")
     assert result.error is not None
     assert (result.error.kind, result.wire_bytes) == (Problem.TOO_LARGE, 0)
 
 
-@with_harness(max_bytes=CAP)
-async def test_an_endless_body_ends_at_the_cap(w: PollHarness) -> None:
+@with_harness(max_bytes=MAX_BYTES)
+async def test_endless_body_stops_at_the_size_limit(w: PollHarness) -> None:
     async def endless(writer: asyncio.StreamWriter) -> None:
         while True:
             writer.write(b"10000\r\n" + bytes(65536) + b"\r\n")
@@ -130,7 +129,7 @@ async def test_an_endless_body_ends_at_the_cap(w: PollHarness) -> None:
     result = await w.poll("/feed")
     assert result.error is not None
     assert result.error.kind is Problem.TOO_LARGE
-    assert result.wire_bytes < 2 * CAP
+    assert result.wire_bytes < 2 * MAX_BYTES
 
 
 async def hang(writer: asyncio.StreamWriter) -> None:
@@ -145,7 +144,7 @@ async def drip(writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("body", [hang, drip])
-def test_a_body_that_drips_ends_at_the_total_timeout(
+def test_slow_body_ends_at_the_total_timeout(
     body: Callable[[asyncio.StreamWriter], Awaitable[None]],
 ) -> None:
     @with_harness(timeout_s=0.3)
@@ -163,7 +162,7 @@ def test_a_body_that_drips_ends_at_the_total_timeout(
 
 
 @with_harness(timeout_s=0.3)
-async def test_an_error_whose_body_never_ends_is_that_error(w: PollHarness) -> None:
+async def test_error_status_with_endless_body_is_reported(w: PollHarness) -> None:
     w.script("/feed", Response(429, drip, {"Transfer-Encoding": "chunked", "Retry-After": "60"}))
     result = await w.poll("/feed")
     assert (result.status, result.rate_limited) == (429, True)
@@ -177,7 +176,7 @@ async def test_an_error_whose_body_never_ends_is_that_error(w: PollHarness) -> N
         (b"zz\r\n<rss>", {"Transfer-Encoding": "chunked"}),
     ],
 )
-def test_a_truncated_body_is_a_problem_and_nothing_is_kept(
+def test_truncated_body_is_a_problem_without_validators(
     body: bytes, headers: dict[str, str | bytes]
 ) -> None:
     @with_harness()
@@ -192,7 +191,7 @@ def test_a_truncated_body_is_a_problem_and_nothing_is_kept(
 
 
 @with_harness()
-async def test_an_empty_200_is_a_problem(w: PollHarness) -> None:
+async def test_empty_200_is_a_problem(w: PollHarness) -> None:
     w.script("/feed", Response(body=b" \r\n"))
     result = await w.poll("/feed")
     assert result.error is not None
@@ -200,7 +199,7 @@ async def test_an_empty_200_is_a_problem(w: PollHarness) -> None:
 
 
 @with_harness()
-async def test_a_part_that_nobody_asked_for_is_no_document(w: PollHarness) -> None:
+async def test_unrequested_206_is_a_problem(w: PollHarness) -> None:
     w.script("/feed", Response(206, body=RSS[:100], headers={"ETag": '"part"'}))
     result = await w.poll("/feed")
     assert result.error is not None
@@ -208,7 +207,7 @@ async def test_a_part_that_nobody_asked_for_is_no_document(w: PollHarness) -> No
 
 
 @with_harness()
-async def test_a_304_to_a_request_without_conditions_is_a_problem(w: PollHarness) -> None:
+async def test_304_to_an_unconditional_request_is_a_problem(w: PollHarness) -> None:
     w.script("/feed", Response(304))
     result = await w.poll("/feed")
     assert result.error is not None
@@ -216,7 +215,7 @@ async def test_a_304_to_a_request_without_conditions_is_a_problem(w: PollHarness
 
 
 @with_harness()
-async def test_an_html_page_or_a_wrong_content_type_is_handed_on_for_parse_to_judge(
+async def test_wrong_content_type_is_left_to_the_parser(
     w: PollHarness,
 ) -> None:
     w.serve("/feed", body=b"\r\n <html>down</html>", Content_Type="text/html")
@@ -225,12 +224,12 @@ async def test_an_html_page_or_a_wrong_content_type_is_handed_on_for_parse_to_ju
 
 
 @with_harness()
-async def test_what_is_no_http_is_a_problem(w: PollHarness) -> None:
-    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def test_response_that_is_not_http_is_a_problem(w: PollHarness) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
         writer.close()
 
-    server = await asyncio.start_server(babble, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         result = await w.poll(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
     assert result.error is not None
@@ -238,13 +237,13 @@ async def test_what_is_no_http_is_a_problem(w: PollHarness) -> None:
 
 
 @with_harness()
-async def test_a_huge_header_is_read(w: PollHarness) -> None:
+async def test_large_header_is_accepted(w: PollHarness) -> None:
     w.serve("/feed", Content_Security_Policy="x" * 20_000)
     assert (await w.poll("/feed")).body == RSS
 
 
 @with_harness()
-async def test_nobody_listens(w: PollHarness) -> None:
+async def test_refused_connection_is_a_problem(w: PollHarness) -> None:
     server = await asyncio.start_server(lambda r, writer: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     server.close()
@@ -255,10 +254,8 @@ async def test_nobody_listens(w: PollHarness) -> None:
 
 
 @with_harness()
-async def test_a_name_that_cannot_be_resolved(w: PollHarness) -> None:
-    result = await w.poll(
-        f"http://{'x' * 64}.example/feed"
-    )  # too long for a label, so that nobody is asked
+async def test_unresolvable_name_is_a_problem(w: PollHarness) -> None:
+    result = await w.poll(f"http://{'x' * 64}.example/feed")  # too long, so no DNS query is sent
     assert result.error is not None
     assert result.error.kind is Problem.DNS
 
@@ -275,7 +272,7 @@ async def test_a_name_that_cannot_be_resolved(w: PollHarness) -> None:
         "http://x:99999/",
     ],
 )
-def test_what_is_no_address_is_told(url: str) -> None:
+def test_invalid_url_is_a_problem(url: str) -> None:
     async def scenario() -> None:
         async with Fetcher(FetchSettings(), Clock()) as fetcher:
             result = await fetcher.fetch(FetchRequest(url))
@@ -288,7 +285,7 @@ def test_what_is_no_address_is_told(url: str) -> None:
 @pytest.mark.parametrize(
     "location", ["ftp://example.org/", "javascript:alert(1)", "http://", "http://x:99999/"]
 )
-def test_redirect_to_what_cannot_be_asked(location: str) -> None:
+def test_redirect_to_invalid_url_is_a_problem(location: str) -> None:
     @with_harness()
     async def scenario(w: PollHarness) -> None:
         w.script("/feed", Response(301, headers={"Location": location}))
@@ -299,7 +296,7 @@ def test_redirect_to_what_cannot_be_asked(location: str) -> None:
     scenario()
 
 
-def test_a_certificate_that_nobody_signed() -> None:
+def test_self_signed_certificate_is_rejected() -> None:
     async def scenario() -> None:
         async with (
             OriginServer().running(ssl=self_signed()) as origin,
@@ -313,13 +310,11 @@ def test_a_certificate_that_nobody_signed() -> None:
     asyncio.run(scenario())
 
 
-def test_a_move_away_from_encryption_is_followed_and_not_adopted() -> None:
+def test_redirect_from_https_to_http_is_not_a_move() -> None:
     @with_harness()
     async def scenario(w: PollHarness) -> None:
         w.serve("/plain")
-        w.fetcher.connection_pool.tls = (
-            ssl._create_unverified_context()
-        )  # this once, any certificate will do
+        w.fetcher.connection_pool.tls = ssl._create_unverified_context()
         async with OriginServer().running(ssl=self_signed()) as secure:
             secure.scripts["/feed"] = lambda request: Response(
                 301, headers={"Location": w.url("/plain")}
@@ -331,7 +326,7 @@ def test_a_move_away_from_encryption_is_followed_and_not_adopted() -> None:
 
 
 @with_harness()
-async def test_a_connection_that_the_server_closed_meanwhile_is_opened_again(
+async def test_stale_connection_is_reopened(
     w: PollHarness,
 ) -> None:
     w.script("/feed", Response(close=True), Response(body=RSS + b" "))

@@ -1,4 +1,4 @@
-"""What answers mean for a feed's future; every decision has its reason in words."""
+"""Error policy: backoff, rate limits, dead feeds, retirement and permanent moves."""
 
 import math
 
@@ -25,35 +25,31 @@ from tidings.reasons import reason
 URL = "https://example.org/feed"
 
 
-def failed(status: int = 0, kind: Problem = Problem.STATUS, **more: object) -> FetchResult:
-    return FetchResult(
-        URL, status, error=FetchProblem(kind, f"the server answered {status}"), **more
-    )
+def failed(status: int = 0, kind: Problem = Problem.STATUS, **fields: object) -> FetchResult:
+    return FetchResult(URL, status, error=FetchProblem(kind, f"status {status}"), **fields)
 
 
-def backoff_hours(
-    result: FetchResult, times: int, history: FailureHistory = FailureHistory(has_succeeded=True)
-) -> list[float]:  # noqa: B008  # it is frozen: one for all is no harm
-    """Hours of waiting after each of so many failures in a row, each at the time when the last wait was over."""
-    now, out = MONDAY, []
+def backoff_hours(result: FetchResult, times: int) -> list[float]:
+    """Return the delays in hours after ``times`` failures in a row, each polled when due."""
+    now, hours, history = MONDAY, [], FailureHistory(has_succeeded=True)
     for _ in range(times):
-        outcome = decide(result, history, now, URL)
-        out.append((outcome.earliest - now) / HOUR_S)
-        history, now = outcome.history, outcome.earliest
-    return out
+        decision = decide(result, history, now, URL)
+        hours.append((decision.earliest - now) / HOUR_S)
+        history, now = decision.history, decision.earliest
+    return hours
 
 
-def within_jitter(hours: float, by: float) -> bool:
-    return by <= hours <= by * (1 + JITTER)
+def within_jitter(value: float, expected: float) -> bool:
+    return expected <= value <= expected * (1 + JITTER)
 
 
-def test_a_document_and_the_known_document_end_all_trouble() -> None:
+def test_success_resets_failure_history() -> None:
     history = FailureHistory(7, MONDAY - DAY_S, True)
-    read = decide(FetchResult(URL, 200, b"x"), history, MONDAY, URL)
-    same = decide(FetchResult(URL, 304, unchanged=True), history, MONDAY, URL)
-    assert (read.action, same.action) == (Action.READ, Action.UNCHANGED)
-    assert read.history == same.history == FailureHistory(has_succeeded=True)
-    assert read.earliest == -math.inf
+    changed = decide(FetchResult(URL, 200, b"x"), history, MONDAY, URL)
+    unchanged = decide(FetchResult(URL, 304, unchanged=True), history, MONDAY, URL)
+    assert (changed.action, unchanged.action) == (Action.READ, Action.UNCHANGED)
+    assert changed.history == unchanged.history == FailureHistory(has_succeeded=True)
+    assert changed.earliest == -math.inf
 
 
 @pytest.mark.parametrize(
@@ -67,7 +63,7 @@ def test_a_document_and_the_known_document_end_all_trouble() -> None:
         Problem.UNREADABLE,
     ],
 )
-def test_failures_double_the_wait_from_an_hour_to_a_day(kind: Problem) -> None:
+def test_backoff_doubles_from_an_hour_to_a_day(kind: Problem) -> None:
     for hours, expected in zip(
         backoff_hours(failed(kind=kind), 8), [1, 2, 4, 8, 16, 24, 24, 24], strict=True
     ):
@@ -75,52 +71,52 @@ def test_failures_double_the_wait_from_an_hour_to_a_day(kind: Problem) -> None:
 
 
 @pytest.mark.parametrize("status", [500, 502, 503])
-def test_server_errors_double_too(status: int) -> None:
+def test_backoff_doubles_after_server_errors(status: int) -> None:
     assert within_jitter(backoff_hours(failed(status), 3)[2], 4)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 451])
-def test_what_is_missing_is_soon_asked_for_daily(status: int) -> None:
+def test_backoff_after_client_errors_grows_faster(status: int) -> None:
     for hours, expected in zip(backoff_hours(failed(status), 5), [1, 4, 16, 24, 24], strict=True):
         assert within_jitter(hours, expected)
 
 
-def test_a_feed_dead_for_a_month_is_tried_monthly_and_its_owner_is_told() -> None:
+def test_dead_feed_is_retried_monthly_and_owner_is_notified_once() -> None:
     history = FailureHistory(40, MONDAY - 30 * DAY_S, True)
-    outcome = decide(failed(kind=Problem.DNS), history, MONDAY, URL)
-    assert within_jitter((outcome.earliest - MONDAY) / DAY_S, 30)
-    assert outcome.action is Action.BACK_OFF
-    assert outcome.notice.startswith("No document for 30 d")
-    again = decide(failed(kind=Problem.DNS), outcome.history, outcome.earliest, URL)
-    assert within_jitter((again.earliest - outcome.earliest) / DAY_S, 30)
-    assert again.notice == ""
+    decision = decide(failed(kind=Problem.DNS), history, MONDAY, URL)
+    assert within_jitter((decision.earliest - MONDAY) / DAY_S, 30)
+    assert decision.action is Action.BACK_OFF
+    assert decision.notice.startswith("Failing for 30 d")
+    retry = decide(failed(kind=Problem.DNS), decision.history, decision.earliest, URL)
+    assert within_jitter((retry.earliest - decision.earliest) / DAY_S, 30)
+    assert retry.notice == ""
 
 
-def test_410_retires_with_notice() -> None:
-    outcome = decide(failed(410), FailureHistory(has_succeeded=True), MONDAY, URL)
-    assert (outcome.action, outcome.earliest) == (Action.RETIRE, math.inf)
-    assert outcome.notice == "Retired: the publisher says that it is gone for good (410)."
+def test_410_retires_the_feed_with_a_notice() -> None:
+    decision = decide(failed(410), FailureHistory(has_succeeded=True), MONDAY, URL)
+    assert (decision.action, decision.earliest) == (Action.RETIRE, math.inf)
+    assert decision.notice == "No longer checked: the publisher has removed the feed (410 Gone)."
 
 
-def test_retry_after_is_kept_to_the_second() -> None:
-    outcome = decide(
+def test_retry_after_is_respected_exactly() -> None:
+    decision = decide(
         failed(429, rate_limited=True, retry_at=MONDAY + DAY_S),
         FailureHistory(has_succeeded=True),
         MONDAY,
         URL,
     )
-    assert (outcome.action, outcome.earliest) == (Action.WAIT, MONDAY + DAY_S)
-    assert outcome.reason == reason("retry_after", error="the server answered 429", wait_s=DAY_S)
+    assert (decision.action, decision.earliest) == (Action.WAIT, MONDAY + DAY_S)
+    assert decision.reason == reason("retry_after", error="status 429", wait_s=DAY_S)
 
 
-def test_429_without_a_time_slows_down_all_the_same() -> None:
+def test_429_without_retry_after_backs_off() -> None:
     hours = backoff_hours(failed(429, rate_limited=True), 6)
     assert [within_jitter(h, e) for h, e in zip(hours, [1, 2, 4, 8, 16, 24], strict=True)] == [
         True
     ] * 6
 
 
-def test_a_time_on_any_error_is_a_lower_bound() -> None:
+def test_retry_after_and_freshness_are_lower_bounds_after_errors() -> None:
     later = MONDAY + 3 * DAY_S
     assert decide(failed(500, retry_at=later), FailureHistory(), MONDAY, URL).earliest == later
     assert (
@@ -129,15 +125,15 @@ def test_a_time_on_any_error_is_a_lower_bound() -> None:
     )
 
 
-def test_a_paused_host_is_nobodys_failure() -> None:
+def test_paused_host_is_not_a_failure_of_the_feed() -> None:
     history = FailureHistory(2, MONDAY - 60, True)
-    outcome = decide(failed(kind=Problem.PAUSED, retry_at=MONDAY + 900), history, MONDAY, URL)
-    assert outcome == FetchDecision(
+    decision = decide(failed(kind=Problem.PAUSED, retry_at=MONDAY + 900), history, MONDAY, URL)
+    assert decision == FetchDecision(
         Action.WAIT, history, MONDAY + 900, reason("host_paused", host="example.org", wait_s=900.0)
     )
 
 
-def test_waits_are_spread_by_the_feeds_name_and_always_the_same() -> None:
+def test_jitter_depends_on_the_key_and_is_deterministic() -> None:
     ends = {
         decide(failed(500), FailureHistory(), MONDAY, f"{URL}/{n}").earliest for n in range(100)
     }
@@ -149,7 +145,7 @@ def test_waits_are_spread_by_the_feeds_name_and_always_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "host", "headers", "limiting"),
+    ("status", "host", "headers", "expected"),
     [
         (429, "example.org", {}, True),
         (503, "example.org", {}, False),
@@ -161,20 +157,20 @@ def test_waits_are_spread_by_the_feeds_name_and_always_the_same() -> None:
         (404, "www.reddit.com", {}, False),
     ],
 )
-def test_who_is_told_to_ask_less(
-    status: int, host: str, headers: dict[str, str], limiting: bool
+def test_rate_limit_detection(
+    status: int, host: str, headers: dict[str, str], expected: bool
 ) -> None:
-    assert is_rate_limited(status, host, headers) is limiting
+    assert is_rate_limited(status, host, headers) is expected
 
 
-def test_a_robot_check_before_a_feed_that_worked_is_limiting() -> None:
+def test_bot_challenge_after_success_is_a_rate_limit() -> None:
     assert is_bot_challenge({"cf-mitigated": "challenge"})
     result = failed(403, bot_challenged=True)
     assert decide(result, FailureHistory(has_succeeded=True), MONDAY, URL).action is Action.WAIT
     assert decide(result, FailureHistory(), MONDAY, URL).action is Action.BACK_OFF
 
 
-def test_what_is_no_feed_is_a_failure_that_leaves_what_was_known() -> None:
+def test_unreadable_document_keeps_validators_and_digest() -> None:
     known = Validators('"1"', None, URL, MONDAY)
     request = FetchRequest(URL, known, b"digest")
     page = FetchResult(
@@ -199,7 +195,7 @@ def moved(target: str | None) -> FetchResult:
     return FetchResult(URL, 200, b"x", moved_to=target)
 
 
-def test_a_move_is_adopted_after_three_sightings() -> None:
+def test_move_is_settled_after_three_redirects() -> None:
     move: Move | None = None
     for hours in (0, 1, 2):
         move = update_move(move, moved("https://new.example/"), MONDAY + hours * HOUR_S)
@@ -208,7 +204,7 @@ def test_a_move_is_adopted_after_three_sightings() -> None:
     assert not Move("https://new.example/", 2, MONDAY).is_settled
 
 
-def test_another_target_begins_anew_and_an_answer_at_home_ends_it() -> None:
+def test_other_target_restarts_and_no_redirect_ends_the_count() -> None:
     move = Move("https://new.example/", 2, MONDAY)
     assert update_move(move, moved("https://other.example/"), MONDAY + 5) == Move(
         "https://other.example/", 1, MONDAY + 5

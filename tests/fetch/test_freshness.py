@@ -1,4 +1,4 @@
-"""When a server wants to be asked again, in all the ways to say so, right and wrong."""
+"""Freshness and Retry-After headers, valid and invalid."""
 
 from email.utils import formatdate
 
@@ -54,7 +54,7 @@ def test_max_age(text: str, seconds: float | None) -> None:
     assert fresh_for(Cache_Control=text) == seconds
 
 
-def test_cache_control_may_come_in_several_headers() -> None:
+def test_several_cache_control_headers_are_joined() -> None:
     headers = CIMultiDict([("Cache-Control", "no-transform"), ("Cache-Control", "max-age=60")])
     assert fresh_until(headers, MONDAY) == MONDAY + 60
 
@@ -65,7 +65,7 @@ def test_age_is_subtracted() -> None:
     assert fresh_for(Cache_Control="max-age=3600", Age="old") == 3600
 
 
-def test_expires_is_read_by_the_servers_own_clock() -> None:
+def test_expires_is_relative_to_the_date_header() -> None:
     assert fresh_for(Expires=date(3600)) == 3600
     assert fresh_for(Expires=date(9e6 + 3600), Date=date(9e6)) == 3600
     assert fresh_for(Expires=date(-10)) is None
@@ -73,11 +73,11 @@ def test_expires_is_read_by_the_servers_own_clock() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "never", "", "Thu, 99 Foo 2026 99:99:99 GMT"])
-def test_expires_that_is_no_date_says_nothing(text: str) -> None:
+def test_invalid_expires_is_ignored(text: str) -> None:
     assert fresh_for(Expires=text) is None
 
 
-def test_max_age_wins_over_expires() -> None:
+def test_max_age_precedes_expires() -> None:
     assert fresh_for(Cache_Control="max-age=60", Expires=date(3600)) == 60
     assert fresh_for(Cache_Control="max-age=0", Expires=date(3600)) is None
     assert fresh_for(Cache_Control="no-cache", Expires=date(3600)) == 3600
@@ -105,5 +105,5 @@ def test_retry_after(text: str, seconds: float | None) -> None:
     assert retry_in(Retry_After=text) == seconds
 
 
-def test_retry_after_as_a_date_is_read_by_the_servers_own_clock() -> None:
+def test_retry_after_date_is_relative_to_the_date_header() -> None:
     assert retry_in(Retry_After=date(-5000 + 600), Date=date(-5000)) == 600

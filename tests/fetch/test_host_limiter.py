@@ -1,4 +1,4 @@
-"""One request at a time per host, a pause between two, silence when told; by a clock that only sleepers move."""
+"""Host limiter: concurrency, spacing and pauses per host, on a virtual clock."""
 
 import asyncio
 import functools
@@ -27,7 +27,7 @@ from tidings.fetch.host_limiter import (
 
 
 class LimiterHarness:
-    """Count who is inside, and note when each entered."""
+    """A limiter that records the number of requests in flight and their start times."""
 
     def __init__(self, **host_limiter: float) -> None:
         self.clock = Clock()
@@ -43,26 +43,26 @@ class LimiterHarness:
             await asyncio.sleep(0)
             self.in_flight -= 1
 
-    def run(self, *visits: Coroutine[None, None, None]) -> None:
-        async def all_at_once() -> None:
-            await asyncio.gather(*visits)
+    def run(self, *requests: Coroutine[None, None, None]) -> None:
+        async def run_all() -> None:
+            await asyncio.gather(*requests)
 
-        asyncio.run(all_at_once())
+        asyncio.run(run_all())
 
 
-def test_one_at_a_time_and_spaced() -> None:
+def test_requests_to_a_host_are_serial_and_spaced() -> None:
     v = LimiterHarness(spacing_s=2.0)
     v.run(*(v.acquire("http://a") for _ in range(4)))
     assert (v.peak, v.started_at) == (1, [0, 2, 4, 6])
 
 
-def test_different_hosts_do_not_wait_for_each_other() -> None:
+def test_different_hosts_run_concurrently() -> None:
     v = LimiterHarness()
     v.run(*(v.acquire(f"http://{n}") for n in range(9)))
     assert (v.peak, v.started_at) == (9, [0] * 9)
 
 
-def test_not_more_at_once_than_allowed_and_those_in_line_for_a_host_hold_no_slot() -> None:
+def test_concurrency_limit_and_waiting_requests_hold_no_slot() -> None:
     v = LimiterHarness(concurrency=2, spacing_s=0.0)
     v.run(
         *(v.acquire("http://busy") for _ in range(9)), *(v.acquire(f"http://{n}") for n in range(9))
@@ -70,13 +70,13 @@ def test_not_more_at_once_than_allowed_and_those_in_line_for_a_host_hold_no_slot
     assert v.peak == 2
 
 
-def test_many_hosts_on_one_machine_count_together() -> None:
+def test_hosts_at_one_address_share_a_limit() -> None:
     v = LimiterHarness()
     v.run(*(v.acquire(f"http://{n}.example", "192.0.2.1") for n in range(20)))
     assert v.peak == MAX_CONCURRENT_PER_ADDRESS
 
 
-def test_a_pause_ends_by_the_clock_and_a_shorter_one_does_not_end_it_sooner() -> None:
+def test_pause_expires_and_is_not_shortened() -> None:
     v = LimiterHarness()
     v.host_limiter.pause("http://a", MONDAY + 100)
     v.host_limiter.pause("http://a", MONDAY + 50)
@@ -88,7 +88,7 @@ def test_a_pause_ends_by_the_clock_and_a_shorter_one_does_not_end_it_sooner() ->
     assert v.host_limiter.pauses() == {}
 
 
-def test_requests_of_other_processes_are_kept_apart_even_if_a_clock_was_wrong() -> None:
+def test_requests_of_other_processes_are_spaced_despite_clock_skew() -> None:
     v = LimiterHarness(spacing_s=2.0)
     v.host_limiter.record_request("http://a", MONDAY - 1)
     v.run(v.acquire("http://a"))
@@ -97,7 +97,7 @@ def test_requests_of_other_processes_are_kept_apart_even_if_a_clock_was_wrong() 
     assert v.started_at == [1, 3]
 
 
-def test_lanes_that_nobody_uses_are_swept_out_and_pauses_are_kept() -> None:
+def test_unused_host_states_are_removed_and_pauses_kept() -> None:
     v = LimiterHarness()
     for n in range(2 * SWEEP_THRESHOLD):
         v.host_limiter.pause(f"http://{n}", MONDAY + (100 if n == 0 else -1))
@@ -115,19 +115,19 @@ def test_lanes_that_nobody_uses_are_swept_out_and_pauses_are_kept() -> None:
         ("bridge.example", "/feed", False),
     ],
 )
-def test_bridges_stand_for_many_publishers(host: str, path: str, bridge: bool) -> None:
+def test_feed_bridges_are_recognized(host: str, path: str, bridge: bool) -> None:
     assert is_bridge(host, path) is bridge
 
 
 def _as_public(w: PollHarness) -> None:
-    """Let loopback have a public address, as far as the fetcher knows."""
+    """Make the fetcher treat loopback as a public address."""
     w.fetcher.connection_pool.address = lambda host: "93.184.216.34"
 
 
 def with_public_host(
     test: Callable[[PollHarness], Coroutine[Any, Any, None]],
 ) -> Callable[[bool], None]:
-    """A test with a public host, and again with a loopback host and ``treat_private_as_public``."""
+    """Run a test with a public host, and with loopback and ``treat_private_as_public``."""
 
     @pytest.mark.parametrize(
         "option", [False, True], ids=["public host", "treat_private_as_public"]
@@ -142,7 +142,7 @@ def with_public_host(
 
         scenario()
 
-    del run.__wrapped__  # type: ignore[attr-defined]  # pytest would take the world for a fixture
+    del run.__wrapped__  # type: ignore[attr-defined]  # else pytest takes `w` for a fixture
     return run
 
 
@@ -167,7 +167,7 @@ async def test_private_hosts_are_not_spaced(w: PollHarness) -> None:
 
 
 @with_public_host
-async def test_a_redirect_on_the_same_host_is_part_of_the_visit(w: PollHarness) -> None:
+async def test_redirect_on_the_same_host_is_not_spaced(w: PollHarness) -> None:
     w.script("/old", Response(302, headers={"Location": "/new"}))
     w.serve("/new")
     await w.poll("/old")
@@ -175,7 +175,7 @@ async def test_a_redirect_on_the_same_host_is_part_of_the_visit(w: PollHarness) 
 
 
 @with_public_host
-async def test_a_redirect_to_another_host_waits_for_its_turn_there(w: PollHarness) -> None:
+async def test_redirect_to_another_host_is_spaced(w: PollHarness) -> None:
     w.script("/old", Response(302, headers={"Location": f"http://localhost:{w.origin.port}/new"}))
     w.serve("/new")
     await w.poll(f"http://localhost:{w.origin.port}/new")
@@ -184,7 +184,7 @@ async def test_a_redirect_to_another_host_waits_for_its_turn_there(w: PollHarnes
 
 
 @with_public_host
-async def test_429_silences_the_whole_host_also_for_those_in_line(w: PollHarness) -> None:
+async def test_429_pauses_the_host_for_waiting_requests_too(w: PollHarness) -> None:
     w.script("/limited", Response(429, b"", {"Retry-After": "600"}))
     w.serve("/other")
     first, second = await asyncio.gather(w.poll("/limited"), w.poll("/other"))
@@ -200,14 +200,14 @@ async def test_429_silences_the_whole_host_also_for_those_in_line(w: PollHarness
 
 
 @with_public_host
-async def test_429_without_a_time_pauses_the_host_too(w: PollHarness) -> None:
+async def test_429_without_retry_after_pauses_the_host(w: PollHarness) -> None:
     w.script("/limited", Response(429, b""))
     await w.poll("/limited")
     assert list(w.fetcher.host_limiter.pauses().values()) == [MONDAY + 900]
 
 
 @with_public_host
-async def test_429_without_a_time_stops_requests_that_already_wait(w: PollHarness) -> None:
+async def test_429_without_retry_after_stops_waiting_requests(w: PollHarness) -> None:
     w.script("/limited", Response(429, b""))
     w.serve("/other")
     _, second = await asyncio.gather(w.poll("/limited"), w.poll("/other"))
@@ -216,7 +216,7 @@ async def test_429_without_a_time_stops_requests_that_already_wait(w: PollHarnes
 
 
 @with_public_host
-async def test_503_pauses_the_host_only_with_a_time(w: PollHarness) -> None:
+async def test_503_pauses_the_host_only_with_retry_after(w: PollHarness) -> None:
     w.script("/down", Response(503, b""))
     await w.poll("/down")
     assert w.fetcher.host_limiter.pauses() == {}
@@ -226,7 +226,7 @@ async def test_503_pauses_the_host_only_with_a_time(w: PollHarness) -> None:
 
 
 @with_harness()
-async def test_bridges_and_private_hosts_are_not_paused_as_a_whole(w: PollHarness) -> None:
+async def test_bridges_and_private_hosts_are_not_paused(w: PollHarness) -> None:
     w.script("/limited", Response(429, b"", {"Retry-After": "600"}))
     await w.poll("/limited")
     assert w.fetcher.host_limiter.pauses() == {}

@@ -1,4 +1,4 @@
-"""Answers in all the forms that servers give them, on the loop that the service runs on and on Python's own."""
+"""HTTP/1.1 connection: response formats, wrong lengths, keep-alive, on uvloop and asyncio."""
 
 import asyncio
 import gzip
@@ -17,17 +17,17 @@ LENGTH = b"Content-Length: %d\r\n" % len(RSS)
 
 
 def fixed_responses(
-    *answers: bytes, close: bool = False
+    *responses: bytes, close: bool = False
 ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
-    """A server that says exactly this to one request after another, on each connection from the beginning."""
+    """Return a server that sends these bytes in turn, from the first one on each connection."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for answer in answers:
+        for response in responses:
             try:
                 await reader.readuntil(b"\r\n\r\n")
             except (asyncio.IncompleteReadError, ConnectionError):
                 break
-            writer.write(answer)
+            writer.write(response)
         if not close:
             await reader.read()
         writer.close()
@@ -36,16 +36,15 @@ def fixed_responses(
 
 
 async def poll_repeatedly(
-    w: PollHarness, server: Callable[[Any, Any], Any], count: int
+    w: PollHarness, serve: Callable[[Any, Any], Any], count: int
 ) -> list[Any]:
-    listening = await asyncio.start_server(server, "127.0.0.1", 0)
-    async with listening:
-        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
         return [await w.fetcher.fetch(FetchRequest(url)) for _ in range(count)]
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         OK + LENGTH + b"\r\n" + RSS,
         OK.replace(b"\r\n", b"\n")
@@ -58,25 +57,25 @@ async def poll_repeatedly(
         + b"Upgrade: h2,h2c\r\nConnection: Upgrade, Keep-Alive\r\n"
         + LENGTH
         + b"\r\n"
-        + RSS,  # Apache offers HTTP/2
+        + RSS,  # Apache's offer of HTTP/2
         OK
         + b"Transfer-Encoding: chunked\r\n\r\n%x  \r\n%s\r\n0\r\nTrailer: x\r\n\r\n"
         % (len(RSS), RSS),  # padded
         b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n" + LENGTH + b"\r\n" + RSS,
-        b"HTTP/1.1 200\r\n" + LENGTH + b"\r\n" + RSS,  # no reason
+        b"HTTP/1.1 200\r\n" + LENGTH + b"\r\n" + RSS,  # no reason phrase
     ],
 )
-def test_forms_of_an_answer(answer: bytes) -> None:
+def test_response_formats_are_accepted(response: bytes) -> None:
     @with_harness()
     async def scenario(w: PollHarness) -> None:
-        first, second = await poll_repeatedly(w, fixed_responses(answer, answer), 2)
+        first, second = await poll_repeatedly(w, fixed_responses(response, response), 2)
         assert (first.body, second.body, first.hubs) == (RSS, RSS, ())
 
     scenario()
 
 
 @pytest.mark.parametrize("head", [OK, b"HTTP/1.0 200 OK\r\n"])
-def test_a_body_may_end_with_the_connection(head: bytes) -> None:
+def test_body_may_end_with_the_connection(head: bytes) -> None:
     @with_harness()
     async def scenario(w: PollHarness) -> None:
         (result,) = await poll_repeatedly(w, fixed_responses(head + b"\r\n" + RSS, close=True), 1)
@@ -86,14 +85,14 @@ def test_a_body_may_end_with_the_connection(head: bytes) -> None:
 
 
 @with_harness()
-async def test_what_comes_after_an_answer_is_not_taken_for_the_next(w: PollHarness) -> None:
-    with_a_body = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n" + b"<html>not here</html>"
-    results = await poll_repeatedly(w, fixed_responses(with_a_body, with_a_body), 2)
+async def test_excess_bytes_are_not_read_as_the_next_response(w: PollHarness) -> None:
+    too_short = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n" + b"<html>not found</html>"
+    results = await poll_repeatedly(w, fixed_responses(too_short, too_short), 2)
     assert [result.status for result in results] == [404, 404]
 
 
 def in_parts(*parts: bytes, delay_s: float, close: bool = False) -> Callable[[Any, Any], Any]:
-    """A server that answers every request in parts, with a pause before each but the first."""
+    """Return a server that sends each response in parts, with a delay between them."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -122,7 +121,7 @@ def with_length(body: bytes, length: int, *headers: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         with_length(RSS, len(RSS) - 6),
         with_length(RSS, len(RSS) // 2),
@@ -132,7 +131,7 @@ def with_length(body: bytes, length: int, *headers: bytes) -> bytes:
         with_length(RSS + b"\r\n<!-- -->", len(RSS)),
         with_length(
             RSS + b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", len(RSS)
-        ),  # a second answer
+        ),  # a second response
         with_length(RSS + with_length(RSS, len(RSS)), len(RSS)),
         with_length(gzip.compress(RSS), len(gzip.compress(RSS)) - 1, GZIP),
         with_length(gzip.compress(RSS) + b"x", len(gzip.compress(RSS)), GZIP),
@@ -142,10 +141,10 @@ def with_length(body: bytes, length: int, *headers: bytes) -> bytes:
     ids=range(12),
 )
 @pytest.mark.parametrize("close", [False, True])
-def test_a_body_longer_than_its_length_is_no_document(answer: bytes, close: bool) -> None:
+def test_body_longer_than_content_length_is_a_problem(response: bytes, close: bool) -> None:
     @with_harness()
     async def scenario(w: PollHarness) -> None:
-        (result,) = await poll_repeatedly(w, in_parts(answer, delay_s=0, close=close), 1)
+        (result,) = await poll_repeatedly(w, in_parts(response, delay_s=0, close=close), 1)
         assert result.error is not None
         assert result.error.kind is Problem.BROKEN
         assert result.error.message == "the server sent more bytes than its Content-Length declares"
@@ -156,8 +155,8 @@ def test_a_body_longer_than_its_length_is_no_document(answer: bytes, close: bool
 
 
 @pytest.mark.parametrize("headers", [b"", CLOSE])
-def test_bytes_that_come_later_still_show_that_a_document_was_cut(headers: bytes) -> None:
-    """A document that does not look finished is worth waiting for; see `LINGER_S`."""
+def test_late_excess_bytes_are_detected(headers: bytes) -> None:
+    """The connection waits for more bytes if the document looks truncated; see `LINGER_S`."""
 
     @with_harness()
     async def scenario(w: PollHarness) -> None:
@@ -171,28 +170,26 @@ def test_bytes_that_come_later_still_show_that_a_document_was_cut(headers: bytes
 
 
 @with_harness()
-async def test_a_document_that_only_looks_cut_is_taken(w: PollHarness) -> None:
-    cut = RSS[: len(RSS) // 2]
-    first, second = await poll_repeatedly(w, in_parts(with_length(cut, len(cut)), delay_s=0), 2)
-    closed, *_ = await poll_repeatedly(
-        w, in_parts(with_length(cut, len(cut)), delay_s=0, close=True), 1
-    )
-    assert (first.body, second.body, closed.body) == (cut, cut, cut)
+async def test_document_that_looks_truncated_is_accepted(w: PollHarness) -> None:
+    half = RSS[: len(RSS) // 2]
+    response = with_length(half, len(half))
+    first, second = await poll_repeatedly(w, in_parts(response, delay_s=0), 2)
+    (closed,) = await poll_repeatedly(w, in_parts(response, delay_s=0, close=True), 1)
+    assert (first.body, second.body, closed.body) == (half, half, half)
 
 
 @with_harness()
-async def test_a_connection_with_bytes_left_over_is_not_used_again(w: PollHarness) -> None:
+async def test_connection_with_excess_bytes_is_not_reused(w: PollHarness) -> None:
     connections = 0
-    server = in_parts(with_length(RSS, len(RSS)), b"<!-- late -->", delay_s=0.05)
+    serve = in_parts(with_length(RSS, len(RSS)), b"<!-- late -->", delay_s=0.05)
 
-    async def counted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def count_and_serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal connections
         connections += 1
-        await server(reader, writer)
+        await serve(reader, writer)
 
-    listening = await asyncio.start_server(counted, "127.0.0.1", 0)
-    async with listening:
-        request = FetchRequest(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/")
+    async with await asyncio.start_server(count_and_serve, "127.0.0.1", 0) as server:
+        request = FetchRequest(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
         for _ in range(2):
             assert (await w.fetcher.fetch(request)).body == RSS
             await asyncio.sleep(0.2)
@@ -200,29 +197,28 @@ async def test_a_connection_with_bytes_left_over_is_not_used_again(w: PollHarnes
 
 
 @pytest.mark.parametrize(
-    ("answer", "status"),
+    ("response", "status"),
     [
         (b"HTTP/1.1 304 Not Modified\r\n\r\n" + RSS, 304),
         (b"HTTP/1.1 304 Not Modified\r\n" + LENGTH + b"\r\n" + RSS, 304),
-        (b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nnot here", 404),
+        (b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nnot found", 404),
         (
             OK
             + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\nleft over" % (len(RSS), RSS),
             200,
         ),
-        (with_length(RSS + b"\r\n", len(RSS)), 200),  # an empty line, which every parser ignores
+        (with_length(RSS + b"\r\n", len(RSS)), 200),  # an empty line, which parsers ignore
     ],
     ids=["304", "304 with a length", "404", "chunked", "empty line"],
 )
-def test_bytes_left_over_do_not_matter_where_no_document_is_counted_by_length(
-    answer: bytes, status: int
+def test_excess_bytes_without_content_length_document_are_ignored(
+    response: bytes, status: int
 ) -> None:
     @with_harness()
     async def scenario(w: PollHarness) -> None:
-        server = in_parts(answer, delay_s=0)
-        listening = await asyncio.start_server(server, "127.0.0.1", 0)
-        async with listening:
-            url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+        serve = in_parts(response, delay_s=0)
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
             request = FetchRequest(url, Validators('"1"', None, url, 0.0), b"known")
             results = [await w.fetcher.fetch(request) for _ in range(2)]
         assert [result.status for result in results] == [status, status]
@@ -233,7 +229,7 @@ def test_bytes_left_over_do_not_matter_where_no_document_is_counted_by_length(
 
 
 @with_harness()
-async def test_headers_without_end_are_refused(w: PollHarness) -> None:
+async def test_endless_headers_are_rejected(w: PollHarness) -> None:
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(OK + b"X: ")
@@ -250,7 +246,7 @@ async def test_headers_without_end_are_refused(w: PollHarness) -> None:
 
 
 @with_harness()
-async def test_a_switch_of_protocols_is_no_answer(w: PollHarness) -> None:
+async def test_101_is_a_problem(w: PollHarness) -> None:
     switch = (
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
     )
@@ -259,8 +255,11 @@ async def test_a_switch_of_protocols_is_no_answer(w: PollHarness) -> None:
 
 
 @with_harness()
-async def test_a_form_is_never_sent_twice(w: PollHarness) -> None:
-    """A kept connection may turn out to be closed when it is too late to know whether the form was read."""
+async def test_form_is_sent_on_a_new_connection(w: PollHarness) -> None:
+    """A form is not sent on an idle connection.
+
+    If the server closed it, it would be unknown whether the form was processed.
+    """
     w.serve("/feed")
     w.serve("/hub", status=202)
     await w.poll("/feed")
@@ -279,7 +278,7 @@ async def test_a_form_is_never_sent_twice(w: PollHarness) -> None:
 
 
 @with_harness()
-async def test_names_are_looked_up_and_the_address_is_remembered(w: PollHarness) -> None:
+async def test_name_is_resolved_and_its_address_remembered(w: PollHarness) -> None:
     w.serve("/feed")
     result = await w.poll(f"http://localhost:{w.origin.port}/feed")
     assert result.body == RSS
@@ -287,7 +286,7 @@ async def test_names_are_looked_up_and_the_address_is_remembered(w: PollHarness)
 
 
 @with_harness()
-async def test_a_poll_that_is_given_up_leaves_no_connection_behind(w: PollHarness) -> None:
+async def test_canceled_poll_closes_its_connection(w: PollHarness) -> None:
     async def hang(writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
@@ -298,7 +297,7 @@ async def test_a_poll_that_is_given_up_leaves_no_connection_behind(w: PollHarnes
     assert w.origin.connections == 2
 
 
-def test_on_pythons_own_loop_connections_are_kept_and_swept() -> None:
+def test_idle_connections_are_reused_and_swept_on_asyncio_loop() -> None:
     async def scenario() -> None:
         settings = FetchSettings(allow_private=True, host_spacing_s=0.0)
         async with OriginServer().running() as origin, Fetcher(settings, Clock()) as fetcher:
@@ -307,17 +306,17 @@ def test_on_pythons_own_loop_connections_are_kept_and_swept() -> None:
             for _ in range(2):
                 assert (await fetcher.fetch(request)).body == RSS
             assert origin.connections == 1
-            (kept,) = fetcher.connection_pool._idle.values()
-            kept.idle_since -= 10
+            (idle,) = fetcher.connection_pool._idle.values()
+            idle.idle_since -= 10
             fetcher.connection_pool._sweep()
-            assert kept.closed
+            assert idle.closed
             assert not fetcher.connection_pool._idle
             assert (await fetcher.fetch(request)).body == RSS
 
     asyncio.run(scenario())
 
 
-def test_a_host_with_a_dead_address_is_reached_by_its_other() -> None:
+def test_second_address_is_tried_if_the_first_fails() -> None:
     async def scenario() -> None:
         async with (
             OriginServer().running() as origin,
@@ -325,13 +324,13 @@ def test_a_host_with_a_dead_address_is_reached_by_its_other() -> None:
         ):
             origin.scripts["/feed"] = lambda request: Response()
 
-            async def two(host: str, port: int) -> list[Any]:
+            async def resolve(host: str, port: int) -> list[Any]:
                 return [
                     (socket.AF_INET, socket.SOCK_STREAM, 0, "", (f"127.0.0.{last}", port))
                     for last in (9, 1)
                 ]
 
-            fetcher.connection_pool._resolve = two  # type: ignore[method-assign]  # a name that has both
+            fetcher.connection_pool._resolve = resolve  # type: ignore[method-assign]  # for a test
             result = await fetcher.fetch(FetchRequest(f"http://blog.example:{origin.port}/feed"))
         assert result.body == RSS
 

@@ -1,4 +1,4 @@
-"""Private addresses are refused at the moment of connecting, however they are spelled and whoever sent us there."""
+"""SSRF protection: private addresses in all spellings, redirects, proxies."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ from tidings.fetch.ssrf import BlockedAddress, is_public, ssrf_safe_socket_facto
         "10.1.2.3",
         "172.16.0.1",
         "192.168.1.1",
-        "169.254.169.254",  # the clouds' metadata
+        "169.254.169.254",  # cloud metadata service
         "100.64.0.1",  # CGNAT
         "100.100.100.200",
         "0.0.0.0",
@@ -66,7 +66,7 @@ def test_public(address: str) -> None:
     assert is_public(address)
 
 
-def test_a_socket_for_a_private_address_is_never_made() -> None:
+def test_socket_factory_blocks_private_addresses() -> None:
     info = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("10.0.0.1", 80))
     with pytest.raises(BlockedAddress, match=r"fetch\.allow_private"):
         ssrf_safe_socket_factory(allow_private=False)(info)
@@ -77,13 +77,13 @@ def test_a_socket_for_a_private_address_is_never_made() -> None:
     "host",
     ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "127.1", "2130706433"],
 )
-def test_no_request_reaches_this_machine(host: str) -> None:
+def test_loopback_is_blocked_in_all_spellings(host: str) -> None:
     async def scenario() -> None:
         async with OriginServer().running() as origin, Fetcher(FetchSettings(), Clock()) as fetcher:
             result = await fetcher.fetch(FetchRequest(f"http://{host}:{origin.port}/feed"))
         assert origin.connections == 0
         assert result.error is not None
-        # Spellings that are no canonical address are names to us, and there is no such name.
+        # Other spellings of the address are handled as host names, which do not exist.
         assert result.error.kind in (
             (Problem.BLOCKED,)
             if not host[-1:].isdigit() or host.count(".") == 3
@@ -94,23 +94,23 @@ def test_no_request_reaches_this_machine(host: str) -> None:
 
 
 @with_harness()
-async def test_a_redirect_into_the_private_network_is_refused(w: PollHarness) -> None:
-    """The first host is allowed by hand, as a public one would be; the second is not."""
+async def test_redirect_to_private_address_is_blocked(w: PollHarness) -> None:
+    """The first host is explicitly allowed, like a public one; the second is not."""
     w.script(
         "/feed", Response(301, headers={"Location": f"http://127.0.0.2:{w.origin.port}/secret"})
     )
-    w.fetcher.connection_pool.make_socket = _all_but("127.0.0.2")
+    w.fetcher.connection_pool.make_socket = _allow_all_except("127.0.0.2")
     result = await w.poll("/feed")
     assert result.error is not None
     assert (result.error.kind, result.moved_to) == (Problem.BLOCKED, None)
     assert len(w.origin.requests) == 1
 
 
-def _all_but(blocked: str):
-    def make(info):
+def _allow_all_except(blocked: str):
+    def make_socket(info):
         return ssrf_safe_socket_factory(allow_private=info[4][0] != blocked)(info)
 
-    return make
+    return make_socket
 
 
 def test_ipv4_and_ipv6_both_work() -> None:
@@ -129,7 +129,7 @@ def test_ipv4_and_ipv6_both_work() -> None:
         asyncio.run(scenario("::1", "[::1]"))
 
 
-def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_proxies_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
 
     @with_harness()

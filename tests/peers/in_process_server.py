@@ -1,4 +1,4 @@
-"""The whole service in this process, on a clock that can be moved: what neighbours do to it can be waited for in no time."""
+"""The service in this process with a controllable clock, for tests with peers."""
 
 import asyncio
 import functools
@@ -13,7 +13,7 @@ from tidings.store.feed_models import NewSubscription
 
 
 class InProcessServer:
-    """``await house.poll()`` looks at the feed; ``await house.titles()`` is what is stored, with how it came."""
+    """A running service: `poll` polls its feed, `titles` returns stored titles and sources."""
 
     def __init__(self, publisher, aggregator, nid, clock):
         self.publisher, self.aggregator, self.nid, self.clock = publisher, aggregator, nid, clock
@@ -26,14 +26,14 @@ class InProcessServer:
     async def titles(self):
         return {e.title: e.source for e in await self.store.entries(limit=1000)}
 
-    async def wait_for_sources(self, **wanted):
-        """Until the store has these posts, with these sources (none: it has them not)."""
-        wanted = {name.replace("_", " "): source for name, source in wanted.items()}
-        await until(lambda: self._has_sources(wanted))
+    async def wait_for_sources(self, **sources):
+        """Wait until the store has posts with these sources; None means that the post is absent."""
+        expected = {name.replace("_", " "): source for name, source in sources.items()}
+        await until(lambda: self._has_sources(expected))
 
-    async def _has_sources(self, wanted):
+    async def _has_sources(self, expected):
         titles = await self.titles()
-        return all(titles.get(name) == source for name, source in wanted.items())
+        return all(titles.get(name) == source for name, source in expected.items())
 
 
 class Clock:
@@ -65,31 +65,31 @@ async def server(folder, publisher, address="127.0.0.2", clock=None, **options):
     }
     settings_text |= {"serve.host": address, **options}
     settings, stop = read(folder, {}, settings_text), asyncio.Event()
-    with service.listen(address, 0) as listening:
+    with service.listen(address, 0) as server_socket:
         async with service.open_polling(
             settings, folder / "tidings.db", serving=True, clock=clock
         ) as aggregator:
-            await aggregator.store.add([NewSubscription(publisher.url, clock() + 1e6)])
+            await aggregator.store.add_subscriptions(
+                [NewSubscription(publisher.url, clock() + 1e6)]
+            )
             service_task = asyncio.create_task(
                 service.serve_aggregator(
-                    aggregator, settings, listening, stop, polling=False, clock=clock
+                    aggregator, settings, server_socket, stop, polling=False, clock=clock
                 )
             )
             async with asyncio.timeout(TEST_TIMEOUT_S):
                 while aggregator.polls.peer_exchange is None and not service_task.done():
                     await asyncio.sleep(0.01)
-            own = settings["exchange.port"].value
+            port = settings["exchange.port"].value or server_socket.getsockname()[1]
             try:
-                yield InProcessServer(
-                    publisher, aggregator, f"{address}:{own or listening.getsockname()[1]}", clock
-                )
+                yield InProcessServer(publisher, aggregator, f"{address}:{port}", clock)
             finally:
                 stop.set()
                 await service_task
 
 
 def with_in_process_server(**options):
-    """A test that gets a house whose feed has shown five posts, some days old."""
+    """Run a coroutine test with a server that has polled a feed with five posts, some days old."""
 
     def wrap(test):
         @functools.wraps(test)
@@ -97,9 +97,9 @@ def with_in_process_server(**options):
             async def scenario(publisher):
                 for day in range(5):
                     publisher.posts.append((day + 1, time.time() - 86400 * (10 - day)))
-                async with server(tmp_path, publisher, **options) as here:
-                    await here.poll()
-                    await asyncio.wait_for(test(here), TEST_TIMEOUT_S)
+                async with server(tmp_path, publisher, **options) as running:
+                    await running.poll()
+                    await asyncio.wait_for(test(running), TEST_TIMEOUT_S)
 
             with Publisher() as publisher:
                 asyncio.run(scenario(publisher))

@@ -1,7 +1,8 @@
-"""A town of real processes: a feed server, a list server, and nodes (`tidings serve`), each at a loopback address of its own.
+"""Network of real processes: a feed server, a list server and nodes (`tidings serve`).
 
-``with Town(folder) as town: node = town.node(2)`` starts a node at 127.0.0.2; ``town.publish()`` writes a post;
-``node.look()`` makes the node poll; ``node.entries()`` is what its store has.
+Each node has a separate loopback address. In ``with PeerNetwork(folder) as network``,
+``(node,) = network.start(2)`` starts a node at 127.0.0.2, ``network.publish()`` publishes a post,
+``node.poll()`` makes the node poll and ``node.entries()`` returns its stored entries.
 """
 
 import asyncio
@@ -25,17 +26,17 @@ WINDOW = 5
 ADDRESS = re.compile(r"at http://([\d.]+):(\d+)/")
 
 
-def until(condition, what):
-    """Until it is so; fails if it is not within a bounded time."""
+def until(condition, description):
+    """Wait until the condition is true and return its value; fail after `TEST_TIMEOUT_S`."""
     deadline = time.monotonic() + TEST_TIMEOUT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"{what}, but not within {TEST_TIMEOUT_S} s"
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {TEST_TIMEOUT_S} s: {description}"
         time.sleep(0.1)
-    return found
+    return value
 
 
 class Publisher(LocalServer):
-    """One feed. Readers are told apart by the address that they give for complaints."""
+    """Server of one feed; it identifies readers by the contact URL in their User-Agent."""
 
     def __init__(self):
         super().__init__()
@@ -52,15 +53,16 @@ class Publisher(LocalServer):
 
     def document(self):
         items = (
-            f"<item><guid>{number}</guid><title>Post {number}</title><link>http://blog.example/{number}</link>"
-            f"<pubDate>{formatdate(at)}</pubDate><description>&lt;p&gt;Words {number}&lt;/p&gt;</description></item>"
+            f"<item><guid>{number}</guid><title>Post {number}</title>"
+            f"<link>http://blog.example/{number}</link><pubDate>{formatdate(at)}</pubDate>"
+            f"<description>&lt;p&gt;Text {number}&lt;/p&gt;</description></item>"
             for number, at in reversed(self.posts[-WINDOW:])
         )
         return rss("A blog", items)
 
 
 class Process:
-    """A command that says where it listens."""
+    """A command that prints the address it listens at."""
 
     def __init__(self, log, *command):
         self._log = log.open("w")
@@ -69,7 +71,7 @@ class Process:
         )
 
     def ready(self):
-        """Where it listens, once it does."""
+        """Wait until it listens and return the address."""
         line = self._process.stdout.readline()
         host, port = ADDRESS.search(line).groups()
         return f"{host}:{port}"
@@ -87,10 +89,10 @@ class Process:
 
 
 class NodeProcess:
-    """One of those who read."""
+    """A node as a process of `tidings serve`."""
 
     def __init__(self, network, number, database=None, **options):
-        """With a ``database`` of PostgreSQL, the service does not poll itself: a worker does."""
+        """With a PostgreSQL ``database``, a worker process polls instead of the service."""
         self.number, self._folder = number, network.folder / str(number)
         self._folder.mkdir(exist_ok=True)
         self._store = database or self._folder / "tidings.db"
@@ -102,15 +104,15 @@ class NodeProcess:
             "exchange.lists": network.list_server_nid,
             **options,
         }
-        self._before = [
+        self._global_options = [
             "--data-dir",
             self._folder,
             *(f"--set={name}={value}" for name, value in options.items()),
         ]
         if database:
-            self._before += ["--database", database]
+            self._global_options += ["--database", database]
         serve = (
-            *self._before,
+            *self._global_options,
             "serve",
             "--host",
             f"127.0.0.{number}",
@@ -120,7 +122,9 @@ class NodeProcess:
         )
         self._processes = [Process(self._folder / "log", *serve)]
         if database:
-            self._processes.append(Process(self._folder / "worker.log", *self._before, "worker"))
+            self._processes.append(
+                Process(self._folder / "worker.log", *self._global_options, "worker")
+            )
 
     def kill(self):
         for process in self._processes:
@@ -132,25 +136,30 @@ class NodeProcess:
 
     async def _subscribe(self, url):
         async with Store.open(self._store, clock=time.time) as store:
-            return (await store.add([NewSubscription(url, time.time())]))[0].feed_id
+            return (await store.add_subscriptions([NewSubscription(url, time.time())]))[0].feed_id
 
     def ready(self):
         self.nid = self._processes[0].ready()
         return self
 
     def poll(self):
-        """Let it poll once; what its policy plans before that does not count."""
+        """Make the node poll once now."""
         (polls,) = self.rows("SELECT count(*) FROM polls")[0]
-        until(lambda: self._has_polled(polls), "it looks")
+        until(lambda: self._has_polled(polls), f"node {self.number} polls")
 
-    def _has_polled(self, before):
-        """Whether there was a poll; if not, it is due, unless it is so already: one that is under way must not be due again."""
+    def _has_polled(self, polls_before):
+        """Return whether there was a poll; if not, make the feed due.
+
+        A feed that the test has made due already is not changed: its poll may be in progress, and
+        must not be repeated.
+        """
         self.rows(
-            f"UPDATE feeds SET next_poll_at = {time.time()}, reason = 'the test wants it' WHERE id = {self._feed_id} "
-            f"AND reason <> 'the test wants it' AND (SELECT count(*) FROM polls) = {before} RETURNING id"
+            f"UPDATE feeds SET next_poll_at = {time.time()}, reason = 'requested by test' "
+            f"WHERE id = {self._feed_id} AND reason <> 'requested by test' "
+            f"AND (SELECT count(*) FROM polls) = {polls_before} RETURNING id"
         )
         time.sleep(1)
-        return self.rows("SELECT count(*) FROM polls") != [(before,)]
+        return self.rows("SELECT count(*) FROM polls") != [(polls_before,)]
 
     def rows(self, query):
         if isinstance(self._store, str):
@@ -159,32 +168,32 @@ class NodeProcess:
             return db.execute(query).fetchall()
 
     def entries(self):
-        """Number of the post -> how it came."""
+        """Return the source of each stored entry by the post's number."""
         return {
             int(number): source
             for number, source in self.rows("SELECT identity, source FROM entries")
         }
 
     def log_text(self):
-        """What it has logged."""
+        """Return the log of the service."""
         return (self._folder / "log").read_text()
 
     def run(self, *command):
-        done = subprocess.run(
-            [TIDINGS, *map(str, self._before), *command],
+        completed = subprocess.run(
+            [TIDINGS, *map(str, self._global_options), *command],
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        assert completed.returncode == 0, completed.stderr
+        return json.loads(completed.stdout)
 
     def peers(self):
-        return [nid for nid, present in self.rows("SELECT nid, present FROM neighbours") if present]
+        return [nid for nid, present in self.rows("SELECT nid, present FROM peers") if present]
 
 
 class PeerNetwork:
-    """Everything, and its end."""
+    """The feed server, the list server and all nodes; stops them at the end."""
 
     def __init__(self, folder):
         self.folder, self.nodes = folder, {}
@@ -205,7 +214,7 @@ class PeerNetwork:
         self.publisher.__exit__()
 
     def start(self, *numbers, **options):
-        """Nodes that begin together."""
+        """Start nodes together and return them when they listen."""
         started = [NodeProcess(self, number, **options) for number in numbers]
         for node in started:
             self.nodes[node.number] = node.ready()

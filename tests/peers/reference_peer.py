@@ -1,6 +1,7 @@
-"""A neighbour that was written from docs/exchange-protocol.md alone, with what Python brings along: nothing of tidings is here.
+"""Independent peer, written from docs/exchange-protocol.md with the standard library.
 
-``with Stranger("127.0.0.40") as me: me.connect("127.0.0.2:8035", feeds); me.tell(...)``. What it is given is in ``me.given``.
+It uses no code of tidings. ``with ReferencePeer("127.0.0.40") as peer:
+peer.connect("127.0.0.2:8035", feeds); peer.offer(...)``. Received entries are in ``peer.received``.
 """
 
 import http.client
@@ -13,7 +14,7 @@ from tests import TEST_TIMEOUT_S
 
 
 def entry(identity, title, url="", content="", published=0.0, **more):
-    """An entry as it travels."""
+    """Return an entry as an XML-RPC struct."""
     return {
         "id": identity,
         "title": title,
@@ -25,24 +26,19 @@ def entry(identity, title, url="", content="", published=0.0, **more):
 
 
 def did(feed, entries):
-    """The name of a bundle: SHA-1 over the feed and what each entry says."""
-    digest = sha1(feed.encode())
-    for one in entries:
-        says = [
-            one.get("title", ""),
-            one.get("url", ""),
-            one.get("content", ""),
-            one.get("summary", ""),
-        ]
-        says += [url for url, _ in one.get("enclosures", [])]
-        seen = blake2b("\0".join(says).encode(), digest_size=16).digest()
-        at = int(one["published"]) if "published" in one else -1
-        digest.update(b"\0" + one["id"].encode() + b"\0" + seen + str(at).encode())
-    return digest.digest()
+    """Return the identifier of a bundle: SHA-1 over the feed and the statements of its entries."""
+    bundle_hash = sha1(feed.encode())
+    for item in entries:
+        texts = [item.get(name, "") for name in ("title", "url", "content", "summary")]
+        texts += [url for url, _ in item.get("enclosures", [])]
+        digest = blake2b("\0".join(texts).encode(), digest_size=16).digest()
+        at = int(item["published"]) if "published" in item else -1
+        bundle_hash.update(b"\0" + item["id"].encode() + b"\0" + digest + str(at).encode())
+    return bundle_hash.digest()
 
 
 def bundle(feed, entries, fetched, path=()):
-    """Entries of one feed on their way."""
+    """Return a bundle of entries of one feed as an XML-RPC struct."""
     return {
         "feed": feed,
         "fetched": fetched,
@@ -53,7 +49,7 @@ def bundle(feed, entries, fetched, path=()):
 
 
 class _SourceAddressTransport(Transport):
-    """Calls from one address: a node is who calls from where it listens."""
+    """Makes calls from the address that the node listens at: nodes are identified by it."""
 
     def __init__(self, address):
         super().__init__(use_builtin_types=True)
@@ -71,7 +67,7 @@ class _Handler(SimpleXMLRPCRequestHandler):
 
 
 class ReferencePeer(SimpleXMLRPCServer):
-    """A node with no cleverness at all. ``archive`` is what it gives to those who ask for old entries."""
+    """A minimal node. ``archive`` are the entries that it returns for archive queries."""
 
     allow_reuse_address = True
 
@@ -90,7 +86,7 @@ class ReferencePeer(SimpleXMLRPCServer):
         self.shutdown()
         self.server_close()
 
-    # what others call
+    # --- incoming calls --------------------------------------------------------------------------
 
     def answer(self, function, port, *payload):
         self.calls.append(function)
@@ -112,30 +108,31 @@ class ReferencePeer(SimpleXMLRPCServer):
         return "ok"
 
     def on_query_feed(self, query):
-        held = [one for one in self.archive if query["since"] <= one["published"] < query["until"]]
-        times = [one["published"] for one in held]
-        return (
-            [{"nid": "", "entries": len(held), "oldest": min(times), "newest": max(times)}]
-            if held
-            else []
-        )
+        times = [item["published"] for item in self._matching(query)]
+        if not times:
+            return []
+        return [{"nid": "", "entries": len(times), "oldest": min(times), "newest": max(times)}]
 
     def on_get_entries(self, query, recent_requesters):
-        held = [one for one in self.archive if query["since"] <= one["published"] < query["until"]]
-        return sorted(held, key=lambda one: -one["published"])[:100]
+        return sorted(self._matching(query), key=lambda item: -item["published"])[:100]
 
-    # what it calls
+    def _matching(self, query):
+        return [
+            item for item in self.archive if query["since"] <= item["published"] < query["until"]
+        ]
+
+    # --- outgoing calls --------------------------------------------------------------------------
 
     def call(self, nid, function, *parameters):
         proxy = ServerProxy(f"http://{nid}/RPC2", transport=_SourceAddressTransport(self.address))
         return getattr(proxy, function)(self.port, *parameters)
 
     def connect(self, nid, feeds):
-        """Become a neighbour; says what the other is interested in, nothing if it declines."""
+        """Become a peer; return the other node's subscription set, empty if it declines."""
         return dict(self.call(nid, "connect", [[feed, 0] for feed in feeds])["subset"])
 
     def offer(self, nid, payload):
-        """Offer a bundle; says whether it was taken."""
+        """Offer a bundle; return whether it was accepted."""
         if self.call(nid, "check_did", payload["did"]) == "seen":
             return False
         return self.call(nid, "put_entries", payload) == "ok"

@@ -1,4 +1,5 @@
-"""FeedEx between nodes: what neighbours tell each other about feeds, so that one fetch serves many.
+"""Peer exchange of entries between nodes (FeedEx protocol): one fetch serves many nodes.
 
-The core has no I/O: messages and time in, messages and decisions out. The same core runs over XML-RPC and on a virtual clock.
+The core (`node`) has no I/O: messages and times go in, effects come out. The same core runs over
+XML-RPC (`transport`) and on a virtual clock in the lab.
 """

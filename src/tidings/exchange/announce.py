@@ -1,4 +1,7 @@
-"""Peers announced by a feed's document (FeedEx 3.1): who reads a feed finds others who do. `parse` reads them."""
+"""Announcement of peers in output feeds (FeedEx sect. 3.1).
+
+`tidings.parse` reads the announcements of other feeds.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +15,7 @@ MAX_PEERS = 30
 
 
 def peers_element(nids: Iterable[Nid]) -> Any:
-    """The element that an output feed carries; None where there are no peers."""
+    """Return the `exchange:peers` element for an output feed, or None if there are no peers."""
     peers = etree.Element(f"{{{NAMESPACE}}}peers", nsmap={"exchange": NAMESPACE})
     for nid in list(nids)[:MAX_PEERS]:
         etree.SubElement(peers, f"{{{NAMESPACE}}}peer").text = nid

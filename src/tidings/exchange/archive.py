@@ -1,8 +1,9 @@
-"""Finding old entries at others, and getting them (FeedEx 3.6).
+"""Archive queries: find old entries at other nodes and trade them (FeedEx sect. 3.6).
 
-A query goes from neighbour to neighbour and its answers come back the same way, joined; every node on the way keeps them for a
-while. Entries then go directly from the holder to who wants them: from altruists, or in a ring of two or three nodes that each
-want something of the next. In a ring nobody is ahead of the others by more than one helping, so a broken promise costs that.
+A query is flooded from peer to peer. The answers return by the same way, merged, and every node on
+the way caches them. Entries are then downloaded directly from the holder: from altruists, or in a
+ring of two or three nodes that each want something from the next. In a ring no node is ahead of
+the others by more than one batch, so cheating gains one batch.
 """
 
 from collections.abc import Iterable
@@ -11,28 +12,32 @@ from msgspec import Struct
 
 from tidings.exchange.protocol import Holding, Nid, Query
 
-#: A node waits so long for its neighbours' answers, less for every hop that is left, so that answers arrive in time.
+#: Time to wait for answers, per remaining hop: nodes further away time out first.
 HOP_TIMEOUT_S = 4.0
-#: Answers are kept so long; and so many queries are remembered, or under way at once.
+#: Time for which answers are cached.
 CACHE_TTL_S = 600.0
+#: Maximum number of query ids remembered, and of cached answers.
 MAX_QUERIES = 1000
+#: Maximum number of queries in progress.
 MAX_PENDING = 50
+#: Maximum number of holdings in an answer.
 MAX_HOLDINGS = 50
+#: Maximum number of hops of a query.
 MAX_HOPS = 5
-#: Entries in one helping.
+#: Maximum number of entries in one batch.
 BATCH_SIZE = 100
 
 
 class _Pending(Struct):
     query: Query
     requester: Nid
-    waiting: set[Nid]
+    awaited: set[Nid]
     found: dict[Nid, Holding]
-    until: float
+    deadline: float
 
 
 class ArchiveQueries:
-    """Queries under way and answers of late."""
+    """Queries in progress and the cache of recent answers."""
 
     def __init__(self) -> None:
         self._pending: dict[str, _Pending] = {}
@@ -40,55 +45,58 @@ class ArchiveQueries:
         self._cache: dict[tuple[str, float, float, str], tuple[float, tuple[Holding, ...]]] = {}
 
     def cached_answer(self, query: Query, now: float) -> tuple[Holding, ...] | None:
+        """Return the cached holdings for an equal query, or None."""
         at, holdings = self._cache.get(_cache_key(query), (-CACHE_TTL_S, ()))
         return holdings if now - at < CACHE_TTL_S else None
 
     def is_loop(self, query: Query) -> bool:
+        """Return whether this node has seen the query's id before."""
         return query.id in self._seen
 
     def is_full(self) -> bool:
+        """Return whether the maximum number of queries is in progress."""
         return len(self._pending) >= MAX_PENDING
 
     def waiting_for(self, nid: Nid) -> list[str]:
-        """Queries that this node has not answered yet."""
-        return [query_id for query_id, pending in self._pending.items() if nid in pending.waiting]
+        """Return the ids of the queries that wait for an answer from ``nid``."""
+        return [query_id for query_id, pending in self._pending.items() if nid in pending.awaited]
 
-    def start(self, query: Query, requester: Nid, waiting: Iterable[Nid], now: float) -> None:
-        """``waiting`` are those who are asked, with no nid for the own archive."""
+    def start(self, query: Query, requester: Nid, awaited: Iterable[Nid], now: float) -> None:
+        """Start a query. ``awaited`` are the nodes that must answer ("" for our own archive)."""
         self._seen[query.id] = now
         while len(self._seen) > MAX_QUERIES:
             del self._seen[next(iter(self._seen))]
-        patience_s = HOP_TIMEOUT_S * (1 + min(query.hops, MAX_HOPS))
-        self._pending[query.id] = _Pending(query, requester, {*waiting}, {}, now + patience_s)
+        timeout_s = HOP_TIMEOUT_S * (1 + min(query.hops, MAX_HOPS))
+        self._pending[query.id] = _Pending(query, requester, {*awaited}, {}, now + timeout_s)
 
     def on_answer(
-        self, query_id: str, who: Nid, holdings: Iterable[Holding], now: float
+        self, query_id: str, responder: Nid, holdings: Iterable[Holding], now: float
     ) -> "_Pending | None":
-        """Take in one answer; returns the query if it was the last that was waited for."""
+        """Add one answer; return the query's state if this was the last answer, else None."""
         pending = self._pending.get(query_id)
-        if pending is None or who not in pending.waiting:
+        if pending is None or responder not in pending.awaited:
             return None
-        pending.waiting.discard(who)
+        pending.awaited.discard(responder)
         for holding in list(holdings)[:MAX_HOLDINGS]:
-            nid = (
-                holding.nid or who
-            )  # a node does not know its own address, those who reached it do
+            # A node does not know its own address; the node that called it does.
+            nid = holding.nid or responder
             if len(pending.found) < MAX_HOLDINGS and nid not in pending.found:
                 pending.found[nid] = Holding(
                     nid, holding.entries, holding.oldest, holding.newest, holding.altruist
                 )
-        return self._end(pending, now) if not pending.waiting else None
+        return self._finish(pending, now) if not pending.awaited else None
 
     def pop_expired(self, now: float) -> "list[_Pending]":
+        """Remove and return the queries whose deadline has passed."""
         return [
-            self._end(pending, now)
+            self._finish(pending, now)
             for pending in list(self._pending.values())
-            if pending.until <= now
+            if pending.deadline <= now
         ]
 
-    def _end(self, pending: _Pending, now: float) -> _Pending:
+    def _finish(self, pending: _Pending, now: float) -> _Pending:
         del self._pending[pending.query.id]
-        if pending.query.hops > 0:  # else nobody else was asked
+        if pending.query.hops > 0:  # with 0 hops the answer covers only our own archive
             self._cache[_cache_key(pending.query)] = (now, tuple(pending.found.values()))
         while len(self._cache) > MAX_QUERIES:
             del self._cache[next(iter(self._cache))]
@@ -100,36 +108,38 @@ def _cache_key(query: Query) -> tuple[str, float, float, str]:
 
 
 class Trade:
-    """Who gets entries from us directly: anybody from an altruist, else members of a ring."""
+    """Decides which nodes may download from us: all if we are an altruist, else ring members."""
 
     def __init__(self, altruist: bool) -> None:
         self._altruist = altruist
-        self._wanted_holders: set[Nid] = set()  # holders that we want something of
-        self._recent_requesters: dict[Nid, float] = {}  # who has asked us lately
-        self._batches_ahead: dict[
-            Nid, int
-        ] = {}  # by holder: helpings given for its sake beyond those it gave
+        self._wanted_holders: set[Nid] = set()  # holders that we want something from
+        self._recent_requesters: dict[Nid, float] = {}  # when each last requested entries from us
+        # By holder: batches that we sent in exchange for its entries, minus batches it sent.
+        self._batches_ahead: dict[Nid, int] = {}
 
     def add_wanted(self, holder: Nid) -> None:
+        """Note that we want entries from this holder."""
         self._wanted_holders.add(holder)
 
     def record_batch(self, holder: Nid, *, is_last: bool) -> None:
-        """A helping has come from the holder, perhaps the last."""
+        """Record that the holder sent a batch."""
         self._batches_ahead[holder] = self._batches_ahead.get(holder, 0) - 1
         if is_last:
             self._wanted_holders.discard(holder)
 
     def recent_requesters(self, now: float) -> list[Nid]:
-        """Who wants something of us: told to holders, so that they find rings of three."""
+        """Return nodes that requested entries recently; holders use them to find rings of three."""
         self._recent_requesters = {
             nid: at for nid, at in self._recent_requesters.items() if now - at < CACHE_TTL_S
         }
         return list(self._recent_requesters)[-MAX_HOLDINGS:]
 
     def may_serve(self, requester: Nid, their_requesters: Iterable[Nid], now: float) -> bool:
-        """Whether the asker gets a helping. ``its_seekers`` are nodes that, it says, want something of it.
+        """Return whether the requester gets a batch.
 
-        If we want something of the asker, that is a ring of two; of one of its seekers, a ring of three.
+        ``their_requesters`` are the nodes that want something from the requester, by its own
+        statement. If we want something from the requester, that is a ring of two; from one of its
+        requesters, a ring of three.
         """
         self._recent_requesters[requester] = now
         if self._altruist:

@@ -1,4 +1,4 @@
-"""Calling other nodes: XML-RPC over the connections that feeds are fetched with, guarded as those are."""
+"""XML-RPC client for calls to other nodes, over a connection pool with SSRF protection."""
 
 import secrets
 import socket
@@ -19,19 +19,21 @@ from tidings.fetch.connection_pool import ConnectionPool
 from tidings.fetch.http1 import InvalidResponse
 from tidings.fetch.ssrf import AddrInfo
 
+#: HTTP path of the XML-RPC endpoint.
 RPC_PATH = "/RPC2"
 CONNECT_TIMEOUT_S = 5.0
 CALL_TIMEOUT_S = 10.0
 QUERY_TIMEOUT_S = 30.0
-#: A connection to a neighbour is kept for so long: it will be needed again.
+#: Time for which an idle connection to a peer stays open.
 KEEP_ALIVE_S = 60.0
-#: Helpings that are asked for in one recovery, and holders that are asked.
+#: Maximum number of batches requested from one holder in one recovery.
 MAX_BATCHES = 20
+#: Maximum number of holders contacted in one recovery.
 MAX_HOLDERS = 3
 
 
 class Client:
-    """Calls other nodes."""
+    """XML-RPC client for calls to other nodes."""
 
     def __init__(
         self,
@@ -42,8 +44,10 @@ class Client:
         tls: ssl.SSLContext | None = None,
         agent: str = "",
     ) -> None:
-        """``port`` is where we listen; ``tls`` makes all calls encrypted ones. Calls come from ``local_address``, if given:
-        a node is known by the address that it calls from. ``agent`` is the User-Agent.
+        """Create a client.
+
+        ``port`` is the port that we listen on. With ``tls`` all calls use https. ``local_address``
+        is the source address of calls: other nodes identify us by it. ``agent`` is the User-Agent.
         """
         self.port = port
         self._user_agent_header = f"User-Agent: {agent}\r\n" if agent else ""
@@ -56,37 +60,45 @@ class Client:
         if tls is not None:
             self._pool.tls = tls
         if local_address:
-            make = self._pool.make_socket
+            make_socket = self._pool.make_socket
 
-            def make_bound(info: AddrInfo) -> socket.socket:
-                made = make(info)
-                made.bind((local_address, 0))
-                return made
+            def make_bound_socket(info: AddrInfo) -> socket.socket:
+                sock = make_socket(info)
+                sock.bind((local_address, 0))
+                return sock
 
-            self._pool.make_socket = make_bound
+            self._pool.make_socket = make_bound_socket
 
     async def call(
         self, nid: Nid, function: str, *parameters: Any, timeout_s: float = CALL_TIMEOUT_S
     ) -> Any:
-        """The answer; `Fault` if it refuses, `OSError` or `TimeoutError` if it cannot be reached or talks nonsense."""
+        """Call a function of the node ``nid`` and return its result.
+
+        Raises `Fault` if the node refuses, `OSError` or `TimeoutError` if it cannot be reached or
+        its response is invalid.
+        """
         url = URL(f"{self._scheme}://{nid}{RPC_PATH}")
         body = xmlrpc.write_call(function, self.port, *parameters)
-        head = f"POST {RPC_PATH} HTTP/1.1\r\nHost: {nid}\r\n{self._user_agent_header}Content-Type: {xmlrpc.CONTENT_TYPE}\r\n"
-        request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        head = (
+            f"POST {RPC_PATH} HTTP/1.1\r\nHost: {nid}\r\n{self._user_agent_header}"
+            f"Content-Type: {xmlrpc.CONTENT_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        request = head.encode() + body
         try:
             response = await self._pool.send_request(url, request, MAX_MESSAGE_BYTES, timeout_s)
             if response.status != 200 or not response.is_complete:
-                raise OSError(f"{nid} answered {response.status}")
+                raise OSError(f"{nid} responded with HTTP status {response.status}")
             return xmlrpc.read_response(response.body)
         except (InvalidResponse, InvalidXmlRpc) as error:
             raise OSError(f"{nid}: {error}") from None
 
     async def close(self) -> None:
+        """Close all connections."""
         await self._pool.close()
 
 
 async def find_holdings(client: Client, nids: Iterable[Nid], query: Query) -> list[Holding]:
-    """Who has what is sought, as these neighbours say."""
+    """Query these peers and return the nodes that hold matching entries."""
     found: dict[Nid, Holding] = {}
     for nid in nids:
         with suppress(TidingsError, OSError, TimeoutError, TypeError, LookupError):
@@ -109,7 +121,10 @@ async def download(
     until: float,
     clock: Callable[[], float],
 ) -> dict[Nid, list[Entry]]:
-    """Entries directly from those who hold them, each once, by holder: altruists and those with most first."""
+    """Download the entries of a feed from their holders.
+
+    Altruists and large holdings come first. Returns the entries by holder, each entry only once.
+    """
     seen: set[str] = set()
     found: dict[Nid, list[Entry]] = {}
     for holding in sorted(holdings, key=lambda h: (not h.altruist, -h.entries))[:MAX_HOLDERS]:
@@ -143,15 +158,15 @@ async def _download(
         response = await client.call(
             nid, "get_entries", query, trade.recent_requesters(clock()), timeout_s=QUERY_TIMEOUT_S
         )
-        entries = [messages.read_entry(one) for one in response]
-        dated = [entry.published for entry in entries if entry.published is not None]
-        oldest = min(dated, default=target.since)
+        entries = [messages.read_entry(item) for item in response]
+        dates = [entry.published for entry in entries if entry.published is not None]
+        oldest = min(dates, default=target.since)
         new = [entry for entry in entries if entry.identity not in seen and _matches(entry, target)]
         seen.update(entry.identity for entry in new)
         found += new
-        last = not dated or not new or oldest >= until or oldest <= target.since
-        trade.record_batch(nid, is_last=last)
-        if last:
+        is_last = not dates or not new or oldest >= until or oldest <= target.since
+        trade.record_batch(nid, is_last=is_last)
+        if is_last:
             return
         until = oldest
 

@@ -1,7 +1,8 @@
-"""Ed25519 keys, for those who want to know whom they listen to. Needs the extra ``keys``.
+"""Ed25519 signatures of entries and proofs of key ownership. Needs the extra ``keys``.
 
-A node signs the entries it has fetched itself, one by one, so that a signature outlives the removal of others from a bundle,
-and proves at `connect` that it holds its key. A proof is for one callee and one moment: it cannot be used again elsewhere.
+A node signs each entry that it fetched itself separately, so that a signature stays valid when
+other entries are removed from a bundle. At `connect` it proves that it holds its key. A proof is
+bound to one callee and one time, so it cannot be replayed.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from tidings.exchange.protocol import Nid
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ed25519
 
-#: Clocks of two nodes may differ by so much.
+#: Maximum difference between the clocks of two nodes.
 MAX_CLOCK_SKEW_S = 300.0
 
 
@@ -21,58 +22,63 @@ def _library() -> "type[ed25519.Ed25519PrivateKey]":
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     except ImportError:
-        raise MissingExtra("cryptography", "keys", "signing for neighbours") from None
+        raise MissingExtra("cryptography", "keys", "signing entries for peers") from None
     return Ed25519PrivateKey
 
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """A node's own key."""
+    """This node's Ed25519 private key."""
 
-    secret: bytes  #: 32 random ones
+    secret: bytes  #: 32 random bytes
 
     @property
     def key(self) -> bytes:
-        """The public part, by which friends know the node."""
+        """The public key, which other nodes pin in `exchange.friends`."""
         return _library().from_private_bytes(self.secret).public_key().public_bytes_raw()
 
-    def sign(self, text: bytes) -> bytes:
-        return _library().from_private_bytes(self.secret).sign(text)
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of a message (64 bytes)."""
+        return _library().from_private_bytes(self.secret).sign(message)
 
 
-def is_valid_signature(key: bytes, text: bytes, signature: bytes) -> bool:
-    """Whether the signature is the key's, of this text."""
+def is_valid_signature(key: bytes, message: bytes, signature: bytes) -> bool:
+    """Return whether the signature of the message was made with this key."""
     _library()
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, text)
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
     except (InvalidSignature, ValueError):
         return False
     return True
 
 
 def connect_proof_message(to: Nid, port: int, at: float) -> bytes:
-    """What a caller signs when it connects."""
+    """Return the bytes that a caller signs when it connects to the node ``to``."""
     return b"tidings connect\0%s\0%d\0%d" % (to.encode(), port, int(at))
 
 
 class ProofVerifier:
-    """Checks introductions; each is good once."""
+    """Verifies proofs of key ownership and rejects replays."""
 
     def __init__(self) -> None:
-        self._last: dict[bytes, int] = {}
+        self._last_proof_at: dict[bytes, int] = {}
 
     def is_valid_proof(
         self, key: bytes, proof: bytes, own_nids: set[Nid], port: int, at: float, now: float
     ) -> bool:
-        """``ours`` are the names under which a caller may have reached us."""
-        if abs(now - at) > MAX_CLOCK_SKEW_S or int(at) <= self._last.get(key, -1):
+        """Return whether the proof is valid and new.
+
+        ``own_nids`` are the addresses under which the caller may have reached us, ``port`` is the
+        caller's port and ``at`` the time in the proof.
+        """
+        if abs(now - at) > MAX_CLOCK_SKEW_S or int(at) <= self._last_proof_at.get(key, -1):
             return False
         if not any(
             is_valid_signature(key, connect_proof_message(nid, port, at), proof) for nid in own_nids
         ):
             return False
-        self._last[key] = int(at)
+        self._last_proof_at[key] = int(at)
         return True

@@ -1,4 +1,7 @@
-"""A list server: tells newcomers of nodes that asked lately (FeedEx 3.1). It knows addresses and nothing else."""
+"""List server for bootstrapping: returns nodes that called recently (FeedEx sect. 3.1).
+
+It knows only addresses, not what the nodes read.
+"""
 
 import random
 from collections.abc import Callable
@@ -14,16 +17,17 @@ from tidings.exchange.peers import address_of
 from tidings.exchange.protocol import Nid
 from tidings.exchange.transport import FAULT_MALFORMED, read_body
 
+#: Time for which a node stays listed after its last call.
 LISTING_TTL_S = 86400.0
 MAX_NODES = 5000
 MAX_PER_ADDRESS = 3
 MAX_LISTED = 30
-#: A call here is an empty one.
+#: Maximum size of a call: the only function has no arguments besides the port.
 MAX_MESSAGE_BYTES = 2000
 
 
 class ListServer:
-    """Who was here in the last day."""
+    """Nodes that called within the last day."""
 
     def __init__(
         self,
@@ -33,11 +37,14 @@ class ListServer:
         seed: int | None = None,
     ) -> None:
         self._clock, self._max_per_address = clock, max_per_address
-        self._nodes: dict[Nid, float] = {}  # the latest last
+        self._nodes: dict[Nid, float] = {}  # last call, oldest first
         self._random = random.Random(seed)
 
     def get_neighbors(self, sender: Nid) -> list[Nid]:
-        """Some others; the sender is listed from now on, unless its address has enough places."""
+        """Return a random sample of the other nodes and list the sender.
+
+        The sender is not listed if its address already has ``max_per_address`` nodes.
+        """
         now = self._clock()
         self._nodes = {
             nid: at for nid, at in self._nodes.items() if now - at < LISTING_TTL_S and nid != sender
@@ -53,6 +60,7 @@ class ListServer:
         return found
 
     def app(self) -> Starlette:
+        """Return the ASGI application that serves the XML-RPC endpoint."""
         return Starlette(routes=[Route(RPC_PATH, self._serve, methods=["POST"])])
 
     async def _serve(self, request: Request) -> Response:
@@ -62,7 +70,7 @@ class ListServer:
                 return Response(status_code=413)
             function, parameters = xmlrpc.read_call(body)
             if function != "get_neighbors" or len(parameters) != 1:
-                raise xmlrpc.InvalidXmlRpc("a list server knows get_neighbors(port) only")
+                raise xmlrpc.InvalidXmlRpc("a list server has only get_neighbors(port)")
             sender = messages.nid_of(request.client.host if request.client else "", parameters[0])
         except TimeoutError:
             return Response(status_code=408)

@@ -1,7 +1,8 @@
-"""Who is a neighbour, who could be, and who may not (FeedEx 3.1, 3.2).
+"""Membership management: choose, admit, replace and ban peers (FeedEx sect. 3.1, 3.2).
 
-Neighbours should stay: they know each other's interests and what each is worth. One leaves when it cannot be reached, has lied,
-or takes and does not give where somebody better wants its place; then another is looked for among those we have heard of.
+Long-lived peers are best: they know each other's interests and contributions. A peer is dropped
+when it cannot be reached, when it has sent forged entries, or when it is a free rider and a more
+useful node wants its place. Candidates then replace it.
 """
 
 import random
@@ -9,23 +10,27 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tidings.exchange.peers import Interests, Peer, address_of
 from tidings.exchange.protocol import Call, Effect, Nid, NodeSettings, PeerDropped, Subset
+from tidings.i18n import _
 
-#: A liar, or who cannot be reached, is not asked or let in again for so long.
+#: Duration of a ban after forged entries.
 BAN_S = 7 * 86400.0
+#: Delay before the next connection attempt to a node that was unreachable or declined.
 RETRY_S = 900.0
-#: A newcomer takes the place of a neighbour only if it is so much more useful.
+#: Usefulness of a new node relative to the least useful peer, above which it replaces that peer.
 MIN_REPLACEMENT_RATIO = 1.2
-#: Who has given nothing yet gets this part of the deficit bound, or moving from node to node would be a way of life.
-NEWCOMER_DIVISOR = 5
-#: So many are asked at once, and so many addresses kept.
+#: Divisor of the deficit limit for peers that have contributed nothing yet. Without it a free rider
+#: could use up the full limit at one node after another.
+NEW_PEER_DIVISOR = 5
+#: Maximum number of connection attempts at once.
 MAX_CONNECTING = 4
+#: Maximum number of candidates, and of past peers, that are remembered.
 MAX_CANDIDATES = 200
-#: Others are looked for no sooner than this after the last time, whoever is heard of.
+#: Minimum interval between two searches for new peers.
 MIN_REPLENISH_INTERVAL_S = 5.0
 
 
 class Membership:
-    """How neighbours come and go; what is to be done for that is added to ``out``."""
+    """The set of peers, the candidates and the bans of a node."""
 
     def __init__(
         self,
@@ -35,25 +40,22 @@ class Membership:
         rng: random.Random,
         effects: list[Effect],
     ) -> None:
-        self._settings, self._interests, self._is_us, self._random, self._effects = (
-            settings,
-            interests,
-            is_us,
-            rng,
-            effects,
-        )
+        """``is_us`` recognizes our own nid; ``effects`` is the list that calls are appended to."""
+        self._settings, self._interests, self._is_us = settings, interests, is_us
+        self._random, self._effects = rng, effects
         self._peers = interests.peers
-        self.candidates: dict[Nid, float] = {}  #: not to be asked before
-        self._connecting: set[Nid] = set()  # who are being asked to be neighbours
-        self._banned: dict[Nid, float] = {}  # nodes until when; addresses of liars too
-        self._past_stats: dict[Nid, Mapping[str, float]] = {}  # what earlier neighbours were worth
+        self.candidates: dict[Nid, float] = {}  #: with the time of the earliest next attempt
+        self._connecting: set[Nid] = set()  # `connect` has been called and not yet answered
+        self._banned: dict[Nid, float] = {}  # end of the ban, by nid and by address
+        self._past_stats: dict[Nid, Mapping[str, float]] = {}  # statistics of earlier peers
         self._list_servers: list[Nid] = []
         self._next_advert = self._next_replenish = self._last_replenish = float("-inf")
-        self._advertised_version = -1  # version of the interests that neighbours were told
+        self._advertised_version = -1  # version of the interests that was last sent to peers
 
     def add_candidates(
         self, nids: Iterable[Nid], now: float, past_stats: Mapping[Nid, Mapping[str, float]]
     ) -> None:
+        """Add nodes that could become peers, with the stored statistics of earlier peers."""
         self._past_stats.update(past_stats)
         for nid in nids:
             if not self._is_us(nid) and nid not in self._peers and nid not in self.candidates:
@@ -65,24 +67,26 @@ class Membership:
             del self.candidates[next(iter(self.candidates))]
 
     def set_list_servers(self, servers: Iterable[Nid]) -> None:
-        """List servers that are asked when neighbours are lacking."""
+        """Set the list servers that are queried when there are too few candidates."""
         self._list_servers = list(servers)
 
     def peer_stats(self) -> dict[Nid, Mapping[str, float]]:
-        """Neighbours of now and before, for the next start."""
+        """Return the statistics of current and earlier peers, to be stored for the next start."""
         return {**self._past_stats, **{nid: peer.stats() for nid, peer in self._peers.items()}}
 
     def ban(self, nid: Nid, until: float) -> None:
-        """Neither this node nor another at its address is let in until then."""
+        """Ban a node, and all nodes at its address, until a time."""
         self._banned[nid] = self._banned[address_of(nid)] = until
 
     def banned_until(self, nid: Nid, now: float) -> float | None:
+        """Return the end of the node's ban, or None if it is not banned."""
         until = max(self._banned.get(nid, 0.0), self._banned.get(address_of(nid), 0.0))
         return until if until > now else None
 
-    # --- by the clock --------------------------------------------------------------------------------------------------
+    # --- periodic work ---------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
+        """Advertise changed interests and look for new peers, each at its interval."""
         if now >= self._next_advert:
             self._next_advert = now + self._settings.advertise_interval_s
             self._advertise(now)
@@ -94,12 +98,15 @@ class Membership:
             self._replenish(now)
 
     def _advertise(self, now: float) -> None:
-        """Tell every neighbour the difference to what it was told last; silence for long is broken by an empty one."""
-        quiet = now - 3 * self._settings.advertise_interval_s
-        stale = self._advertised_version != self._interests.version
+        """Send each peer the changes to our subscription set since the last time.
+
+        A peer that has not called for long gets an empty update as a keep-alive.
+        """
+        quiet_before = now - 3 * self._settings.advertise_interval_s
+        is_stale = self._advertised_version != self._interests.version
         self._advertised_version = self._interests.version
         for peer in self._peers.values():
-            if not stale and peer.last_call_at > quiet:
+            if not is_stale and peer.last_call_at > quiet_before:
                 continue
             advertised_subset = self._interests.advertisement_for(peer.nid)
             changes = {
@@ -110,7 +117,7 @@ class Membership:
             changes.update(
                 (feed, -1) for feed in peer.advertised_subset if feed not in advertised_subset
             )
-            if changes or peer.last_call_at <= quiet:
+            if changes or peer.last_call_at <= quiet_before:
                 peer.advertised_subset = advertised_subset
                 self._effects.append(Call(peer.nid, "update_subset", changes))
 
@@ -122,9 +129,7 @@ class Membership:
             nid for nid, at in self.candidates.items() if at <= now and nid not in self._connecting
         ]
         self._random.shuffle(ready)
-        ready.sort(
-            key=lambda nid: nid not in self._past_stats
-        )  # old neighbours first: they know us
+        ready.sort(key=lambda nid: nid not in self._past_stats)  # earlier peers first
         if len(ready) > MAX_CONNECTING:
             self._next_replenish = now + MIN_REPLENISH_INTERVAL_S  # some will decline
         for nid in ready[: min(lacking + 1, MAX_CONNECTING)]:
@@ -135,10 +140,14 @@ class Membership:
             self._effects.extend(Call(server, "get_neighbors") for server in self._list_servers)
             self._effects.extend(Call(nid, "get_neighbors") for nid in list(self._peers)[:1])
 
-    # --- who comes -----------------------------------------------------------------------------------------------------
+    # --- joining ---------------------------------------------------------------------------------
 
     def may_join(self, nid: Nid, now: float, key: bytes | None = None) -> bool:
-        """Not ourselves, no liar, a friend where only friends are wanted, and one of few at its address."""
+        """Return whether a node may become a peer.
+
+        Our own node and banned nodes may not, nor nodes without a pinned key if `friends_only` is
+        set, nor more than `max_per_address` nodes of one address (Sybil attack).
+        """
         if self._is_us(nid) or self.banned_until(nid, now) is not None:
             return False
         if self._settings.friends_only and key is not None and key not in self._settings.friends:
@@ -150,18 +159,19 @@ class Membership:
         )
 
     def on_connected(self, to: Nid, subset: Subset, now: float, key: bytes) -> None:
+        """Handle the response to our `connect`; an empty ``subset`` means that it declined."""
         self._connecting.discard(to)
         self.candidates.pop(to, None)
         if not subset:
             self.candidates[to] = now + RETRY_S
         elif to not in self._peers and self._has_room() and self.may_join(to, now, key):
-            self._accept(to, subset, now, key)  # else it will find out with its next call
+            self._accept(to, subset, now, key)  # otherwise its next call is refused
 
     def admit(self, nid: Nid, subset: Subset, now: float, key: bytes) -> bool:
-        """Let somebody in who calls, or know it better; False if there is no room."""
-        known = self._peers.get(nid)
-        if known is not None:
-            known.hops, known.last_call_at = dict(subset), now
+        """Admit a caller as a peer, or update a known peer; return False if there is no room."""
+        peer = self._peers.get(nid)
+        if peer is not None:
+            peer.hops, peer.last_call_at = dict(subset), now
             self._interests.invalidate()
         elif self._has_room() or self._make_room(subset, now):
             self._accept(nid, subset, now, key)
@@ -173,8 +183,7 @@ class Membership:
     def _accept(self, nid: Nid, subset: Subset, now: float, key: bytes) -> None:
         self.candidates.pop(nid, None)
         peer = self._peers[nid] = Peer(nid, subset, now, key)
-        for name, value in self._past_stats.get(nid, {}).items():
-            setattr(peer, name, type(getattr(peer, name))(value))
+        peer.restore_stats(self._past_stats.get(nid, {}))
         self._interests.invalidate()
         peer.advertised_subset = self._interests.advertisement_for(nid)
 
@@ -182,55 +191,59 @@ class Membership:
         return len(self._peers) < self._settings.max_peers
 
     def _make_room(self, subset: Subset, now: float) -> bool:
-        """Let the least useful neighbour go if the newcomer is better: first those who take and do not give."""
+        """Drop the least useful peer if the new node is better; free riders are dropped first."""
         usefulness = self._interests.usefulness
         worst = min(
             self._peers.values(), key=lambda n: (not self._is_free_riding(n), usefulness(n.hops))
         )
         if self._is_free_riding(worst):
-            self.drop(worst.nid, "it takes and does not give", now)
+            self.drop(worst.nid, _("free rider: receives entries but sends none"), now)
         elif usefulness(subset) > MIN_REPLACEMENT_RATIO * usefulness(worst.hops):
-            self.drop(worst.nid, "another is more useful", now)
+            self.drop(worst.nid, _("replaced by a more useful peer"), now)
         else:
             return False
         return True
 
     def _is_free_riding(self, peer: Peer) -> bool:
-        """It has been given much and has hardly given."""
         return (
-            peer.contribution_sent > self._settings.deficit / NEWCOMER_DIVISOR
-            and peer.contribution_received < peer.contribution_sent / NEWCOMER_DIVISOR
+            peer.contribution_sent > self._settings.deficit / NEW_PEER_DIVISOR
+            and peer.contribution_received < peer.contribution_sent / NEW_PEER_DIVISOR
         )
 
-    # --- who goes ------------------------------------------------------------------------------------------------------
+    # --- leaving ---------------------------------------------------------------------------------
 
     def on_failed(self, to: Nid, now: float, started_at: float) -> bool:
-        """A call did not reach it; False if that says nothing, since it has called us after ours began."""
+        """Handle a call, started at ``started_at``, that did not reach the node.
+
+        Returns False if the failure is ignored because the node has called us since then.
+        """
         self._connecting.discard(to)
         if self._has_called_since(to, started_at):
             return False
         if to not in self._list_servers:
             self.candidates[to] = now + RETRY_S
         if to in self._peers:
-            self.drop(to, "it cannot be reached", now)
+            self.drop(to, _("unreachable"), now)
         return True
 
     def on_refused(self, to: Nid, now: float, started_at: float) -> None:
+        """Drop a peer that answered our call with "connect first", unless it called us since."""
         if to in self._peers and not self._has_called_since(to, started_at):
-            self.drop(to, "it has dropped us", now)
+            self.drop(to, _("the peer dropped us"), now)
             self.candidates[to] = now + RETRY_S
 
     def _has_called_since(self, nid: Nid, started_at: float) -> bool:
         return nid in self._peers and self._peers[nid].last_call_at > started_at
 
     def drop(self, nid: Nid, reason: str, now: float, *, ban: bool = False) -> None:
+        """Remove a peer, with a reason for display, and ban it if ``ban`` is set."""
         peer = self._peers.pop(nid)
         self._past_stats[nid] = peer.stats()
         while len(self._past_stats) > MAX_CANDIDATES:
             del self._past_stats[next(iter(self._past_stats))]
         self._interests.invalidate()
         self._next_advert = min(self._next_advert, now + 1.0)
-        self._next_replenish = min(self._next_replenish, now + 1.0)  # another is wanted
+        self._next_replenish = min(self._next_replenish, now + 1.0)
         self._effects.append(PeerDropped(nid, reason, ban))
         if ban:
             self.ban(nid, now + BAN_S)

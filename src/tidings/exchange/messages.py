@@ -1,7 +1,8 @@
-"""The exchange's values as XML-RPC has them, both ways; docs/exchange-protocol.md tells them to others.
+"""Encoding and validation of protocol messages as XML-RPC values.
 
-What is read is checked here for kind and size, and nowhere else: the core gets well-formed values. An entry's digest is not
-sent but made anew, so that the did vouches for what is really there.
+The format is described in docs/exchange-protocol.md. Types and sizes of received values are checked
+only here: the core gets well-formed values. An entry's digest is not sent but computed again, so
+that the did covers what was really received.
 """
 
 import ipaddress
@@ -30,20 +31,22 @@ from tidings.exchange.xmlrpc import InvalidXmlRpc
 from tidings.parse.dates import ParsedDate
 from tidings.parse.entry_identity import make_entry
 
+#: Maximum length of the title text in a query.
 MAX_QUERY_CHARS = 1000
 MAX_ENCLOSURES = 20
+#: Characters that XML 1.0 does not allow.
 NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def nid_of(address: str, port: object) -> Nid:
-    """A node by the address that its connection comes from, and the port that it says it listens on."""
+    """Return the nid for a connection's source address and the port that the caller declares."""
     if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
-        raise InvalidXmlRpc("the first parameter is the port that you listen on")
+        raise InvalidXmlRpc("the first parameter must be the port that you listen on")
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def read_nid(value: object) -> Nid:
-    """``203.0.113.5:8035`` or ``[2001:db8::5]:8035``: names of hosts are not nodes."""
+    """Parse ``203.0.113.5:8035`` or ``[2001:db8::5]:8035``; host names are rejected."""
     address, _, port = str(value).rpartition(":")
     try:
         ip = ipaddress.ip_address(address.removeprefix("[").removesuffix("]"))
@@ -53,10 +56,12 @@ def read_nid(value: object) -> Nid:
 
 
 def write_subset(subset: Subset) -> list[list[Any]]:
+    """Encode a subscription set as an array of [feed, hop count]."""
     return [[feed, hops] for feed, hops in subset.items()]
 
 
 def read_subset(value: object) -> dict[str, int]:
+    """Decode a subscription set; a hop count of -1 removes a feed."""
     subset = {}
     for item in _list(value, MAX_FEEDS):
         match item:
@@ -70,6 +75,7 @@ def read_subset(value: object) -> dict[str, int]:
 
 
 def write_entry(entry: Entry) -> dict[str, Any]:
+    """Encode an entry as a struct, without empty fields."""
     encoded: dict[str, Any] = {
         "id": entry.identity,
         "url": entry.url,
@@ -89,10 +95,11 @@ def write_entry(entry: Entry) -> dict[str, Any]:
 
 
 def read_entry(value: object) -> Entry:
+    """Decode an entry. Raises `InvalidXmlRpc` if a field is too long or has the wrong type."""
     if not isinstance(value, dict) or not isinstance(value.get("id"), str) or not value["id"]:
         raise InvalidXmlRpc("an entry is a struct with an id")
     texts = {name: _text(value.get(name, ""), MAX_TEXT_CHARS) for name in ("content", "summary")}
-    words = {
+    fields = {
         name: _text(value.get(name, ""), MAX_URL_CHARS)
         for name in ("id", "url", "title", "author", "base", "comments")
     }
@@ -102,25 +109,29 @@ def read_entry(value: object) -> Entry:
         if isinstance(f, list) and len(f) == 2
     ]
     return make_entry(
-        id=words["id"],
-        url=_address(words["url"]),
-        title=words["title"],
-        author=words["author"],
+        id=fields["id"],
+        url=_http_url(fields["url"]),
+        title=fields["title"],
+        author=fields["author"],
         content=texts["content"],
         summary=texts["summary"],
-        base_url=_address(words["base"]),
-        published=_when(value.get("published")),
-        updated=_when(value.get("updated")),
+        base_url=_http_url(fields["base"]),
+        published=_date(value.get("published")),
+        updated=_date(value.get("updated")),
         tags=[_text(tag, 100) for tag in _list(value.get("tags", []), MAX_TAGS)],
         enclosures=[
-            Enclosure(_address(_text(url, MAX_URL_CHARS)), _text(kind, 100)) for url, kind in files
+            Enclosure(_http_url(_text(url, MAX_URL_CHARS)), _text(kind, 100)) for url, kind in files
         ],
-        comments_url=_address(words["comments"]),
+        comments_url=_http_url(fields["comments"]),
     )
 
 
 def keep_sendable(entries: Iterable[Entry]) -> list[Entry]:
-    """Entries as others will read them: the did is over that. What cannot be sent (too long, say) is left out."""
+    """Return the entries as peers will decode them; entries that cannot be sent are left out.
+
+    The did of a bundle is computed from this form. An entry cannot be sent if it is too long, for
+    example.
+    """
     found = []
     for entry in entries:
         with suppress(InvalidXmlRpc):
@@ -129,6 +140,7 @@ def keep_sendable(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def write_bundle(bundle: Bundle) -> dict[str, Any]:
+    """Encode a bundle as a struct."""
     entries = []
     for entry in bundle.entries:
         encoded = write_entry(entry)
@@ -137,17 +149,18 @@ def write_bundle(bundle: Bundle) -> dict[str, Any]:
         if (note := bundle.notes.get(entry.identity)) is not None:
             encoded["note"] = {"tags": list(note.tags), "rating": float(note.rating)}
         entries.append(encoded)
-    found = {
+    struct = {
         "feed": bundle.feed,
         "fetched": bundle.fetched_at,
         "did": bundle.did,
         "path": list(bundle.path),
         "entries": entries,
     }
-    return found | ({"key": bundle.key} if bundle.key else {})
+    return struct | ({"key": bundle.key} if bundle.key else {})
 
 
 def read_bundle(value: Any) -> Bundle:
+    """Decode a bundle. The did is not verified here but in `Node.put_entries`."""
     match value:
         case {"feed": str() as feed, "did": bytes() as did, "entries": list() as encoded} if (
             0 < len(feed) <= MAX_URL_CHARS
@@ -156,18 +169,18 @@ def read_bundle(value: Any) -> Bundle:
         case _:
             raise InvalidXmlRpc("a bundle is a struct with feed, did and entries")
     if len(did) != 20 or len(encoded) > MAX_ENTRIES:
-        raise InvalidXmlRpc(f"a did has 20 bytes, and a bundle at most {MAX_ENTRIES} entries")
+        raise InvalidXmlRpc(f"a did must have 20 bytes, and a bundle at most {MAX_ENTRIES} entries")
     signatures, notes = {}, {}
-    for one in encoded:
-        entry_id = one.get("id") if isinstance(one, dict) else None
-        if isinstance(entry_id, str) and isinstance(one.get("signature"), bytes):
-            signatures[entry_id] = one["signature"]
-        if isinstance(entry_id, str) and isinstance(one.get("note"), dict):
-            notes[entry_id] = _note(one["note"])
+    for item in encoded:
+        entry_id = item.get("id") if isinstance(item, dict) else None
+        if isinstance(entry_id, str) and isinstance(item.get("signature"), bytes):
+            signatures[entry_id] = item["signature"]
+        if isinstance(entry_id, str) and isinstance(item.get("note"), dict):
+            notes[entry_id] = _note(item["note"])
     key = value.get("key", b"")
     return Bundle(
         feed,
-        tuple(read_entry(one) for one in encoded),
+        tuple(read_entry(item) for item in encoded),
         _number(value.get("fetched"), 0.0),
         did,
         tuple(read_nid(nid) for nid in _list(value.get("path", []), MAX_PATH + 1)),
@@ -183,10 +196,12 @@ def _note(value: Mapping[str, object]) -> Note:
 
 
 def write_notices(notices: Sequence[PeerNotice]) -> list[list[Any]]:
+    """Encode poll notices as an array of [feed, time]."""
     return [[notice.feed, notice.at] for notice in notices]
 
 
 def read_notices(value: object) -> list[PeerNotice]:
+    """Decode poll notices."""
     notices = []
     for item in _list(value, MAX_FEEDS):
         match item:
@@ -198,24 +213,34 @@ def read_notices(value: object) -> list[PeerNotice]:
 
 
 def write_query(query: Query) -> dict[str, Any]:
+    """Encode an archive query as a struct."""
     return {
-        "id": query.id, "feed": query.feed, "since": query.since, "until": query.until, "words": query.title_text, "hops": query.hops
-    }  # fmt: skip
+        "id": query.id,
+        "feed": query.feed,
+        "since": query.since,
+        "until": query.until,
+        "words": query.title_text,
+        "hops": query.hops,
+    }
 
 
 def read_query(value: Any) -> Query:
+    """Decode an archive query."""
     match value:
         case {"id": str() as query_id, "feed": str() as feed} if (
             0 < len(query_id) <= 64 and 0 < len(feed) <= MAX_URL_CHARS
         ):
             hops = value.get("hops", 0)
             since, until = _number(value.get("since"), 0.0), _number(value.get("until"), 4e9)
-            words = _text(value.get("words", ""), MAX_QUERY_CHARS)
-            return Query(query_id, feed, since, until, words, hops if isinstance(hops, int) else 0)
+            title_text = _text(value.get("words", ""), MAX_QUERY_CHARS)
+            if not isinstance(hops, int):
+                hops = 0
+            return Query(query_id, feed, since, until, title_text, hops)
     raise InvalidXmlRpc("a query is a struct with id and feed")
 
 
 def write_holdings(holdings: Sequence[Holding]) -> list[dict[str, Any]]:
+    """Encode holdings, the answer to a query."""
     return [
         {
             "nid": h.nid,
@@ -229,6 +254,7 @@ def write_holdings(holdings: Sequence[Holding]) -> list[dict[str, Any]]:
 
 
 def read_holdings(value: object) -> list[Holding]:
+    """Decode holdings; those without entries are ignored."""
     found = []
     for item in _list(value, 1000):
         match item:
@@ -243,20 +269,20 @@ def read_holdings(value: object) -> list[Holding]:
 
 def _list(value: object, limit: int) -> list[Any]:
     if not isinstance(value, list) or len(value) > limit:
-        raise InvalidXmlRpc(f"an array of at most {limit:,} was expected")
+        raise InvalidXmlRpc(f"expected an array of at most {limit:,} items")
     return value
 
 
 def _text(value: object, limit: int) -> str:
     if not isinstance(value, str) or len(value) > limit:
-        raise InvalidXmlRpc(f"a text of at most {limit:,} characters was expected")
+        raise InvalidXmlRpc(f"expected a string of at most {limit:,} characters")
     if NOT_IN_XML.search(value):
-        raise InvalidXmlRpc("there are characters that XML does not have")
+        raise InvalidXmlRpc("a string has characters that XML does not allow")
     return value
 
 
-def _address(url: str) -> str:
-    """Links are http or https, whatever a neighbour says."""
+def _http_url(url: str) -> str:
+    """Return the URL if it is http or https, else an empty string."""
     return url if url.lower().startswith(("http://", "https://")) else ""
 
 
@@ -266,6 +292,6 @@ def _number(value: object, default: float) -> float:
     )
 
 
-def _when(value: object) -> ParsedDate | None:
+def _date(value: object) -> ParsedDate | None:
     number = _number(value, -1.0)
     return ParsedDate(number) if 0 <= number <= 4e9 else None

@@ -1,8 +1,9 @@
-"""A node's state machine: what others call and what time brings goes in, what is to be done comes out (`take`).
+"""State machine of one exchange node (gossip protocol): calls and times in, effects out.
 
-No I/O, no clock, and no chance but a seed: the same node speaks XML-RPC on the network and runs by the thousand on a virtual
-clock. Methods named as the functions of FeedEx's Table 1 are what neighbours call; `fetched` and `tick` are what the own side
-does; `connected`, `refused`, `failed`, `delivered` and `answered` say how our own calls went.
+It has no I/O and no clock, and its only randomness is a seeded generator: the same node runs over
+XML-RPC on the network and a thousand times on a virtual clock. Methods named as the functions of
+FeedEx's Table 1 are called by peers. `record_document` and `tick` are called by this side. The
+`on_...` methods take the results of our own calls. `take_effects` returns what is to be done.
 """
 
 import random
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from tidings.document import Entry
 from tidings.errors import TidingsError
 from tidings.exchange.archive import MAX_HOPS, ArchiveQueries, Trade
-from tidings.exchange.membership import NEWCOMER_DIVISOR, Membership
+from tidings.exchange.membership import NEW_PEER_DIVISOR, Membership
 from tidings.exchange.peer_notices import PeerNotices
 from tidings.exchange.peers import CHECK_DID_COST, Interests, Peer
 from tidings.exchange.protocol import (
@@ -42,25 +43,27 @@ from tidings.exchange.protocol import (
 )
 from tidings.exchange.seen_bundles import SeenBundles
 from tidings.exchange.trust import Claim, ClaimLedger
+from tidings.i18n import _
 
-#: Who told so many false entries, and so many of all that it told, is a liar; edits look like alterations, so some are allowed.
+#: Number and share of refuted entries from which a peer is banned. Some are allowed, because an
+#: edit by the publisher looks like an alteration.
 MAX_REFUTED, MAX_REFUTED_SHARE = 5, 0.2
-#: Who passed on a forgery is not listened to about that feed for a while, the second time for twice as long, and so on.
+#: First duration for which a peer that forwarded a forgery is muted for the feed; it doubles.
 MUTE_S = 3600.0
-#: Who announces a bundle and does not send it is not waited for, for so long.
+#: Time for which announcements of a peer that broke a promise do not count.
 BROKEN_PROMISE_S = 3600.0
-#: So many nodes are told to who needs some.
+#: Maximum number of nodes in a `get_neighbors` response.
 MAX_LISTED = 30
-#: A feed is fetched to verify an accusation once in so long.
+#: Minimum interval between two fetches of a feed that verify a dispute.
 MIN_VERIFY_INTERVAL_S = 3600.0
 
 
 class CallRefused(TidingsError):
-    """What a caller gets instead of an answer."""
+    """The node refuses a call; the caller gets the message as an XML-RPC fault."""
 
 
 class Node:
-    """One node of the network."""
+    """One node of the exchange network, without I/O."""
 
     def __init__(
         self,
@@ -73,9 +76,13 @@ class Node:
         key: bytes = b"",
         verify: Callable[[bytes, bytes, bytes], bool] | None = None,
     ) -> None:
-        """``feeds`` are those that may be told to others, with their weights. ``sign`` and ``verify`` come from `keys`."""
+        """Create a node.
+
+        ``feeds`` are the shareable feeds with their weights. ``nid`` may be empty: the node then
+        learns it from the first `connect`. ``sign``, ``key`` and ``verify`` come from `keys`.
+        """
         self.settings = settings or NodeSettings()
-        self.nid = nid  #: as others see us; may be learned later
+        self.nid = nid  #: our address as peers see it; may be learned later
         self.interests = Interests(self.settings, feeds)
         self.ledger = ClaimLedger()
         self.queries = ArchiveQueries()
@@ -93,13 +100,13 @@ class Node:
         self._last_verify_at: dict[str, float] = {}
 
     def take_effects(self) -> list[Effect]:
-        """What is to be done, in order; each is told once."""
+        """Remove and return the effects to be applied, in order."""
         effects = self._effects[:]
         if effects:
             self._effects.clear()
         return effects
 
-    # --- the own side --------------------------------------------------------------------------------------------------
+    # --- our own polls ---------------------------------------------------------------------------
 
     def record_document(
         self,
@@ -108,7 +115,7 @@ class Node:
         now: float,
         notes: Mapping[str, Note] | None = None,
     ) -> list[Entry]:
-        """The feed's server has shown this document. Passes on what is new in it; returns that."""
+        """Record a document from the feed's server; forward and return the entries new in it."""
         verdict = self.ledger.check_document(feed, entries, now)
         self._apply_verdict(feed, verdict.confirmed, verdict.altered, verdict.forged, now)
         self._notices.check_sender(feed, verdict.new, now)
@@ -117,7 +124,10 @@ class Node:
         return verdict.new
 
     def record_push(self, feed: str, entries: Sequence[Entry], now: float) -> None:
-        """The feed's hub has sent these: true, but what is not among them may be true as well."""
+        """Record entries that the feed's WebSub hub pushed, and forward the new ones.
+
+        They are authentic but incomplete, so they refute no claims.
+        """
         known = self.ledger.known(feed)
         new = [entry for entry in entries if entry.identity not in known]
         self.ledger.remember(feed, [entry.identity for entry in new])
@@ -137,12 +147,12 @@ class Node:
             self._forward(bundle, "")
 
     def record_unchanged(self, feed: str, now: float) -> None:
-        """The feed's server said that there is nothing new."""
+        """Record that the feed's server reported no change (304)."""
         self._notices.check_sender(feed, (), now)
         self._notices.record_poll(feed, now)
 
     def set_feeds(self, feeds: Mapping[str, float]) -> None:
-        """The feeds that we follow and may tell have changed."""
+        """Replace the shareable feeds and their weights."""
         self.interests.feeds = dict(feeds)
         self.interests.invalidate()
 
@@ -152,54 +162,54 @@ class Node:
         now: float,
         past_stats: Mapping[Nid, Mapping[str, float]] | None = None,
     ) -> None:
-        """Nodes that could become neighbours: from a list server, a feed's document, or the last time."""
+        """Add nodes that could become peers: from a list server, a feed or the last run."""
         self.membership.add_candidates(nids, now, past_stats or {})
 
     def tick(self, now: float) -> None:
-        """To be called every few seconds."""
+        """Do periodic work; to be called every few seconds."""
         for query_state in self.queries.pop_expired(now):
             self._effects.append(
                 Reply(query_state.query, query_state.requester, tuple(query_state.found.values()))
             )
-        for who in self._seen_bundles.pop_broken_promises(now):
-            if who in self.peers:
-                self.peers[who].promise_broken_at = now
+        for nid in self._seen_bundles.pop_broken_promises(now):
+            if nid in self.peers:
+                self.peers[nid].promise_broken_at = now
         self._notices.send_pending()
         self.membership.tick(now)
 
-    # --- how our calls went --------------------------------------------------------------------------------------------
+    # --- results of our calls --------------------------------------------------------------------
 
     def on_connected(self, to: Nid, subset: Subset, now: float, key: bytes = b"") -> None:
-        """``to`` has accepted us, or not (an empty set)."""
+        """Handle the response to `connect`; an empty ``subset`` means that ``to`` declined."""
         self.membership.on_connected(to, subset, now, key)
 
     def on_failed(self, to: Nid, now: float, started_at: float = float("inf")) -> None:
-        """``to`` could not be reached, with a call that began then."""
+        """Handle a call, started at ``started_at``, that did not reach ``to``."""
         if self.membership.on_failed(to, now, started_at):
             for query_id in self.queries.waiting_for(to):
                 self.on_answer(query_id, to, (), now)
 
     def on_refused(self, to: Nid, now: float, started_at: float = float("inf")) -> None:
-        """``to`` does not know us any more, as it said to a call that began then."""
+        """Handle a call, started at ``started_at``, that ``to`` refused with "connect first"."""
         self.membership.on_refused(to, now, started_at)
 
     def on_delivered(self, to: Nid, bundle: Bundle) -> None:
-        """``to`` has taken the bundle."""
+        """Add a delivered bundle to our contribution to ``to`` (FeedEx sect. 3.5)."""
         peer = self.peers.get(to)
         if peer is not None:
             hops = peer.hops.get(bundle.feed, self.settings.max_subset_hops)
             peer.contribution_sent += len(bundle.entries) * self.settings.alpha**-hops
 
-    # --- what neighbours call (Table 1) --------------------------------------------------------------------------------
+    # --- functions that peers call (FeedEx, Table 1) ---------------------------------------------
 
     def get_neighbors(self, sender: Nid, now: float) -> list[Nid]:
-        """Some nodes that we know, for somebody who needs neighbours; who asks is known from now on."""
+        """Return a random sample of known nodes; the sender becomes a candidate."""
         self.add_candidates([sender], now)
         known = [nid for nid in (*self.peers, *self.membership.candidates) if nid != sender]
         return self._random.sample(known, min(len(known), MAX_LISTED))
 
     def connect(self, sender: Nid, subset: Subset, now: float, key: bytes = b"") -> dict[str, int]:
-        """Become neighbours: our subscription set, or nothing if we decline."""
+        """Accept the sender as a peer; return our subscription set, or {} to decline."""
         if not 0 < len(subset) <= MAX_FEEDS:
             return {}
         if not self.membership.may_join(sender, now, key):
@@ -207,13 +217,12 @@ class Node:
             return {}
         if not self.membership.admit(sender, subset, now, key):
             return {}
-        advertised_subset = self.peers[sender].advertised_subset = self.interests.advertisement_for(
-            sender
-        )
-        return advertised_subset
+        advertisement = self.interests.advertisement_for(sender)
+        self.peers[sender].advertised_subset = advertisement
+        return advertisement
 
     def update_subset(self, sender: Nid, changes: Subset, now: float) -> None:
-        """The sender's subscription set has changed; a hop count below 0 takes a feed out."""
+        """Apply changes to the sender's subscription set; a negative hop count removes a feed."""
         peer = self._require_peer(sender, now)
         if len(changes) > MAX_FEEDS or len(peer.hops) + len(changes) > 2 * MAX_FEEDS:
             raise CallRefused("the subscription set is too large")
@@ -226,10 +235,11 @@ class Node:
             self.interests.invalidate()
 
     def check_did(self, sender: Nid, did: bytes, now: float) -> bool:
-        """Whether we have seen the bundle, or are about to.
+        """Return whether we have seen the bundle or another peer is about to send it.
 
-        Who is told "unseen" is expected to send it, and others need not. Who does not send it keeps us from it, so that
-        its word counts for nothing for a while.
+        False obliges the sender to send the bundle within `PROMISE_TIMEOUT_S`, and other peers are
+        answered True until then. A sender that breaks this promise delays the bundle, so its
+        announcements do not count for `BROKEN_PROMISE_S`.
         """
         peer = self._require_peer(sender, now, CHECK_DID_COST)
         if did in self._seen_bundles.seen:
@@ -239,7 +249,7 @@ class Node:
         )
 
     def put_entries(self, sender: Nid, bundle: Bundle, now: float) -> int:
-        """A bundle from a neighbour; returns how many of its entries were new to us."""
+        """Accept a bundle from a peer; return how many of its entries were new to us."""
         peer = self._require_peer(sender, now)
         if bundle.did in self._seen_bundles.seen:
             self.counts["duplicates"] += 1
@@ -258,12 +268,12 @@ class Node:
         if len(new_entries) < len(bundle.entries):
             self._confirm(feed, self.ledger.pop_corroborated(bundle, sender))
         if hops == 0:
-            news = [entry for entry in new_entries if self.ledger.is_recent(feed, entry)]
-            self.counts["stale"] += len(new_entries) - len(news)
-            new_entries = news
+            recent_entries = [entry for entry in new_entries if self.ledger.is_recent(feed, entry)]
+            self.counts["stale"] += len(new_entries) - len(recent_entries)
+            new_entries = recent_entries
         if new_entries:
             self._accept_entries(peer, bundle, new_entries, hops, now)
-        if hops == 0:  # afterwards, so that what the look brought is there when it is told
+        if hops == 0:  # after the entries, so that they are sent before the notice of the poll
             self._notices.record_poll(feed, min(bundle.fetched_at, now), sender, now)
         return len(new_entries)
 
@@ -271,26 +281,26 @@ class Node:
         self, peer: Peer, bundle: Bundle, new_entries: list[Entry], hops: int, now: float
     ) -> None:
         feed, sender = bundle.feed, peer.nid
-        kept = self._for_forwarding(bundle, new_entries, sender)
-        self.ledger.remember(feed, [entry.identity for entry in new_entries], kept.path)
+        forwarded = self._for_forwarding(bundle, new_entries, sender)
+        self.ledger.remember(feed, [entry.identity for entry in new_entries], forwarded.path)
         peer.contribution_received += (
             len(new_entries) * self.interests.feeds.get(feed, 1.0) * self.settings.alpha**-hops
         )
         peer.entries += len(new_entries)
         if feed in self.interests.feeds:
-            trusted_identities = self._trusted_identities(kept)
+            trusted_identities = self._trusted_identities(forwarded)
             self.ledger.add_claims(
                 bundle,
                 [e for e in new_entries if e.identity not in trusted_identities],
                 sender,
                 now,
             )
-            self._effects.append(EntriesReceived(kept, sender, trusted_identities))
-        self._seen_bundles.add(kept.did)
-        self._forward(kept, sender)
+            self._effects.append(EntriesReceived(forwarded, sender, trusted_identities))
+        self._seen_bundles.add(forwarded.did)
+        self._forward(forwarded, sender)
 
     def put_looks(self, sender: Nid, notices: Sequence[PeerNotice], now: float) -> None:
-        """A neighbour, or somebody near it, has looked at these feeds and passed on what was new."""
+        """Record notices that the sender, or a node that it trusts, polled these feeds."""
         self._require_peer(sender, now)
         for notice in notices[:MAX_FEEDS]:
             self._notices.record_poll(notice.feed, min(notice.at, now), sender, now)
@@ -298,7 +308,10 @@ class Node:
     def dispute(
         self, sender: Nid, feed: str, identity: str, published: float | None, now: float
     ) -> None:
-        """A neighbour has found that an entry which we gave it is forged. Who gave it to us? An own look will tell."""
+        """Handle a peer's report that an entry which we forwarded is forged.
+
+        Our own fetch of the feed (`Verify`) decides, and then blames the peer that sent it to us.
+        """
         self._require_peer(sender, now)
         path = self.ledger.known(feed).get(identity)
         if path and path[-1] != sender:
@@ -308,31 +321,36 @@ class Node:
                 self._effects.append(Verify(feed))
 
     def query_feed(self, sender: Nid, query: Query, now: float) -> None:
-        """Who has entries like these? The answer comes as a `Reply`. With no sender it is our own question."""
+        """Search the archives of this node and its peers; the result is a `Reply` effect.
+
+        An empty ``sender`` means that the query is our own.
+        """
         if sender:
             self._require_peer(sender, now)
-        known = () if self.queries.is_loop(query) else self.queries.cached_answer(query, now)
-        if known is not None:
-            others = known if sender else tuple(holding for holding in known if holding.nid)
-            self._effects.append(Reply(query, sender, others))
+        cached = () if self.queries.is_loop(query) else self.queries.cached_answer(query, now)
+        if cached is not None:
+            holdings = cached if sender else tuple(holding for holding in cached if holding.nid)
+            self._effects.append(Reply(query, sender, holdings))
             return
         if self.queries.is_full():
-            raise CallRefused("too many queries are under way; ask again in a minute")
+            raise CallRefused("too many queries in progress; try again in a minute")
         hops = min(query.hops, MAX_HOPS) - 1
-        further = [nid for nid in self.peers if nid != sender] if hops >= 0 else []
-        own = [""] if sender else []
-        if not own and not further:
+        next_peers = [nid for nid in self.peers if nid != sender] if hops >= 0 else []
+        own_archive = [""] if sender else []
+        if not own_archive and not next_peers:
             self._effects.append(Reply(query, sender, ()))
             return
-        self.queries.start(query, sender, [*own, *further], now)
-        if own:
+        self.queries.start(query, sender, [*own_archive, *next_peers], now)
+        if own_archive:
             self._effects.append(Search(query))
-        passed_on = Query(query.id, query.feed, query.since, query.until, query.title_text, hops)
-        self._effects.extend(Call(nid, "query_feed", passed_on) for nid in further)
+        forwarded = Query(query.id, query.feed, query.since, query.until, query.title_text, hops)
+        self._effects.extend(Call(nid, "query_feed", forwarded) for nid in next_peers)
 
-    def on_answer(self, query_id: str, who: Nid, holdings: Iterable[Holding], now: float) -> None:
-        """``who`` has answered a query; with no nid it was our own archive."""
-        query_state = self.queries.on_answer(query_id, who, holdings, now)
+    def on_answer(
+        self, query_id: str, responder: Nid, holdings: Iterable[Holding], now: float
+    ) -> None:
+        """Handle an answer to a query; an empty ``responder`` is our own archive."""
+        query_state = self.queries.on_answer(query_id, responder, holdings, now)
         if query_state is not None:
             self._effects.append(
                 Reply(query_state.query, query_state.requester, tuple(query_state.found.values()))
@@ -341,13 +359,13 @@ class Node:
     def _require_peer(self, sender: Nid, now: float, cost: float = 1.0) -> Peer:
         peer = self.peers.get(sender)
         if peer is None:
-            raise CallRefused("you are not a neighbour; connect first")
+            raise CallRefused("you are not a peer; connect first")
         if not peer.allow(now, self.settings.calls_per_min, cost):
             self.counts["refused"] += 1
-            raise CallRefused("you call too often; wait a minute")
+            raise CallRefused("rate limit exceeded; wait a minute")
         return peer
 
-    # --- passing on ----------------------------------------------------------------------------------------------------
+    # --- forwarding ------------------------------------------------------------------------------
 
     def _forward(self, bundle: Bundle, sender: Nid) -> None:
         limit, path = self.settings.deficit, bundle.path
@@ -357,13 +375,13 @@ class Node:
             if n.nid not in path
             and n.nid != sender
             and n.contribution_sent - n.contribution_received
-            <= min(limit, limit / NEWCOMER_DIVISOR + n.contribution_received)
+            <= min(limit, limit / NEW_PEER_DIVISOR + n.contribution_received)
         ]
         if to:
             self._effects.append(Offer(bundle, to))
 
     def _for_forwarding(self, bundle: Bundle, new_entries: list[Entry], sender: Nid) -> Bundle:
-        """As we pass it on: without what was known, and with the sender on its path."""
+        """Return the bundle without known entries and with the sender added to its path."""
         path = (*bundle.path, sender)
         if len(new_entries) == len(bundle.entries):
             return Bundle(
@@ -387,22 +405,22 @@ class Node:
         )
 
     def _check(self, bundle: Bundle, sender: Nid) -> None:
-        """Refuse what no honest node sends."""
+        """Raise `CallRefused` for a bundle that violates the protocol."""
         if not 0 < len(bundle.entries) <= MAX_ENTRIES:
-            raise CallRefused(f"a bundle has 1 to {MAX_ENTRIES} entries")
+            raise CallRefused(f"a bundle must have 1 to {MAX_ENTRIES} entries")
         if (
             len(bundle.path) > MAX_PATH
             or len(set(bundle.path)) < len(bundle.path)
             or sender in bundle.path
         ):
-            raise CallRefused("the path is longer than any, or goes in circles")
+            raise CallRefused("the path is too long or has a loop")
         if bundle.did != did_of(bundle.feed, bundle.entries):
-            raise CallRefused("the did is not that of the entries")
+            raise CallRefused("the did does not match the entries")
 
-    # --- trust ---------------------------------------------------------------------------------------------------------
+    # --- trust -----------------------------------------------------------------------------------
 
     def _trusted_identities(self, bundle: Bundle) -> frozenset[str]:
-        """Identities of entries that a friend has signed."""
+        """Return the identities of the entries that are signed with a pinned key."""
         if self._verify is None or bundle.key not in self.settings.friends:
             return frozenset()
         return frozenset(
@@ -427,7 +445,7 @@ class Node:
         forged: Sequence[Claim],
         now: float,
     ) -> None:
-        """What an own document says about those who told us of its entries."""
+        """Update the reputation of the peers whose claims our own document has checked."""
         self._confirm(feed, confirmed)
         for claim in confirmed:
             if (peer := self.peers.get(claim.sender)) is not None:
@@ -442,7 +460,7 @@ class Node:
             if (peer := self.peers.get(claim.sender)) is None:
                 continue
             if len(claim.path) == 1:
-                self._ban(claim.sender, "it forged an entry", now)
+                self._ban(claim.sender, _("sent a forged entry"), now)
             else:
                 peer.mute(feed, now, MUTE_S)
                 self._effects.append(
@@ -451,32 +469,37 @@ class Node:
                 self._count_refuted(claim, now)
 
     def _count_refuted(self, claim: Claim, now: float) -> None:
-        """It has told something false, perhaps in good faith."""
+        """Count a false entry of the claim's sender, which may have forwarded it in good faith."""
         peer = self.peers.get(claim.sender)
         if peer is not None:
             peer.refuted += 1
             if peer.refuted >= MAX_REFUTED and peer.refuted > MAX_REFUTED_SHARE * (
                 peer.refuted + peer.confirmed
             ):
-                self._ban(peer.nid, "much of what it tells is false", now)
+                self._ban(peer.nid, _("many of its entries are false"), now)
 
     def _ban(self, nid: Nid, reason: str, now: float) -> None:
         self.membership.drop(nid, reason, now, ban=True)
         for feed, identities in self.ledger.withdraw(nid).items():
             self._effects.append(EntriesWithdrawn(feed, tuple(identities)))
 
-    # --- for others ----------------------------------------------------------------------------------------------------
+    # --- privacy ---------------------------------------------------------------------------------
 
     def choose_decoys(self, number: int) -> list[str]:
-        """Choose feeds of neighbours to fetch and advertise as if we read them (sect. 1.2, Privacy); returns them."""
-        theirs = {feed for n in self.peers.values() for feed, hops in n.hops.items() if hops == 0}
-        free = sorted(theirs - self.interests.feeds.keys() - self.interests.decoys)
-        lacking = max(number - len(self.interests.decoys), 0)
-        self.interests.decoys |= set(self._random.sample(free, min(lacking, len(free))))
+        """Choose decoys: feeds of peers that we fetch and advertise as if users here read them.
+
+        They hide the real subscriptions (FeedEx sect. 1.2, Privacy). Returns all decoys.
+        """
+        peer_feeds = {
+            feed for peer in self.peers.values() for feed, hops in peer.hops.items() if hops == 0
+        }
+        choices = sorted(peer_feeds - self.interests.feeds.keys() - self.interests.decoys)
+        missing = max(number - len(self.interests.decoys), 0)
+        self.interests.decoys |= set(self._random.sample(choices, min(missing, len(choices))))
         self.interests.invalidate()
         return sorted(self.interests.decoys)
 
 
 def signed_message(feed: str, entry: Entry) -> bytes:
-    """What a signature is over."""
+    """Return the bytes that the signature of an entry covers."""
     return b"tidings entry\0" + feed.encode() + b"\0" + canonical_bytes(entry)

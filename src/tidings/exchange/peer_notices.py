@@ -1,7 +1,7 @@
-"""Notices: who has looked at a feed tells it, so that others need not look so soon.
+"""Poll notices: a node reports its polls to peers, which can then poll the same feeds later.
 
-Nobody is believed for ever: an own look is due now and then, and a post that it finds, although somebody said to have looked
-after it was there, shows that nobody did.
+Trust in notices is limited. Every node still polls each feed now and then. If that poll finds a
+post that was published before the poll that a peer reported, the notice was false.
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,16 @@ from tidings.exchange.peers import Interests
 from tidings.exchange.protocol import Call, Effect, Nid, NodeSettings, PeerNotice, PeerPolled
 from tidings.exchange.trust import ClaimLedger
 
-#: Notices go out so often, and only if they tell so much; an own look is due after so long, whatever others say.
+#: Minimum interval between two notices for one feed.
 MIN_NOTICE_INTERVAL_S = 30.0
+#: Notices are ignored if our own last poll of the feed is older than this.
 MAX_OWN_POLL_AGE_S = 14 * 86400.0
-#: A post is on its way to us for no longer than this after who found it has told that it looked.
+#: Maximum time that a post needs to reach us after a peer has found it.
 PROPAGATION_S = 300.0
 
 
 class PeerNotices:
-    """The last look at each feed, whose it was, and what neighbours are to be told of it by ``out``."""
+    """The last known poll of each feed and the notices that peers are still to get."""
 
     def __init__(
         self,
@@ -28,52 +29,50 @@ class PeerNotices:
         ledger: ClaimLedger,
         effects: list[Effect],
     ) -> None:
-        self._settings, self._interests, self._ledger, self._effects = (
-            settings,
-            interests,
-            ledger,
-            effects,
-        )
-        self._at: dict[str, float] = {}
+        """``effects`` is the list that calls to peers and `PeerPolled` are appended to."""
+        self._settings, self._interests = settings, interests
+        self._ledger, self._effects = ledger, effects
+        self._last_poll_at: dict[str, float] = {}
         self._notice_senders: dict[str, tuple[Nid, float]] = {}
         self._pending: dict[str, tuple[float, Nid]] = {}
 
     def record_poll(self, feed: str, at: float, sender: Nid = "", now: float = 0.0) -> None:
-        """Somebody has looked; with no sender we did."""
+        """Record a poll at time ``at``: our own, or one that the peer ``sender`` reported."""
         if not self._settings.notices or not self._interests.is_direct(feed):
             return
-        if at < self._at.get(feed, float("-inf")) + MIN_NOTICE_INTERVAL_S:
+        if at < self._last_poll_at.get(feed, float("-inf")) + MIN_NOTICE_INTERVAL_S:
             return
         if sender:
-            own = self._ledger.last_document_at(feed)
+            own_poll_at = self._ledger.last_document_at(feed)
             if (
-                own is None
-                or now - own > MAX_OWN_POLL_AGE_S
+                own_poll_at is None
+                or now - own_poll_at > MAX_OWN_POLL_AGE_S
                 or not self._interests.peers[sender].are_notices_trusted
             ):
                 return
             self._notice_senders[feed] = (sender, at)
             self._effects.append(PeerPolled(PeerNotice(feed, at), sender))
-        self._at[feed] = at
+        self._last_poll_at[feed] = at
         self._pending[feed] = (at, sender)
 
     def send_pending(self) -> None:
+        """Send the pending notices to all peers that read the feeds themselves (0 hops)."""
         if not self._pending:
             return
         pending, self._pending = self._pending, {}
         for peer in self._interests.peers.values():
             notices = [
-                PeerNotice(f, at)
-                for f, (at, who) in pending.items()
-                if who != peer.nid and peer.hops.get(f) == 0
+                PeerNotice(feed, at)
+                for feed, (at, sender) in pending.items()
+                if sender != peer.nid and peer.hops.get(feed) == 0
             ]
             if notices:
                 self._effects.append(Call(peer.nid, "put_looks", notices))
 
     def check_sender(self, feed: str, new: Sequence[Entry], now: float) -> None:
-        """What an own look has found ``new`` says about who told of the last."""
-        who, at = self._notice_senders.pop(feed, ("", 0.0))
-        sender = self._interests.peers.get(who)
+        """Confirm or refute the last notice for a feed with the ``new`` entries of our own poll."""
+        nid, at = self._notice_senders.pop(feed, ("", 0.0))
+        sender = self._interests.peers.get(nid)
         if sender is None or now - at < PROPAGATION_S:
             return
         if any(

@@ -1,6 +1,8 @@
-"""Neighbours and what they are interested in: subscription sets, hop counts, usefulness, contribution (FeedEx 3.1, 3.2, 3.5).
+"""Peers and their interests: subscription sets, hop counts, usefulness, contributions.
 
-What a node advertises to a neighbour is computed without that neighbour's own part, or interests would echo for ever.
+A peer is another node that this node exchanges entries with; FeedEx (sect. 3.1, 3.2, 3.5) calls it
+a `neighbor`. The subscription set advertised to a peer is computed without that peer's interests,
+because interests would otherwise be reflected between two nodes indefinitely (split horizon).
 """
 
 from collections.abc import Mapping
@@ -8,46 +10,78 @@ from typing import Any
 
 from tidings.exchange.protocol import MAX_FEEDS, Nid, NodeSettings, Subset
 
-#: A neighbour may call so many times at once before its rate counts.
+#: Capacity of a peer's token bucket, in minutes of its call rate.
 BURST_MINUTES = 2.0
+#: Tokens that a `check_did` call costs; other calls cost 1.
 CHECK_DID_COST = 0.1
-#: A contradicted notice weighs as much as so many good ones; who has told none is believed.
+#: Weight of a refuted notice relative to a confirmed one; a peer without any is trusted.
 REFUTED_NOTICE_WEIGHT = 3.0
+#: Stored key -> attribute of `Peer`. The keys are in databases and in the API, so they stay.
+STORED = {
+    "brought": "contribution_received",
+    "given": "contribution_sent",
+    "entries": "entries",
+    "confirmed": "confirmed",
+    "false": "refuted",
+    "earlier_s": "lead_s",
+    "looks_kept": "notices_confirmed",
+    "looks_broken": "notices_refuted",
+}
 
 
 class Peer:
-    """Another node that we exchange entries with, and how it has behaved."""
+    """A peer's interests, contributions, reputation and rate limit."""
 
     __slots__ = (
-        "promise_broken_at", "contribution_received", "confirmed", "lead_s", "entries", "refuted", "contribution_sent", "last_call_at", "hops", "key", "notices_refuted",
-        "notices_confirmed", "muted_feeds", "nid", "since", "tokens", "tokens_at", "advertised_subset",
-    )  # fmt: skip
+        "advertised_subset",
+        "confirmed",
+        "contribution_received",
+        "contribution_sent",
+        "entries",
+        "hops",
+        "key",
+        "last_call_at",
+        "lead_s",
+        "muted_feeds",
+        "nid",
+        "notices_confirmed",
+        "notices_refuted",
+        "promise_broken_at",
+        "refuted",
+        "since",
+        "tokens",
+        "tokens_at",
+    )
 
     def __init__(self, nid: Nid, hops: Subset, now: float, key: bytes = b"") -> None:
+        """``hops`` is the subscription set that the peer advertised."""
         self.nid, self.key = nid, key
-        self.hops: dict[str, int] = dict(hops)  # what it has advertised
+        self.hops: dict[str, int] = dict(hops)
         self.advertised_subset: dict[str, int] = {}  # what we have advertised to it
         self.since = self.last_call_at = self.tokens_at = now
-        self.contribution_received = self.contribution_sent = (
-            0.0  # c_{j,i} and c_{i,j}; the deficit d_{i,j} is what we gave more
-        )
-        self.entries = self.confirmed = self.refuted = (
-            0  # brought as the first; of these, as in our own documents, or not
-        )
-        self.lead_s = 0.0  # before our own fetch, summed over those confirmed
-        self.muted_feeds: dict[
-            str, tuple[float, float]
-        ] = {}  # feeds: until when, and for how long the last time
-        self.promise_broken_at = float("-inf")  # announced a bundle and did not send it
+        # c_{j,i} and c_{i,j} of FeedEx sect. 3.5; their difference is the deficit d_{i,j}.
+        self.contribution_received = self.contribution_sent = 0.0
+        # Entries that it sent first; how many of them our own documents confirmed and refuted.
+        self.entries = self.confirmed = self.refuted = 0
+        self.lead_s = 0.0  # time between arrival and our own fetch, summed over confirmed entries
+        # Feed -> (end of the mute, its duration).
+        self.muted_feeds: dict[str, tuple[float, float]] = {}
+        self.promise_broken_at = float(
+            "-inf"
+        )  # last time it announced a bundle but did not send it
         self.notices_confirmed = self.notices_refuted = 0
         self.tokens = float("inf")
 
     @property
     def address(self) -> str:
+        """The peer's IP address."""
         return address_of(self.nid)
 
     def allow(self, now: float, per_min: float, cost: float = 1.0) -> bool:
-        """Whether it may call once more; it has so many calls a minute."""
+        """Take ``cost`` tokens from the peer's token bucket; return whether it may call.
+
+        The bucket refills at ``per_min`` tokens per minute, up to `BURST_MINUTES` of that rate.
+        """
         self.last_call_at = now
         tokens = self.tokens + (now - self.tokens_at) * per_min / 60
         limit = per_min * BURST_MINUTES
@@ -59,62 +93,67 @@ class Peer:
         return False
 
     def mute(self, feed: str, now: float, first_s: float) -> None:
-        """Do not listen to it about this feed, every time for twice as long."""
+        """Ignore the peer's entries of this feed: for ``first_s``, then each time twice as long."""
         until, length_s = self.muted_feeds.get(feed, (0.0, first_s / 2))
         if until <= now:
             self.muted_feeds[feed] = (now + 2 * length_s, 2 * length_s)
 
     def is_muted(self, feed: str, now: float) -> bool:
+        """Return whether the peer's entries of this feed are ignored now."""
         return feed in self.muted_feeds and self.muted_feeds[feed][0] > now
 
     @property
     def are_notices_trusted(self) -> bool:
+        """Whether at least half of the peer's notices proved true, weighted and smoothed."""
         return (
             self.notices_confirmed + 1
             >= (self.notices_confirmed + REFUTED_NOTICE_WEIGHT * self.notices_refuted + 2) / 2
         )
 
     def stats(self) -> dict[str, Any]:
-        """What is remembered until next time (FeedEx 3.1: old neighbours can trust each other from past experience)."""
-        names = (
-            "brought",
-            "given",
-            "entries",
-            "confirmed",
-            "false",
-            "earlier_s",
-            "looks_kept",
-            "looks_broken",
-        )
-        return {name: getattr(self, name) for name in names}
+        """Return the statistics to be stored, by stored key.
+
+        FeedEx sect. 3.1: nodes that meet again can use their past experience with each other.
+        """
+        return {key: getattr(self, name) for key, name in STORED.items()}
+
+    def restore_stats(self, stats: Mapping[str, float]) -> None:
+        """Set the statistics from stored ones (see `stats`); unknown keys are ignored."""
+        for key, value in stats.items():
+            if (name := STORED.get(key)) is not None:
+                setattr(self, name, type(getattr(self, name))(value))
 
 
 def address_of(nid: Nid) -> str:
+    """Return the address part of ``address:port``."""
     return nid.rpartition(":")[0]
 
 
 class Interests:
-    """The own subscription set and the neighbours', and what follows from both."""
+    """Our own subscription set and those of the peers, with hop counts of interest."""
 
     def __init__(self, settings: NodeSettings, feeds: Mapping[str, float]) -> None:
+        """``feeds`` are our own feeds with their weights."""
         self._settings = settings
-        self.feeds: dict[str, float] = dict(feeds)  #: the direct set, with weights of preference
-        self.decoys: set[str] = set()  #: advertised and fetched as if they were ours
+        self.feeds: dict[str, float] = dict(feeds)  #: our own feeds, with weights of preference
+        self.decoys: set[str] = set()  #: feeds advertised and fetched as if they were our own
         self.peers: dict[Nid, Peer] = {}
-        self.version = 0  #: changes with everything that advertisements depend on
+        self.version = 0  #: incremented with every change that advertisements depend on
         self._interested_cache: dict[str, list[Peer]] = {}
         self._nearest_cache: dict[str, tuple[int, Nid, int]] | None = None
 
     def invalidate(self) -> None:
+        """Clear the caches after a change of feeds, decoys, peers or their subscription sets."""
         self.version += 1
         self._nearest_cache = None
         self._interested_cache.clear()
 
     def is_direct(self, feed: str) -> bool:
+        """Return whether the feed is one of our own feeds or a decoy (0 hops)."""
         return feed in self.feeds or feed in self.decoys
 
     def interested_peers(self, feed: str) -> list[Peer]:
-        """Neighbours that want the feed's entries."""
+        """Return the peers that want the feed's entries."""
         found = self._interested_cache.get(feed)
         if found is None:
             limit = self._settings.max_subset_hops
@@ -124,7 +163,7 @@ class Interests:
         return found
 
     def hops(self, feed: str) -> int | None:
-        """Our own hop count of interest; None: neither we nor anybody near wants it."""
+        """Return our hop count of interest in a feed; None if neither we nor near nodes want it."""
         if feed in self.feeds or feed in self.decoys:
             return 0
         counts = [n.hops[feed] for n in self.interested_peers(feed)]
@@ -132,47 +171,52 @@ class Interests:
         return hops if hops <= self._settings.max_subset_hops else None
 
     def advertisement_for(self, to: Nid) -> dict[str, int]:
-        """The subscription set, without what only ``to`` is interested in."""
+        """Return our subscription set for the peer ``to``, without interests learned from it."""
         if self._nearest_cache is None:
             self._nearest_cache = self._find_nearest()
         limit = self._settings.max_subset_hops
-        advertised_subset = dict.fromkeys((*self.feeds, *self.decoys), 0)
-        for feed, (first, who, second) in self._nearest_cache.items():
-            hops = 1 + (second if who == to else first)
-            if hops <= limit and feed not in advertised_subset:
-                advertised_subset[feed] = hops
-        return (
-            advertised_subset
-            if len(advertised_subset) <= MAX_FEEDS
-            else dict(sorted(advertised_subset.items(), key=lambda item: item[1])[:MAX_FEEDS])
-        )
+        subset = dict.fromkeys((*self.feeds, *self.decoys), 0)
+        for feed, (first, nearest_nid, second) in self._nearest_cache.items():
+            hops = 1 + (second if nearest_nid == to else first)
+            if hops <= limit and feed not in subset:
+                subset[feed] = hops
+        if len(subset) <= MAX_FEEDS:
+            return subset
+        return dict(sorted(subset.items(), key=lambda item: item[1])[:MAX_FEEDS])
 
     def _find_nearest(self) -> dict[str, tuple[int, Nid, int]]:
-        """For each feed the least hop count of any neighbour, whose that is, and the least of the others."""
+        """Return for each feed the least hop count, the peer that has it, and the second least."""
         far = self._settings.max_subset_hops + 1
         nearest: dict[str, tuple[int, Nid, int]] = {}
         for nid, peer in self.peers.items():
             for feed, hops in peer.hops.items():
-                first, who, second = nearest.get(feed, (far, "", far))
+                first, nearest_nid, second = nearest.get(feed, (far, "", far))
                 if hops < first:
                     nearest[feed] = (hops, nid, first)
                 elif hops < second:
-                    nearest[feed] = (first, who, hops)
+                    nearest[feed] = (first, nearest_nid, hops)
         return nearest
 
     def usefulness(self, hops: Subset) -> float:
-        """u(Q) of FeedEx 3.2: the overlap with our direct set, by weight, depreciated by hop count."""
+        """Return u(Q) of FeedEx sect. 3.2: the weighted overlap with our own feeds.
+
+        Each feed's weight is depreciated by its hop count.
+        """
         d = self._settings.depreciation
         return sum(weight * d ** -hops[feed] for feed, weight in self.feeds.items() if feed in hops)
 
     def suggestions(self, limit: int = 20) -> list[tuple[str, float]]:
-        """Feeds that neighbours read and we do not, by how alike those neighbours are to us (Jaccard), summed."""
+        """Return feed recommendations: feeds that peers read and we do not, with scores.
+
+        The score is the sum of the Jaccard similarities between our feeds and those of the peers
+        that read the feed (collaborative filtering).
+        """
         scores: dict[str, float] = {}
-        ours = self.feeds.keys()
+        own_feeds = self.feeds.keys()
         for peer in self.peers.values():
-            theirs = {feed for feed, hops in peer.hops.items() if hops == 0}
-            alike = len(theirs & ours) / max(len(theirs | ours), 1)
-            for feed in theirs - ours:
-                scores[feed] = scores.get(feed, 0.0) + alike
+            peer_feeds = {feed for feed, hops in peer.hops.items() if hops == 0}
+            similarity = len(peer_feeds & own_feeds) / max(len(peer_feeds | own_feeds), 1)
+            for feed in peer_feeds - own_feeds:
+                scores[feed] = scores.get(feed, 0.0) + similarity
         ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
         return [item for item in ranked if item[1] > 0][:limit]

@@ -1,8 +1,8 @@
-"""The exchange on the network: XML-RPC over HTTP, both ways, with the core in the middle.
+"""XML-RPC transport of the exchange: serve calls of other nodes and make a node's calls.
 
-`Exchange` runs a `Node`: it answers what others call (`routes`), makes the calls that the node wants made, and hands everything
-else that the node wants done to ``on_effect``. Calls have time-outs and bounds; those of one neighbour wait in one short line,
-so a slow neighbour holds up nobody.
+`Exchange` runs a `Node`: it serves `routes`, makes the calls that the node requests and passes all
+other effects to ``on_effect``. Calls have timeouts and size limits. Each peer has a bounded queue
+of calls, so a slow peer does not delay the others.
 """
 
 import asyncio
@@ -24,13 +24,15 @@ from tidings.exchange.protocol import Bundle, Call, Effect, Holding, Nid, Offer,
 from tidings.exchange.xmlrpc import MAX_MESSAGE_BYTES, Fault, InvalidXmlRpc
 from tidings.logs import Log
 
-#: The node is ticked so often.
+#: Interval between two ticks of the node.
 TICK_S = 1.0
-#: Calls that wait for one neighbour; what comes then is lost, as it would be by a slow network.
+#: Maximum length of a peer's call queue; further calls are dropped.
 MAX_QUEUED_CALLS = 100
-#: Calls a minute from an address that is no neighbour's, and addresses remembered for that.
+#: Rate limit for calls from an address without a peer.
 UNKNOWN_CALLS_PER_MIN = 30
+#: Maximum number of addresses that are remembered for this rate limit.
 MAX_UNKNOWN_CALLERS = 10_000
+#: XML-RPC fault codes (docs/exchange-protocol.md).
 FAULT_REFUSED, FAULT_UNKNOWN, FAULT_MALFORMED = 1, 2, 3
 
 log = Log("tidings.exchange")
@@ -38,7 +40,7 @@ Archive = Callable[[Query, int], Awaitable[Sequence[Entry]]]
 
 
 class Exchange:
-    """A living node. ``async with Exchange(...) as exchange: ...`` while it runs; `routes` are to be served by somebody."""
+    """A running node; use it with ``async with``. The caller serves `routes` over HTTP."""
 
     def __init__(
         self,
@@ -51,6 +53,11 @@ class Exchange:
         archive: Archive,
         signer: Signer | None = None,
     ) -> None:
+        """Create a transport for a node.
+
+        ``on_effect`` applies the effects that are not calls, ``archive`` returns stored entries
+        for a query (at most the given number), ``signer`` signs proofs at `connect`.
+        """
         self.node, self.client, self._clock, self._sleep = node, client, clock, sleep
         self._on_effect, self._archive, self._signer = on_effect, archive, signer
         self._proof_verifier = ProofVerifier()
@@ -87,7 +94,10 @@ class Exchange:
         self.apply_effects()
 
     def schedule_tick(self) -> None:
-        """Tell neighbours in a moment of our clock, which may be faster than life, of what was looked at until then."""
+        """Tick once more after `TICK_S` of our clock, which may run faster than real time.
+
+        This batches the notices of polls in that time.
+        """
         if self._delayed_tick is None or self._delayed_tick.done():
             self._delayed_tick = asyncio.create_task(self._tick_later())
 
@@ -97,19 +107,18 @@ class Exchange:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being told or taken in."""
+        """Whether calls or effects are in progress."""
         return bool(self._workers or self._tasks)
 
     def apply_effects(self) -> None:
-        """Do what the node wants done; to be called whenever it was told something."""
+        """Apply the node's effects; to be called after every change of the node."""
         for effect in self.node.take_effects():
             if isinstance(effect, Offer):
                 for nid in effect.to:
                     self._enqueue(nid, (effect.bundle, nid))
             elif isinstance(effect, Call):
-                if (
-                    effect.function == "query_feed"
-                ):  # waits for others, so nobody should wait for it
+                if effect.function == "query_feed":
+                    # It waits for further nodes, so it must not block the peer's queue.
                     self.start_task(self._call(effect))
                 else:
                     self._enqueue(effect.to, effect)
@@ -121,37 +130,37 @@ class Exchange:
                 self.start_task(self._on_effect(effect))
 
     def start_task(self, work: Awaitable[None]) -> None:
-        """Something that nobody waits for."""
+        """Run ``work`` in the background and log its errors."""
 
-        async def guarded() -> None:
+        async def run_and_log() -> None:
             try:
                 await work
-            except Exception:  # strangers' messages lead here: one of them must not end the others
-                log.exception("something that the exchange wanted was not done")
+            except Exception:  # messages of untrusted nodes lead here: the node must keep running
+                log.exception("exchange_task_failed")
 
-        task = asyncio.create_task(guarded())
+        task = asyncio.create_task(run_and_log())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _enqueue(self, nid: Nid, what: Call | tuple[Bundle, Nid]) -> None:
+    def _enqueue(self, nid: Nid, item: Call | tuple[Bundle, Nid]) -> None:
         queue = self._queues.setdefault(nid, asyncio.Queue(MAX_QUEUED_CALLS))
         if queue.full():
-            log.info("neighbour too slow", nid=nid)
+            log.info("peer_queue_full", nid=nid)
             return
-        queue.put_nowait(what)
+        queue.put_nowait(item)
         if nid not in self._workers:
             self._workers[nid] = asyncio.create_task(self._run_queue(nid, queue))
 
     async def _run_queue(self, nid: Nid, queue: "asyncio.Queue[Call | tuple[Bundle, Nid]]") -> None:
         try:
             while not queue.empty():
-                what = queue.get_nowait()
-                await (self._call(what) if isinstance(what, Call) else self._offer(nid, what[0]))
+                item = queue.get_nowait()
+                await (self._call(item) if isinstance(item, Call) else self._offer(nid, item[0]))
                 self.apply_effects()
         finally:
             del self._workers[nid], self._queues[nid]
 
-    # --- calling -------------------------------------------------------------------------------------------------------
+    # --- outgoing calls --------------------------------------------------------------------------
 
     async def _offer(self, nid: Nid, bundle: Bundle) -> None:
         node, started_at = self.node, self._clock()
@@ -179,7 +188,7 @@ class Exchange:
                 case "get_neighbors":
                     response = await self.client.call(nid, "get_neighbors")
                     node.add_candidates(
-                        [messages.read_nid(one) for one in response[:100]], self._clock()
+                        [messages.read_nid(nid) for nid in response[:100]], self._clock()
                     )
                 case "update_subset":
                     await self.client.call(nid, "update_subset", messages.write_subset(argument))
@@ -197,53 +206,47 @@ class Exchange:
         except Fault as fault:
             if call.function == "connect":
                 node.on_connected(nid, {}, self._clock())
-            if call.function == "query_feed":  # others wait for it
+            if call.function == "query_feed":  # the requester waits for it
                 node.on_answer(argument.id, nid, (), self._clock())
             if "connect first" in str(fault):
                 node.on_refused(nid, self._clock(), started_at)
-        except (
-            OSError,
-            TimeoutError,
-            InvalidXmlRpc,
-            TypeError,
-            KeyError,
-        ) as error:  # unreachable, or it talks nonsense
+        except (OSError, TimeoutError, InvalidXmlRpc, TypeError, KeyError) as error:
+            # An invalid response counts as unreachable.
             self._on_unreachable(nid, call.function, error, started_at)
         self.apply_effects()
 
     def _on_unreachable(self, nid: Nid, function: str, error: Exception, started_at: float) -> None:
-        log.info(
-            "not reached", nid=nid, function=function, error=f"{type(error).__name__}: {error}"
-        )
+        error_text = f"{type(error).__name__}: {error}"
+        log.info("peer_call_failed", nid=nid, function=function, error=error_text)
         self.node.on_failed(nid, self._clock(), started_at)
 
     async def _connect(self, nid: Nid, subset: Mapping[str, int]) -> None:
         now, proof = self._clock(), {}
         if self._signer is not None:
-            signed = self._signer.sign(connect_proof_message(nid, self.client.port, now))
-            proof = {"key": self._signer.key, "time": now, "proof": signed}
+            signature = self._signer.sign(connect_proof_message(nid, self.client.port, now))
+            proof = {"key": self._signer.key, "time": now, "proof": signature}
         response = await self.client.call(
             nid, "connect", messages.write_subset(subset), *([proof] if proof else [])
         )
-        theirs = messages.read_subset(response["subset"])
-        you = messages.read_nid(response["you"])
+        their_subset = messages.read_subset(response["subset"])
+        own_nid = messages.read_nid(response["you"])
         key = b""
         if "key" in response and self._proof_verifier.is_valid_proof(
             response["key"],
             response["proof"],
-            {you},
+            {own_nid},
             int(nid.rpartition(":")[2]),
             float(response["time"]),
             self._clock(),
         ):
             key = response["key"]
-        self.node.nid = self.node.nid or you
-        self.node.on_connected(nid, theirs, self._clock(), key)
+        self.node.nid = self.node.nid or own_nid
+        self.node.on_connected(nid, their_subset, self._clock(), key)
 
-    # --- being called --------------------------------------------------------------------------------------------------
+    # --- incoming calls --------------------------------------------------------------------------
 
     def routes(self) -> list[Route]:
-        """To be served, at the port that we tell others."""
+        """Return the routes to be served at the port that we announce to other nodes."""
         return [Route(RPC_PATH, self._serve, methods=["POST"])]
 
     async def _serve(self, request: Request) -> Response:
@@ -251,16 +254,16 @@ class Exchange:
         try:
             body = await read_body(request, MAX_MESSAGE_BYTES)
             if body is None:
-                return PlainTextResponse("more than is read\n", 413)
+                return PlainTextResponse("the request is too large\n", 413)
             function, parameters = xmlrpc.read_call(body)
             sender = messages.nid_of(address, parameters[0] if parameters else None)
             if sender not in self.node.peers and not self._allow_unknown_caller(address):
                 return PlainTextResponse(
-                    "too many calls; wait a minute\n", 429, {"Retry-After": "60"}
+                    "rate limit exceeded; wait a minute\n", 429, {"Retry-After": "60"}
                 )
             response = await self._dispatch(function, sender, parameters[1:], request)
         except TimeoutError:
-            return PlainTextResponse("too slow\n", 408)
+            return PlainTextResponse("the request took too long\n", 408)
         except CallRefused as refusal:
             return _xml(xmlrpc.write_fault(FAULT_REFUSED, str(refusal)))
         except (InvalidXmlRpc, LookupError, TypeError, ValueError) as error:
@@ -269,7 +272,7 @@ class Exchange:
         return _xml(xmlrpc.write_response(response))
 
     def _allow_unknown_caller(self, address: str) -> bool:
-        """Strangers may call a little."""
+        """Apply the rate limit of addresses without a peer: a fixed window of a minute."""
         now = self._clock()
         since, calls = self._unknown_callers.pop(address, (now, 0))
         if now - since > 60:
@@ -284,7 +287,7 @@ class Exchange:
     ) -> Any:
         node, now = self.node, self._clock()
         if node.settings.friends_only and function != "connect" and sender not in node.peers:
-            raise CallRefused("you are not a neighbour; connect first, as a friend")
+            raise CallRefused("you are not a peer; connect first, with a key that is pinned here")
         match function, parameters:
             case "get_neighbors", []:
                 return node.get_neighbors(sender, now)
@@ -307,12 +310,9 @@ class Exchange:
                     await self._query(sender, messages.read_query(query))
                 )
             case "get_entries", [query, list() as recent_requesters]:
-                if not node.trade.may_serve(
-                    sender, [messages.read_nid(one) for one in recent_requesters[:100]], now
-                ):
-                    raise CallRefused(
-                        "only in return for something; we will see whether there is a ring"
-                    )
+                their_requesters = [messages.read_nid(nid) for nid in recent_requesters[:100]]
+                if not node.trade.may_serve(sender, their_requesters, now):
+                    raise CallRefused("entries are sent only in exchange; try again later")
                 return [
                     messages.write_entry(entry)
                     for entry in await self._archive_batch(messages.read_query(query))
@@ -322,7 +322,7 @@ class Exchange:
         return "ok"
 
     async def _archive_batch(self, query: Query) -> list[Entry]:
-        """As many entries as fit into one answer."""
+        """Return as many archived entries as fit into one response."""
         batch: list[Entry] = []
         size = 0
         for entry in messages.keep_sendable(await self._archive(query, BATCH_SIZE)):
@@ -353,16 +353,13 @@ class Exchange:
             "you": sender,
         }
         if self._signer is not None:
-            signed = self._signer.sign(connect_proof_message(sender, self.client.port, now))
-            response |= {"key": self._signer.key, "time": now, "proof": signed}
+            signature = self._signer.sign(connect_proof_message(sender, self.client.port, now))
+            response |= {"key": self._signer.key, "time": now, "proof": signature}
         return response
 
     async def _query(self, sender: Nid, query: Query) -> tuple[Holding, ...]:
-        if (
-            query.id,
-            sender,
-        ) in self._replies:  # it has come round to who asked: whoever waits already gets the answer
-            return ()
+        if (query.id, sender) in self._replies:
+            return ()  # the query came again by another way; the first call returns the answer
         response: asyncio.Future[tuple[Holding, ...]] = asyncio.get_running_loop().create_future()
         self._replies[query.id, sender] = response
         try:
@@ -375,12 +372,15 @@ class Exchange:
         finally:
             self._replies.pop((query.id, sender), None)
 
-    # --- for the own side ----------------------------------------------------------------------------------------------
+    # --- recovery --------------------------------------------------------------------------------
 
     async def recover(
         self, feed: str, since: float = 0.0, until: float = 4e9
     ) -> dict[Nid, list[Entry]]:
-        """Entries of a feed from the archives of others, each once, by who gave them."""
+        """Recover entries of a feed from the archives of other nodes.
+
+        Returns the entries published in the given time range by holder, each entry only once.
+        """
         holdings = await self._query("", Query(secrets.token_hex(16), feed, since, until))
         return await download(
             self.client, self.node.trade, holdings, feed, since, until, self._clock
@@ -388,7 +388,10 @@ class Exchange:
 
 
 async def read_body(request: Request, limit: int) -> bytes | None:
-    """What a caller has to say, if it is no more than that; `TimeoutError` if it takes for ever."""
+    """Read a request's body; return None if it is longer than ``limit`` bytes.
+
+    Raises `TimeoutError` if it takes longer than `CALL_TIMEOUT_S`.
+    """
     body = bytearray()
     async with asyncio.timeout(CALL_TIMEOUT_S):
         async for chunk in request.stream():

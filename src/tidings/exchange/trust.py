@@ -1,9 +1,10 @@
-"""Who said what, until it is known to be true.
+"""Trust in entries from peers: unconfirmed claims, confirmation and detection of forgeries.
 
-What neighbours tell of our feeds is a `Claim` until an own document or an independent neighbour confirms it. A document that
-should show an entry and does not proves a forgery: the entry came before the document was fetched, and the document still
-shows what the one before it had shown, so nothing can have been pushed out in between. Deletions and stale caches look alike,
-hence a waiting time, and strikes instead of a verdict for those who only passed it on.
+An entry that a peer sends is a `Claim` until our own document or an independent peer confirms it.
+A document that should show an entry and does not proves a forgery: the entry arrived before the
+document was fetched, and the document still shows entries of the one before, so no entry can have
+been pushed out in between. Deletions and stale caches look the same, so claims are checked only
+after a delay, and peers that only forwarded an entry are not banned at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,27 +16,27 @@ from tidings.document import Entry
 from tidings.exchange.peers import address_of
 from tidings.exchange.protocol import Bundle, Nid
 
-#: Servers behind caches show old documents for a while: younger claims are not judged yet.
+#: Minimum age of a claim that a document can refute: caches serve old documents for a while.
 SETTLE_S = 900.0
-#: Entries remembered of each feed; more than twice the largest window there is.
+#: Maximum number of entries remembered per feed: more than twice the largest feed document.
 MAX_KNOWN = 1000
-#: Unconfirmed entries remembered of each feed.
+#: Maximum number of unconfirmed entries remembered per feed.
 MAX_CLAIMS = 500
 
 
 class Claim(Struct):
-    """An entry of a feed of ours that we have from neighbours only."""
+    """An unconfirmed entry of one of our own feeds that only peers have sent."""
 
     identity: str
     digest: bytes
     published: float | None
-    at: float  #: when we were told
+    at: float  #: when it arrived
     sender: Nid
-    path: tuple[Nid, ...]  #: with the sender
+    path: tuple[Nid, ...]  #: forwarders, including the sender
 
 
 class Verdict(Struct, frozen=True):
-    """What an own document says about claims."""
+    """New entries of our own document, and the claims that it confirms or refutes."""
 
     new: list[Entry]
     confirmed: list[Claim]
@@ -44,7 +45,7 @@ class Verdict(Struct, frozen=True):
 
 
 class _LastDocument(Struct, frozen=True):
-    """Our last own document of a feed."""
+    """The last document of a feed that we fetched ourselves."""
 
     at: float
     identities: frozenset[str]
@@ -52,22 +53,23 @@ class _LastDocument(Struct, frozen=True):
 
 
 class ClaimLedger:
-    """What is known of each feed's entries, and from whom."""
+    """Known entries of each feed with their first path, and unconfirmed claims."""
 
     def __init__(self) -> None:
-        self._known: dict[
-            str, dict[str, tuple[Nid, ...]]
-        ] = {}  # the way by which it came first; none from the server itself
+        # Feed -> identity -> path by which it first arrived; empty if we fetched it ourselves.
+        self._known: dict[str, dict[str, tuple[Nid, ...]]] = {}
         self._claims: dict[str, dict[str, Claim]] = {}
         self._last_documents: dict[str, _LastDocument] = {}
 
     def known(self, feed: str) -> dict[str, tuple[Nid, ...]]:
-        found = self._known.get(feed)
-        if found is None:
-            found = self._known[feed] = {}
-        return found
+        """Return the feed's known entries: identity -> path by which it first arrived."""
+        known = self._known.get(feed)
+        if known is None:
+            known = self._known[feed] = {}
+        return known
 
     def remember(self, feed: str, identities: Iterable[str], path: tuple[Nid, ...] = ()) -> None:
+        """Add entries to the known ones, at most `MAX_KNOWN` per feed."""
         known = self.known(feed)
         for identity in identities:
             known.setdefault(identity, path)
@@ -75,11 +77,15 @@ class ClaimLedger:
             del known[next(iter(known))]
 
     def last_document_at(self, feed: str) -> float | None:
+        """Return when we last fetched a document of the feed ourselves."""
         last_document = self._last_documents.get(feed)
         return last_document.at if last_document is not None else None
 
     def is_recent(self, feed: str, entry: Entry) -> bool:
-        """Not what an own document would have shown long ago: forgeries with old dates could never be refuted."""
+        """Return whether an entry is not older than our last document's oldest entry.
+
+        Older ones are not accepted: a forgery with an old date could never be refuted.
+        """
         last_document = self._last_documents.get(feed)
         return (
             last_document is None
@@ -91,6 +97,7 @@ class ClaimLedger:
     def add_claims(
         self, bundle: Bundle, new_entries: Sequence[Entry], sender: Nid, now: float
     ) -> None:
+        """Record entries from a peer as unconfirmed."""
         claims = self._claims.setdefault(bundle.feed, {})
         path = (*bundle.path, sender)
         for entry in new_entries:
@@ -101,27 +108,30 @@ class ClaimLedger:
             del claims[next(iter(claims))]
 
     def restore_document(self, feed: str, at: float, oldest: float | None) -> None:
-        """Before the last restart we saw a document ourselves."""
+        """Restore, after a restart, when we last fetched a document and its oldest entry's date."""
         self._last_documents.setdefault(feed, _LastDocument(at, frozenset(), oldest))
 
     def restore_claim(self, feed: str, claim: Claim) -> None:
-        """What a neighbour told before the last restart."""
+        """Restore an unconfirmed claim after a restart."""
         self._claims.setdefault(feed, {})[claim.identity] = claim
         self.remember(feed, [claim.identity], claim.path)
 
     def add_disputed(
         self, feed: str, identity: str, published: float | None, path: tuple[Nid, ...], now: float
     ) -> None:
-        """A neighbour says that this entry, which we passed on, is forged: the next document will tell."""
+        """Record a forwarded entry that a peer disputes; our next document decides."""
         claims = self._claims.setdefault(feed, {})
         claims.setdefault(identity, Claim(identity, b"", published, now - SETTLE_S, path[-1], path))
 
     def pop_corroborated(self, bundle: Bundle, sender: Nid) -> list[Claim]:
-        """Claims that this bundle confirms: the same entry by a way that shares no node and no address with the first."""
+        """Remove and return the claims that this bundle confirms.
+
+        It must have the same entry by a path that shares no address with the claim's path.
+        """
         claims = self._claims.get(bundle.feed)
         if not claims:
             return []
-        found = []
+        corroborated = []
         for entry in bundle.entries:
             claim = claims.get(entry.identity)
             if claim is None or claim.digest != entry.digest or claim.sender == sender:
@@ -129,16 +139,13 @@ class ClaimLedger:
             if not {address_of(n) for n in claim.path} & {
                 address_of(n) for n in (*bundle.path, sender)
             }:
-                found.append(claims.pop(entry.identity))
-        return found
+                corroborated.append(claims.pop(entry.identity))
+        return corroborated
 
     def check_document(self, feed: str, entries: Sequence[Entry], now: float) -> Verdict:
-        """Take in an own document, of whatever it holds."""
-        known, claims, before = (
-            self.known(feed),
-            self._claims.get(feed),
-            self._last_documents.get(feed),
-        )
+        """Compare a document that we fetched ourselves with the feed's claims."""
+        known, claims = self.known(feed), self._claims.get(feed)
+        previous = self._last_documents.get(feed)
         new = [entry for entry in entries if entry.identity not in known]
         verdict = Verdict(new, [], [], [])
         identities = frozenset(entry.identity for entry in entries)
@@ -147,19 +154,18 @@ class ClaimLedger:
             for entry in entries:
                 claim = claims.pop(entry.identity, None)
                 if claim is not None:
-                    (
-                        verdict.confirmed
-                        if claim.digest in (b"", entry.digest)
-                        else verdict.altered
-                    ).append(claim)
-            overlap = before is not None and not identities.isdisjoint(before.identities)
-            middle = median(dates) if dates else None
+                    is_same = claim.digest in (b"", entry.digest)
+                    (verdict.confirmed if is_same else verdict.altered).append(claim)
+            overlap = previous is not None and not identities.isdisjoint(previous.identities)
+            median_date = median(dates) if dates else None
             for claim in list(claims.values()):
                 if claim.at > now - SETTLE_S or not entries:
                     continue
-                by_order = overlap and before is not None and claim.at > before.at
+                by_order = overlap and previous is not None and claim.at > previous.at
                 by_date = (
-                    middle is not None and claim.published is not None and claim.published > middle
+                    median_date is not None
+                    and claim.published is not None
+                    and claim.published > median_date
                 )
                 if by_order or by_date:
                     verdict.forged.append(claims.pop(claim.identity))
@@ -170,13 +176,13 @@ class ClaimLedger:
         return verdict
 
     def withdraw(self, nid: Nid) -> dict[str, list[str]]:
-        """Forget what only this node has told; returns it, by feed."""
-        gone: dict[str, list[str]] = {}
+        """Remove the unconfirmed entries that this node sent; return their identities by feed."""
+        withdrawn: dict[str, list[str]] = {}
         for feed, claims in self._claims.items():
-            theirs = [identity for identity, claim in claims.items() if claim.sender == nid]
-            for identity in theirs:
+            identities = [identity for identity, claim in claims.items() if claim.sender == nid]
+            for identity in identities:
                 del claims[identity]
                 self.known(feed).pop(identity, None)
-            if theirs:
-                gone[feed] = theirs
-        return gone
+            if identities:
+                withdrawn[feed] = identities
+        return withdrawn

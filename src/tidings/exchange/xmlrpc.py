@@ -1,7 +1,8 @@
-"""XML-RPC as far as the exchange needs it, read without trust.
+"""XML-RPC encoding and decoding, hardened against untrusted input (XXE, entity expansion).
 
-A document type is refused before anything in it can mean something, so no entity is ever expanded; depth, number and size of
-values are bounded. Numbers of more than 32 bits go as doubles, which all implementations know.
+A document type declaration (DTD) is rejected before it is parsed, so no entity is ever expanded.
+Depth, number and size of values are limited. Numbers of more than 32 bits are sent as doubles,
+which all implementations support.
 """
 
 import base64
@@ -14,19 +15,21 @@ from lxml import etree  # type: ignore[import-untyped]  # has no types
 
 from tidings.errors import TidingsError
 
-#: The largest call or answer, and what it may hold.
+#: Maximum size of a call or response.
 MAX_MESSAGE_BYTES = 2_000_000
+#: Maximum number of values in a message.
 MAX_VALUES = 60_000
+#: Maximum nesting depth of values.
 MAX_DEPTH = 8
 CONTENT_TYPE = "text/xml"
 
 
 class InvalidXmlRpc(TidingsError):
-    """What came is not a call, or not an answer."""
+    """A message is not a valid XML-RPC call or response."""
 
 
 class Fault(TidingsError):
-    """The other side refused."""
+    """XML-RPC fault: the other node refused the call."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -34,6 +37,7 @@ class Fault(TidingsError):
 
 
 def write_call(function: str, *parameters: Any) -> bytes:
+    """Encode a method call."""
     root = etree.Element("methodCall")
     etree.SubElement(root, "methodName").text = function
     params = etree.SubElement(root, "params")
@@ -43,12 +47,14 @@ def write_call(function: str, *parameters: Any) -> bytes:
 
 
 def write_response(value: Any) -> bytes:
+    """Encode a method response."""
     root = etree.Element("methodResponse")
     _write(etree.SubElement(etree.SubElement(root, "params"), "param"), value)
     return _bytes(root)
 
 
 def write_fault(code: int, text: str) -> bytes:
+    """Encode a fault response."""
     root = etree.Element("methodResponse")
     _write(etree.SubElement(root, "fault"), {"faultCode": code, "faultString": text})
     return _bytes(root)
@@ -59,8 +65,8 @@ def _bytes(root: Any) -> bytes:
 
 
 def read_call(body: bytes) -> tuple[str, list[Any]]:
-    """The function and its parameters."""
-    root = _tree(body)
+    """Decode a method call; return the function's name and the parameters."""
+    root = _parse_xml(body)
     name = root.findtext("methodName") if root.tag == "methodCall" else None
     if not name or len(name) > 100:
         raise InvalidXmlRpc("this is not an XML-RPC call")
@@ -71,10 +77,10 @@ def read_call(body: bytes) -> tuple[str, list[Any]]:
 
 
 def read_response(body: bytes) -> Any:
-    """The value, or `Fault`."""
-    root = _tree(body)
+    """Decode a method response and return its value. Raises `Fault` for a fault response."""
+    root = _parse_xml(body)
     if root.tag != "methodResponse":
-        raise InvalidXmlRpc("this is not an XML-RPC answer")
+        raise InvalidXmlRpc("this is not an XML-RPC response")
     fault = root.find("fault/value")
     if fault is not None:
         fault_value = _Reader().value(fault, 0)
@@ -87,9 +93,9 @@ def read_response(body: bytes) -> Any:
     return _Reader().value(root.find("params/param/value"), 0)
 
 
-def _tree(body: bytes) -> Any:
+def _parse_xml(body: bytes) -> Any:
     if len(body) > MAX_MESSAGE_BYTES:
-        raise InvalidXmlRpc(f"more than {MAX_MESSAGE_BYTES:,} bytes are not read")
+        raise InvalidXmlRpc(f"a message must not be larger than {MAX_MESSAGE_BYTES:,} bytes")
     parser = etree.XMLParser(
         resolve_entities=False,
         no_network=True,
@@ -97,25 +103,25 @@ def _tree(body: bytes) -> Any:
         huge_tree=False,
         remove_comments=True,
     )
-    if b"<!DOCTYPE" in body or b"<!ENTITY" in body:  # within text both would be written with &lt;
-        raise InvalidXmlRpc("document types are not read")
+    if b"<!DOCTYPE" in body or b"<!ENTITY" in body:  # in text, "<" is always escaped
+        raise InvalidXmlRpc("document type declarations are not allowed")
     try:
         root = etree.fromstring(body, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
         raise InvalidXmlRpc(f"this is not XML: {str(error)[:200]}") from None
     if root.getroottree().docinfo.internalDTD is not None:
-        raise InvalidXmlRpc("document types are not read")
+        raise InvalidXmlRpc("document type declarations are not allowed")
     return root
 
 
 class _Reader:
     def __init__(self) -> None:
-        self._left = MAX_VALUES
+        self._values_left = MAX_VALUES
 
     def value(self, element: Any, depth: int) -> Any:
-        self._left -= 1
-        if element is None or self._left < 0 or depth > MAX_DEPTH:
-            raise InvalidXmlRpc("a value is missing, or there are too many or too deep ones")
+        self._values_left -= 1
+        if element is None or self._values_left < 0 or depth > MAX_DEPTH:
+            raise InvalidXmlRpc("a value is missing, or values are too many or nested too deep")
         if len(element) == 0:
             return element.text or ""  # a value without a type is a string
         inner = element[0]
@@ -140,8 +146,8 @@ class _Reader:
                         for m in inner.iterfind("member")
                     }
         except (ValueError, binascii.Error):
-            raise InvalidXmlRpc(f"this is no {inner.tag}: {text[:50]}") from None
-        raise InvalidXmlRpc(f"there is no type {str(inner.tag)[:50]}")
+            raise InvalidXmlRpc(f"invalid {inner.tag}: {text[:50]}") from None
+        raise InvalidXmlRpc(f"unknown type {str(inner.tag)[:50]}")
 
 
 def _finite(number: float) -> float:
@@ -173,4 +179,4 @@ def _write(parent: Any, value: Any) -> None:
         for item in value:
             _write(data, item)
     else:
-        raise TypeError(f"XML-RPC has no {type(value).__name__}")
+        raise TypeError(f"XML-RPC cannot represent {type(value).__name__}")

@@ -1,8 +1,8 @@
-"""One polite HTTP poll: validators, hints, limits, and a guard against requests to private addresses.
+"""HTTP fetching of feeds: conditional requests, rate limits, backoff and SSRF protection.
 
-`Fetcher.fetch` asks and answers with a value; the rules around it are pure and need no network:
-`validators` (what to send back), `freshness` and `wishes` (when to come back), `outcomes` (what an answer means).
-`discovery` finds the feeds of a site.
+`Fetcher.fetch` sends a request and returns a value. The rules around it are pure and need no
+network: `validators` (ETag, Last-Modified), `freshness` (Cache-Control, Retry-After) and
+`error_policy` (backoff). `discovery` finds the feeds of a site.
 """
 
 from tidings.fetch.fetcher import Fetcher

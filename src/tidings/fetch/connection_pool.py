@@ -1,6 +1,6 @@
-"""Connections to hosts: names looked up, addresses checked, encryption, and each kept a while for the host's next request.
+"""HTTP connection pool: DNS resolution, SSRF check, TLS, Happy Eyeballs and keep-alive.
 
-One connection for each host is enough, since a host is asked for one thing at a time (`hosts`).
+One connection per host is enough, because `host_limiter` allows one request per host at a time.
 """
 
 import asyncio
@@ -18,26 +18,28 @@ from tidings.fetch.ssrf import AddrInfo, is_ip_literal, ssrf_safe_socket_factory
 if TYPE_CHECKING:
     from aiodns import DNSResolver
 
-#: Where a name has several addresses, the next is tried beside the one that has not answered for so long (RFC 8305).
+#: Delay before the next address of a name is tried in parallel (Happy Eyeballs, RFC 8305).
 HAPPY_EYEBALLS_DELAY_S = 0.25
 
+#: Scheme, host name and port.
 Host: TypeAlias = tuple[str, str, int]
 
 
 class ConnectTimeout(TimeoutError):
-    """The host cannot be reached in time."""
+    """The connection was not established in time."""
 
 
 class NameResolutionError(OSError):
-    """The name cannot be resolved; says why."""
+    """The host name cannot be resolved; the message has the DNS error."""
 
 
 class ConnectionPool:
-    """All of them. `close` it in the end."""
+    """Pool of HTTP/1.1 connections, one idle connection per host; `close` it at the end."""
 
     def __init__(
         self, *, allow_private: bool, connect_timeout_s: float, keep_alive_s: float
     ) -> None:
+        """``keep_alive_s`` is the time for which an idle connection stays open."""
         self.make_socket = ssrf_safe_socket_factory(allow_private)
         self._connect_timeout_s, self._keep_alive_s = connect_timeout_s, keep_alive_s
         self._idle: dict[Host, Connection] = {}
@@ -48,7 +50,10 @@ class ConnectionPool:
     async def send_request(
         self, url: URL, request: bytes, max_bytes: int, timeout_s: float, *, reuse: bool = True
     ) -> Response:
-        """As `Connection.ask`, on a connection that was kept (unless not to ``reuse`` one) or a new one."""
+        """Send a request on an idle or new connection (see `Connection.send_request`).
+
+        ``timeout_s`` is for the whole request; with ``reuse=False`` it uses a new connection.
+        """
         loop = asyncio.get_running_loop()
         host: Host = (url.scheme, url.raw_host or "", url.port or 0)
         deadline = loop.time() + timeout_s
@@ -59,17 +64,18 @@ class ConnectionPool:
                     host, idle, await idle.send_request(request, max_bytes, deadline)
                 )
             except StaleConnection:
-                pass  # nobody has heard the question
+                pass  # the server closed the connection before it got the request: try a new one
         connection = await self._connect(*host)
         return self._keep_alive(
             host, connection, await connection.send_request(request, max_bytes, deadline)
         )
 
     def address(self, host: str) -> str | None:
-        """Of a host as it stands in a URL; None before the first connection to it."""
+        """Return the IP address of a URL's host; None before the first connection to it."""
         return host if is_ip_literal(host) else self._addresses.get(host)
 
     async def close(self) -> None:
+        """Close all idle connections and the resolver."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for connection in self._idle.values():
@@ -90,7 +96,7 @@ class ConnectionPool:
         return response
 
     def _sweep(self) -> None:
-        """Thousands of hosts would use up the files that may be open."""
+        """Close expired idle connections: thousands of them would exceed the open file limit."""
         loop = asyncio.get_running_loop()
         for host, connection in list(self._idle.items()):
             if connection.closed or connection.idle_since <= loop.time() - self._keep_alive_s:
@@ -103,25 +109,25 @@ class ConnectionPool:
         tls, name = (self.tls, host.rstrip(".")) if scheme == "https" else (None, None)
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                found = await self._resolve(host, port)
-                connected = await start_connection(
-                    found,
+                addresses = await self._resolve(host, port)
+                sock = await start_connection(
+                    addresses,
                     happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY_S,
                     interleave=1,
                     socket_factory=self.make_socket,
                 )
                 _, connection = await loop.create_connection(
-                    Connection, sock=connected, ssl=tls, server_hostname=name
+                    Connection, sock=sock, ssl=tls, server_hostname=name
                 )
         except TimeoutError as error:
             raise ConnectTimeout from error
-        except RuntimeError as error:  # what uvloop says where others have an OSError
+        except RuntimeError as error:  # uvloop raises it where asyncio raises OSError
             raise OSError(str(error)) from error
         return connection
 
     @cached_property
     def tls(self) -> ssl.SSLContext:
-        """Made for the first host that needs it: reading the system's certificates takes a while."""
+        """The TLS context, made on first use: loading the system's certificates is slow."""
         context = ssl.create_default_context()
         context.set_alpn_protocols(["http/1.1"])
         return context
@@ -133,13 +139,13 @@ class ConnectionPool:
                 return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags))
             except socket.gaierror as error:
                 raise NameResolutionError(error.strerror) from None
-        from aiodns import DNSResolver  # here, because who polls addresses alone needs none
+        from aiodns import DNSResolver  # imported late: not needed for IP literals
         from aiodns.error import DNSError
 
         if self._resolver is None:
             self._resolver = DNSResolver()
         try:
-            found = await self._resolver.getaddrinfo(
+            result = await self._resolver.getaddrinfo(
                 host,
                 port=port,
                 type=socket.SOCK_STREAM,
@@ -150,9 +156,9 @@ class ConnectionPool:
             raise NameResolutionError(str(error.args[-1])) from None
         infos: list[AddrInfo] = [
             (node.family, socket.SOCK_STREAM, 0, "", (node.addr[0].decode("ascii"), *node.addr[1:]))
-            for node in found.nodes
+            for node in result.nodes
         ]
         if not infos:
-            raise NameResolutionError("it has no address")
+            raise NameResolutionError("the name has no address")
         self._addresses[host] = str(infos[0][4][0])
         return infos

@@ -1,6 +1,7 @@
-"""Unpacking a body, with a limit on what comes out: some bytes of gzip can hold gigabytes.
+"""Decompression of HTTP bodies (gzip, deflate, br, zstd) with a size limit (zip bombs).
 
-What servers do wrong and is mended here: compressed twice, compressed without saying so, said to be compressed and plain.
+It also handles common server errors: bodies compressed twice, compressed without a
+Content-Encoding header, or declared as compressed but sent plain.
 """
 
 import sys
@@ -10,10 +11,8 @@ from contextlib import suppress
 
 import brotli  # type: ignore[import-untyped]  # it has no types
 
-with suppress(
-    ImportError
-):  # the same in less than half the time, where there is one for the processor
-    from isal import isal_zlib as zlib  # type: ignore[no-redef]  # mypy shall take it for the other
+with suppress(ImportError):  # more than twice as fast, but not available for all processors
+    from isal import isal_zlib as zlib  # type: ignore[no-redef]  # same interface as zlib
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -21,59 +20,61 @@ else:
     from backports import zstd
 
 GZIP_MAGIC = b"\x1f\x8b\x08"
-#: Nobody has a reason for more than two.
+#: Maximum number of encodings applied to a body; real servers use at most two.
 MAX_LAYERS = 3
-#: Output is taken in pieces of this size, so that a bomb costs its cap and no more.
+#: Size of the pieces in which output is produced, so that a zip bomb stops at the limit.
 CHUNK_BYTES = 1 << 18
-#: RFC 9659: a body in HTTP may ask for a window of 8 MB at most; the library alone would give 128 MB to whoever asks.
+#: RFC 9659: the window of a zstd body in HTTP is at most 8 MB; the library's default is 128 MB.
 ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
-#: Names that say nothing: seen as values of Content-Encoding.
+#: Values of Content-Encoding that servers send but that name no encoding.
 IGNORED_ENCODINGS = frozenset({"", "identity", "none", "utf-8", "utf8", "binary", "8bit", "text"})
 
 
 class BodyTooLarge(Exception):
-    """More came out than is allowed."""
+    """The decompressed body exceeds the limit."""
 
 
 class DecompressionError(Exception):
-    """Not what the header says, nor anything else that we read."""
+    """The body cannot be decompressed, and is no plain document either."""
 
 
 def decompress(compressed: bytes, encoding: str, max_bytes: int) -> bytes:
-    """The body behind `Content-Encoding: encoding`, at most `max_bytes` long."""
+    """Return the decompressed body.
+
+    ``encoding`` is the value of Content-Encoding. Raises `BodyTooLarge` if the result is longer
+    than ``max_bytes``, and `DecompressionError`.
+    """
     names = [
         name
         for name in (part.strip().lower() for part in encoding.split(","))
         if name not in IGNORED_ENCODINGS
     ]
     if len(names) > MAX_LAYERS:
-        raise DecompressionError(f"packed {len(names)} times")
+        raise DecompressionError(f"{len(names)} encodings are too many")
     body = compressed
     for name in reversed(names):
         try:
             body = _DECODERS[name](body, max_bytes)
         except KeyError:
             if not _is_plain_document(body):
-                raise DecompressionError(f"packed as {name!r}, which was not asked for") from None
+                raise DecompressionError(f"unsupported Content-Encoding {name!r}") from None
         except (zlib.error, brotli.error, zstd.ZstdError, EOFError) as error:
             if not _is_plain_document(body):
-                raise DecompressionError(
-                    f"said to be {name}, but cannot be unpacked: {error}"
-                ) from None
+                raise DecompressionError(f"invalid {name} data: {error}") from None
     for _ in range(MAX_LAYERS):
         if not body.startswith(GZIP_MAGIC):
             break
         try:
             body = _gunzip(body, max_bytes)
         except (zlib.error, EOFError) as error:
-            raise DecompressionError(f"looks like gzip, but cannot be unpacked: {error}") from None
+            raise DecompressionError(f"invalid gzip data: {error}") from None
     if len(body) > max_bytes:
         raise BodyTooLarge
     return body
 
 
 def _is_plain_document(body: bytes) -> bool:
-    """Whether this is a document as it stands: XML, HTML or JSON, perhaps behind a byte order mark."""
+    """Return whether the body is uncompressed XML, HTML or JSON, with or without a BOM."""
     return body[:64].lstrip(b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n")[:1] in (b"<", b"{")
 
 
@@ -85,9 +86,7 @@ def _deflate(data: bytes, max_bytes: int) -> bytes:
     try:
         return _inflate(data, max_bytes, zlib.MAX_WBITS)
     except zlib.error:
-        return _inflate(
-            data, max_bytes, -zlib.MAX_WBITS
-        )  # without the zlib header, as old servers send it
+        return _inflate(data, max_bytes, -zlib.MAX_WBITS)  # old servers omit the zlib header
 
 
 def _inflate(data: bytes, max_bytes: int, wbits: int) -> bytes:
@@ -101,12 +100,11 @@ def _inflate(data: bytes, max_bytes: int, wbits: int) -> bytes:
         while not member.eof:
             more = member.decompress(b"", CHUNK_BYTES)
             if not more:
-                raise EOFError("it breaks off")
+                raise EOFError("the data is truncated")
             out.add(more)
         data = member.unused_data
-        if not data.startswith(
-            GZIP_MAGIC
-        ):  # padding and garbage behind the last member are ignored, as gzip itself does
+        # Padding and garbage after the last member are ignored, as gzip itself does.
+        if not data.startswith(GZIP_MAGIC):
             return out.joined()
 
 
@@ -116,7 +114,7 @@ def _unbrotli(data: bytes, max_bytes: int) -> bytes:
     while not stream.is_finished():
         more = stream.process(b"", output_buffer_limit=CHUNK_BYTES)
         if not more and stream.can_accept_more_data():
-            raise EOFError("it breaks off")
+            raise EOFError("the data is truncated")
         out.add(more)
     return out.joined()
 
@@ -128,7 +126,7 @@ def _unzstd(data: bytes, max_bytes: int) -> bytes:
         out.add(frame.decompress(data, CHUNK_BYTES))
         while not frame.eof:
             if frame.needs_input:
-                raise EOFError("it breaks off")
+                raise EOFError("the data is truncated")
             out.add(frame.decompress(b"", CHUNK_BYTES))
         data = frame.unused_data
     return out.joined()

@@ -1,8 +1,8 @@
-"""From what a person types to a feed: a feed's own address, a page that names its feeds, or a bare name such as `example.org`.
+"""Feed discovery: find the feeds at a URL that a user enters (autodiscovery, common paths).
 
-What a person waits for may cost a few requests, each of them once: the address itself, and if that is a page without any
-word of a feed, a handful of customary paths. What was fetched on the way is handed on, so that adding a feed by its own
-address is a single request.
+The URL can be a feed, a page that links to its feeds, or a bare host name such as `example.org`.
+Discovery costs few requests: the URL itself and, if that is a page without feed links, a few common
+paths. The fetched document is returned, so that adding a feed by its URL takes a single request.
 """
 
 from msgspec import Struct
@@ -11,64 +11,62 @@ from msgspec.structs import replace
 from tidings.fetch.fetcher import Fetcher
 from tidings.fetch.models import FetchProblem, FetchRequest, FetchResult, Problem
 from tidings.fetch.urls import parse_url, with_userinfo_of
+from tidings.i18n import _
 from tidings.parse import ParseError, parse
 from tidings.parse.autodiscovery import FeedLink, common_paths, find_feeds, looks_like_feed
 
-#: A name that has no https is asked again without it only after failures of these kinds: an answer is an answer.
+#: Failures of https after which a bare host name is tried with http.
 HTTPS_UNAVAILABLE = frozenset({Problem.CONNECT, Problem.TLS, Problem.TIMEOUT})
 
 
 class Discovery(Struct, frozen=True):
-    """What was found at an address: one feed, several to choose from, or none and why."""
+    """The feeds found at a URL: one, several to choose from, or none with an error."""
 
     feeds: tuple[FeedLink, ...] = ()
-    document: FetchResult | None = (
-        None  #: the feed's first document, where the address was the feed itself
-    )
+    document: FetchResult | None = None  #: the feed's document, if the URL was a feed
     error: FetchProblem | None = None
-    requests: int = 0
+    requests: int = 0  #: number of HTTP requests sent
 
 
 async def discover(fetcher: Fetcher, url: str, *, guess: bool = True) -> Discovery:
-    """Find the feeds at `url`. With `guess`, a page that names none has a few customary paths tried."""
+    """Find the feeds at ``url``; with ``guess``, try common paths if the page links to none."""
     requested_url, result, requests = await _fetch_page(fetcher, url.strip())
     if result.error is not None or result.body is None:
-        problem = result.error or FetchProblem(Problem.BROKEN, "the server sent no document")
+        problem = result.error or FetchProblem(Problem.BROKEN, _("the server sent no document"))
         return Discovery(error=problem, requests=requests)
     if looks_like_feed(result.body):
         return Discovery((_found_feed(requested_url, result),), result, None, requests)
     found = find_feeds(result.body, result.url)
     if found:
         return Discovery(
-            tuple(replace(one, url=_with_credentials(requested_url, one.url)) for one in found),
+            tuple(replace(link, url=_with_credentials(requested_url, link.url)) for link in found),
             None,
             None,
             requests,
         )
     if _is_parsable(result):
         return Discovery((_found_feed(requested_url, result),), result, None, requests)
-    for path in (
-        _with_credentials(requested_url, one) for one in (common_paths(result.url) if guess else ())
-    ):
-        guessed = await fetcher.fetch(FetchRequest(path))
+    for candidate in common_paths(result.url) if guess else ():
+        guessed_url = _with_credentials(requested_url, candidate)
+        guessed = await fetcher.fetch(FetchRequest(guessed_url))
         requests += guessed.requests
         if guessed.body is not None and looks_like_feed(guessed.body):
-            return Discovery((_found_feed(path, guessed),), guessed, None, requests)
+            return Discovery((_found_feed(guessed_url, guessed),), guessed, None, requests)
         if guessed.rate_limited or (
             guessed.error is not None and guessed.error.kind is not Problem.STATUS
         ):
-            break  # no guess is worth a publisher's patience
+            break  # do not send more guesses to a server that limits us or fails
     problem = FetchProblem(
         Problem.UNREADABLE,
-        "this is not a feed, and names none; give the address of the feed itself",
+        _("no feed found at this address; paste the URL of the feed itself"),
     )
     return Discovery(error=problem, requests=requests)
 
 
 async def _fetch_page(fetcher: Fetcher, url: str) -> tuple[str, FetchResult, int]:
-    """What was asked in the end, the page behind it, and the requests; a bare name is tried with https, then http.
+    """Fetch a URL; return the URL that was requested, the result and the number of requests.
 
-    `feed:` is an old way to say http.
+    A bare host name is tried with https, then http. The old `feed:` scheme is removed.
     """
     if url.lower().startswith("feed:"):
         url = url[5:]
@@ -84,7 +82,7 @@ async def _fetch_page(fetcher: Fetcher, url: str) -> tuple[str, FetchResult, int
 
 
 def _with_credentials(requested_url: str, found: str) -> str:
-    """What is behind the same door as the page opens with the same name and password."""
+    """Add the user name and password of the requested URL to a found URL of the same origin."""
     try:
         return (
             str(with_userinfo_of(parse_url(requested_url), parse_url(found)))
@@ -96,7 +94,10 @@ def _with_credentials(requested_url: str, found: str) -> str:
 
 
 def _is_parsable(result: FetchResult) -> bool:
-    """Whether it is a feed, though it does not begin like one: warnings stand before it, or it is in an old encoding."""
+    """Return whether a document that does not start like a feed can be parsed as one.
+
+    Some feeds have PHP warnings before the XML, or an old encoding.
+    """
     try:
         parse(result.body or b"", content_type=result.content_type)
     except ParseError:
@@ -105,7 +106,11 @@ def _is_parsable(result: FetchResult) -> bool:
 
 
 def _found_feed(requested_url: str, result: FetchResult) -> FeedLink:
-    """A feed by its own address: where it has moved for good, else as it was asked; a passing redirect is not adopted."""
+    """Return the link of a feed that was fetched by its own URL.
+
+    Its URL is the target of a permanent redirect, or else the requested URL: temporary redirects
+    are not adopted.
+    """
     body = (result.body or b"")[:2000]
     kind = (
         "json"
@@ -114,4 +119,5 @@ def _found_feed(requested_url: str, result: FetchResult) -> FeedLink:
         if b"<feed" in body
         else "rss"
     )
-    return FeedLink(result.moved_to or str(parse_url(requested_url)), "", kind)  # type: ignore[arg-type]  # one of its three words
+    url = result.moved_to or str(parse_url(requested_url))
+    return FeedLink(url, "", kind)  # type: ignore[arg-type]  # one of three literals

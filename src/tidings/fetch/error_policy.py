@@ -1,7 +1,8 @@
-"""What an answer means for the feed's future: read on, slow down, stay away, retire, move. Pure rules, each with its reason.
+"""Error policy after a fetch: exponential backoff (4xx, 5xx), 410 Gone, permanent redirects.
 
-Nothing is dropped silently: errors back off to a day, a feed that failed for a month is still tried once a month, and only
-410, by which a publisher says that it is gone for good, ends the asking.
+These are pure rules that return a decision with a reason. No feed is dropped silently: the delay
+after errors grows to a day, a feed that failed for a month is still tried once a month, and only
+410 (Gone) ends polling.
 """
 
 from collections.abc import Mapping
@@ -14,25 +15,30 @@ from msgspec.structs import replace
 
 from tidings.fetch.models import FetchProblem, FetchRequest, FetchResult, Problem
 from tidings.formatting import duration_short
+from tidings.i18n import _
 from tidings.model import DAY_S, HOUR_S
 from tidings.reasons import NO_REASON, Reason, reason
 
+#: First delay after an error; it doubles up to `BACKOFF_MAX_S`.
 BACKOFF_BASE_S = HOUR_S
+#: Maximum delay after an error.
 BACKOFF_MAX_S = DAY_S
-#: After this long without success a feed counts as dead; it is tried that seldom from then on, because domains do come back.
+#: Time without success after which a feed counts as dead.
 DEAD_AFTER_S = 30 * DAY_S
+#: Delay between retries of a dead feed: some domains are restored.
 DEAD_RETRY_S = 30 * DAY_S
-#: Waits are stretched by up to this share, by the feed's own number: feeds that failed together do not come back together.
+#: Maximum jitter as a share of the delay, derived from the feed's key, so that feeds which failed
+#: together are not retried together.
 JITTER = 0.1
-#: A move is adopted after so many sightings of the same target in a row, which by our timing takes hours: portals, hijacks and
-#: slips of a configuration also answer 301.
-MOVE_SIGHTINGS = 3
+#: Number of permanent redirects in a row to the same target after which a move is adopted. Captive
+#: portals, hijacked domains and configuration errors also respond with 301.
+MIN_MOVE_REDIRECTS = 3
 
-#: Hosts that answer 403 where others answer 429. The last labels of the name are compared.
+#: Hosts that send 403 instead of 429 (compared by the last two labels).
 RATE_LIMIT_403_HOSTS = frozenset(
     {"reddit.com", "youtube.com", "medium.com", "substack.com", "vimeo.com", "deviantart.com"}
 )
-#: Headers of firewalls that check for robots; a 403 with one of these is about the asking, not about the document.
+#: Headers of bot protection: a 403 with one of these is about the client, not about the document.
 BOT_CHALLENGE_HEADERS = (
     "cf-mitigated",
     "x-amzn-waf-action",
@@ -43,7 +49,10 @@ BOT_CHALLENGE_HEADERS = (
 
 
 def is_rate_limited(status: int, host: str, headers: Mapping[str, str]) -> bool:
-    """Whether a whole host says "less": 429; 503 with a time; 403 where it is known to mean that."""
+    """Return whether a response is a rate limit of the host.
+
+    That is 429, 403 or 503 with Retry-After, and 403 of hosts that are known to mean a rate limit.
+    """
     if status == 429:
         return True
     if status in (403, 503) and "Retry-After" in headers:
@@ -52,12 +61,15 @@ def is_rate_limited(status: int, host: str, headers: Mapping[str, str]) -> bool:
 
 
 def is_bot_challenge(headers: Mapping[str, str]) -> bool:
-    """Whether a robot check answered in the publisher's place."""
+    """Return whether the response is a bot challenge and not the publisher's."""
     return any(name in headers for name in BOT_CHALLENGE_HEADERS)
 
 
 def as_unreadable(request: FetchRequest, result: FetchResult, message: str) -> FetchResult:
-    """A document that turned out to be no feed is a failure: it replaces neither validators nor digest, so it is read again."""
+    """Return the result as a failure with ``message``: the document is no feed.
+
+    Validators and digest stay those of the request, so that the document is parsed again next time.
+    """
     error = FetchProblem(Problem.UNREADABLE, message)
     return replace(
         result,
@@ -70,36 +82,36 @@ def as_unreadable(request: FetchRequest, result: FetchResult, message: str) -> F
 
 
 class Action(StrEnum):
-    """What to do with the feed."""
+    """What to do with the feed after a fetch."""
 
-    READ = "read"  #: there is a document
+    READ = "read"  #: process the new document
     UNCHANGED = "unchanged"
     BACK_OFF = "back off"
-    WAIT = "wait"  #: told to; nobody's fault
-    RETIRE = "retire"
+    WAIT = "wait"  #: the server limits us, the feed has not failed
+    RETIRE = "retire"  #: stop polling
 
 
 class FailureHistory(Struct, frozen=True):
-    """What is remembered of a feed's failures; kept with the feed."""
+    """A feed's consecutive failures; stored with the feed."""
 
-    errors: int = 0  #: in a row
+    errors: int = 0  #: number in a row
     failing_since: float | None = None
-    has_succeeded: bool = False  #: has it ever given a document?
-    is_owner_notified: bool = False  #: does its owner know that it is taken for dead?
+    has_succeeded: bool = False  #: whether it ever returned a document
+    is_owner_notified: bool = False  #: whether the owner was notified that it counts as dead
 
 
 class FetchDecision(Struct, frozen=True):
-    """The decision, and the state to be kept."""
+    """The action after a fetch, its reason, and the state to be stored."""
 
     action: Action
     history: FailureHistory
-    earliest: float  #: no poll before this; -inf where the answer does not say
+    earliest: float  #: no poll before this time; -inf for no constraint
     reason: Reason  #: of `earliest`
-    notice: str = ""  #: something that the feed's owner should be told now
+    notice: str = ""  #: notification for the feed's owner
 
 
 def decide(result: FetchResult, history: FailureHistory, now: float, key: str) -> FetchDecision:
-    """The rules. `key` names the feed (its id or address) and spreads the waits."""
+    """Decide what a fetch result means for the feed; ``key`` (id or URL) seeds the jitter."""
     error = result.error
     if error is None:
         action = Action.UNCHANGED if result.unchanged else Action.READ
@@ -111,19 +123,19 @@ def decide(result: FetchResult, history: FailureHistory, now: float, key: str) -
             Action.WAIT, history, until, reason("host_paused", host=host, wait_s=until - now)
         )
     if result.status == 410:
-        message = "the publisher says that it is gone for good (410)"
+        message = _("the publisher has removed the feed (410 Gone)")
         return FetchDecision(
             Action.RETIRE,
             history,
             float("inf"),
             reason("retired", text=message),
-            f"Retired: {message}.",
+            _("No longer checked: %(reason)s.", reason=message),
         )
 
     since = now if history.failing_since is None else history.failing_since
-    dead = now - since >= DEAD_AFTER_S
+    is_dead = now - since >= DEAD_AFTER_S
     failed = FailureHistory(
-        history.errors + 1, since, history.has_succeeded, history.is_owner_notified or dead
+        history.errors + 1, since, history.has_succeeded, history.is_owner_notified or is_dead
     )
     rate_limited = result.rate_limited or (
         result.status == 403 and result.bot_challenged and history.has_succeeded
@@ -133,28 +145,31 @@ def decide(result: FetchResult, history: FailureHistory, now: float, key: str) -
         return FetchDecision(
             Action.WAIT, failed, max(result.retry_at, result.fresh_until or now), wait_reason
         )
-    steep = 400 <= result.status < 500 and not rate_limited
-    wait_s = (DEAD_RETRY_S if dead else _backoff_s(failed.errors, steep)) * _jitter(
-        key, failed.errors
-    )
+    is_client_error = 400 <= result.status < 500 and not rate_limited
+    backoff_s = DEAD_RETRY_S if is_dead else _backoff_s(failed.errors, is_client_error)
+    wait_s = backoff_s * _jitter(key, failed.errors)
     earliest = max(now + wait_s, result.retry_at or now, result.fresh_until or now)
     wait_reason = reason(
         "backoff", error=error.message, failures=failed.errors, wait_s=earliest - now
     )
     action = Action.WAIT if rate_limited else Action.BACK_OFF
-    notice = f"No document for {duration_short(now - since)}: {error.message}. It is still tried once a month."
-    return FetchDecision(
-        action,
-        failed,
-        earliest,
-        wait_reason,
-        notice if dead and not history.is_owner_notified else "",
-    )
+    notice = ""
+    if is_dead and not history.is_owner_notified:
+        notice = _(
+            "Failing for %(duration)s: %(error)s. Still checked once a month.",
+            duration=duration_short(now - since),
+            error=error.message,
+        )
+    return FetchDecision(action, failed, earliest, wait_reason, notice)
 
 
-def _backoff_s(errors: int, steep: bool) -> float:
-    """Doubling from an hour to a day; 4xx four-fold, since what is missing seldom returns within the hour."""
-    return min(BACKOFF_BASE_S * (4.0 if steep else 2.0) ** min(errors - 1, 10), BACKOFF_MAX_S)
+def _backoff_s(errors: int, is_client_error: bool) -> float:
+    """Return the exponential backoff: from an hour to a day, factor 2 per error, 4 for 4xx.
+
+    A missing document (4xx) is rarely restored within the hour.
+    """
+    factor = 4.0 if is_client_error else 2.0
+    return min(BACKOFF_BASE_S * factor ** min(errors - 1, 10), BACKOFF_MAX_S)
 
 
 def _jitter(key: str, errors: int) -> float:
@@ -163,24 +178,24 @@ def _jitter(key: str, errors: int) -> float:
 
 
 class Move(Struct, frozen=True):
-    """Sightings of a permanent redirect (301, 308) to one target; temporary ones leave no trace."""
+    """Permanent redirects (301, 308) to one target; temporary redirects are not counted."""
 
     target: str
-    sightings: int
+    count: int  #: number in a row
     since: float
 
     @property
     def is_settled(self) -> bool:
-        """Whether the feed's address should be changed to the target."""
-        return self.sightings >= MOVE_SIGHTINGS
+        """Whether the feed's URL is to be changed to the target."""
+        return self.count >= MIN_MOVE_REDIRECTS
 
 
 def update_move(move: Move | None, result: FetchResult, now: float) -> Move | None:
-    """The sightings after this answer. A failure is no evidence either way; an answer from elsewhere ends the count."""
+    """Return the move after a fetch; failures keep the count, a different target resets it."""
     if result.error is not None:
         return move
     if result.moved_to is None:
         return None
     if move is None or move.target != result.moved_to:
         return Move(result.moved_to, 1, now)
-    return Move(move.target, move.sightings + 1, move.since)
+    return Move(move.target, move.count + 1, move.since)

@@ -1,8 +1,9 @@
-"""One polite request, with its redirects, made into a value.
+"""HTTP fetcher: conditional GET with redirects, host limits, SSRF checks; errors as values.
 
-What goes out: the address exactly as stored, who asks and where to complain, the validators exactly as received. No cookies,
-no referrer, no query parameters of ours, no proxies from the environment. Feeds are asked with GET and nothing else; what a
-WebSub hub or follower is told goes out by `Fetcher.post`, under the same limits.
+A request has the URL exactly as stored, a User-Agent with the operator's contact URL, and the
+validators exactly as received. It has no cookies, no referrer, no added query parameters and no
+proxies from the environment. Feeds are fetched with GET only. `Fetcher.post` sends requests to
+WebSub hubs and subscribers under the same limits.
 """
 
 import asyncio
@@ -36,24 +37,35 @@ from tidings.fetch.ssrf import BlockedAddress, is_public
 from tidings.fetch.urls import authorization, host_key, parse_url, strip_userinfo, with_userinfo_of
 from tidings.fetch.user_agent import user_agent
 from tidings.formatting import duration
+from tidings.i18n import _
 
-ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, text/xml;q=0.9, */*;q=0.1"
+#: Value of the Accept header.
+ACCEPT = (
+    "application/atom+xml, application/rss+xml, application/feed+json, "
+    "application/xml;q=0.9, text/xml;q=0.9, */*;q=0.1"
+)
+#: Status codes of redirects that are followed.
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
+#: Status codes of permanent redirects.
 PERMANENT_REDIRECTS = frozenset({301, 308})
-#: By which a form travels on. 307 and 308 say so; 301 and 302 are taken the same way, as hubs that move expect it
-#: (websub.rocks 203, 204). 303 says to look elsewhere, without the form.
+#: Status codes with which a form is sent again to the new URL. RFC 9110 requires it for 307 and
+#: 308; hubs that move expect it for 301 and 302 too (websub.rocks tests 203, 204). 303 drops it.
 FORM_REDIRECTS = REDIRECTS - {303}
 DIGEST_BYTES = 16
+#: Maximum length of the text that is kept of an error response.
 ERROR_TEXT_CHARS = 500
 
 
 def digest(body: bytes) -> bytes:
-    """By which two documents are the same. Processors of today have SHA-256 built in: it takes half of BLAKE2's time."""
+    """Return the digest by which an unchanged document is recognized.
+
+    Current processors have instructions for SHA-256: it is twice as fast as BLAKE2.
+    """
     return sha256(body).digest()[:DIGEST_BYTES]
 
 
 class Fetcher:
-    """Fetches over one pool of connections; use it with ``async with``."""
+    """HTTP client with one connection pool and one host limiter; use it with ``async with``."""
 
     def __init__(
         self,
@@ -62,6 +74,7 @@ class Fetcher:
         *,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
+        """``clock`` returns the Unix time; ``sleep`` is replaced by tests with a virtual clock."""
         self.settings = settings
         self.host_limiter = HostLimiter(
             clock, spacing_s=settings.host_spacing_s, concurrency=settings.concurrency, sleep=sleep
@@ -71,7 +84,8 @@ class Fetcher:
         self.connection_pool = ConnectionPool(
             allow_private=settings.allow_private,
             connect_timeout_s=settings.connect_timeout_s,
-            # Long enough for the next feed of the host, short enough not to run out of files with thousands of hosts.
+            # Long enough for the host's next feed. A longer time could exceed the open file limit
+            # with thousands of hosts.
             keep_alive_s=2 * settings.host_spacing_s + 1,
         )
 
@@ -87,30 +101,30 @@ class Fetcher:
         await self.connection_pool.close()
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
-        """Ask for a feed. Whatever the web does comes back as a value."""
+        """Fetch a feed with a conditional GET. Network and HTTP errors are returned, not raised."""
         try:
             requested_url = parse_url(request.url)
         except ValueError as error:
-            problem = FetchProblem(Problem.URL, f"not an address that can be asked: {error}")
             return FetchResult(
-                "", validators=request.validators, digest=request.body_digest, error=problem
+                "",
+                validators=request.validators,
+                digest=request.body_digest,
+                error=_invalid_url(error),
             )
         return await _Fetch(self, request, requested_url).run()
 
     async def post_form(self, url: str, fields: Mapping[str, str]) -> FetchResult:
-        """Hand a form to a hub."""
+        """Send a form with POST (see `post`)."""
         return await self.post(
             url, urlencode(fields).encode(), {"Content-Type": "application/x-www-form-urlencoded"}
         )
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> FetchResult:
-        """Send something; what is said to it beside the status is of no use. Whatever the web does comes back as a value."""
+        """Send a POST request; the result has the status and no body. Errors are returned."""
         try:
             requested_url = parse_url(url)
         except ValueError as error:
-            return FetchResult(
-                "", error=FetchProblem(Problem.URL, f"not an address that can be asked: {error}")
-            )
+            return FetchResult("", error=_invalid_url(error))
         return await _Fetch(self, FetchRequest(url), requested_url, (body, headers)).run()
 
     def is_local(self, host: str) -> bool:
@@ -119,26 +133,26 @@ class Fetcher:
         return address is not None and not is_public(address)
 
     def is_exempt(self, host: str) -> bool:
-        """Return whether host limits do not apply: private hosts, unless they are treated as public ones."""
+        """Return whether a host is exempt from host limits, as private hosts are by default."""
         return not self.settings.treat_private_as_public and self.is_local(host)
 
     def set_contact_url(self, url: str) -> None:
-        """Send this contact address with every request from now on."""
+        """Set the contact URL that is sent in the User-Agent from now on."""
         self.settings = replace(self.settings, contact_url=url)
         self._common_headers.clear()
 
     def common_headers(self, subscribers: int) -> bytes:
         """Return the headers that are the same in every request."""
-        known = self._common_headers.get(subscribers)
-        if known is None:
+        headers = self._common_headers.get(subscribers)
+        if headers is None:
             agent = user_agent(self.settings.contact_url, subscribers)
-            known = f"User-Agent: {agent}\r\nAccept: {ACCEPT}\r\nAccept-Encoding: gzip, br, zstd\r\n".encode()
-            self._common_headers[subscribers] = known
-        return known
+            text = f"User-Agent: {agent}\r\nAccept: {ACCEPT}\r\nAccept-Encoding: gzip, br, zstd\r\n"
+            headers = self._common_headers[subscribers] = text.encode()
+        return headers
 
 
 class _Fetch:
-    """The state of one fetch on its way through redirects."""
+    """State of one fetch with its redirects."""
 
     def __init__(
         self,
@@ -154,7 +168,7 @@ class _Fetch:
         self.last_host = ""
         self.requests = 0
         self.wire_bytes = 0
-        self.elapsed_s = 0.0  # of the requests before this one, without the waits between
+        self.elapsed_s = 0.0  # of earlier requests, without the waits for the host limiter
         self.started: float | None = None
         self.moved_url: URL | None = None
         self.status = 0
@@ -162,136 +176,143 @@ class _Fetch:
 
     async def run(self) -> FetchResult:
         seen = {self.url}
-        permanent = True
+        is_permanent = True
         while True:
-            result = await self._request_in_turn()
+            result = await self._limited_request()
             if result is not None:
                 return result
             if self.requests > self.fetcher.settings.redirects:
+                limit = self.fetcher.settings.redirects
                 return self._problem(
-                    Problem.REDIRECTS, f"more than {self.fetcher.settings.redirects} redirects"
+                    Problem.REDIRECTS, _("more than %(limit)s redirects", limit=limit)
                 )
             assert self.headers is not None
             try:
                 target = strip_userinfo(parse_url(self.headers["Location"], self.url))
             except ValueError as error:
                 return self._problem(
-                    Problem.REDIRECTS, f"redirected to what cannot be asked: {error}"
+                    Problem.REDIRECTS, _("redirected to an invalid URL: %(error)s", error=error)
                 )
             if target in seen:
-                return self._problem(Problem.REDIRECTS, f"redirected in a circle, back to {target}")
-            seen.add(target)
-            # Away from encryption may be followed, but is never made for good.
-            downgrade = self.url.scheme == "https" and target.scheme == "http"
-            if downgrade and self.post_data is not None:
                 return self._problem(
-                    Problem.REDIRECTS,
-                    "redirected away from encryption, where a form may hold a secret",
+                    Problem.REDIRECTS, _("redirect loop, back to %(url)s", url=target)
                 )
-            permanent = permanent and self.status in PERMANENT_REDIRECTS and not downgrade
+            seen.add(target)
+            # A redirect from https to http is followed, but never adopted as a permanent move.
+            is_downgrade = self.url.scheme == "https" and target.scheme == "http"
+            if is_downgrade and self.post_data is not None:  # a form can contain a secret
+                return self._problem(
+                    Problem.REDIRECTS, _("a form must not be redirected from https to http")
+                )
+            is_permanent = is_permanent and self.status in PERMANENT_REDIRECTS and not is_downgrade
             self.url = target
-            if permanent:
+            if is_permanent:
                 self.moved_url = target
 
-    async def _request_in_turn(self) -> FetchResult | None:
-        """One request, when its host's turn has come; None if it was redirected."""
+    async def _limited_request(self) -> FetchResult | None:
+        """Send one request within the host limits; return None if it was redirected."""
         fetcher, url = self.fetcher, self.url
         host = str(url.raw_host)
-        name = host_key(url)
+        key = host_key(url)
         address = fetcher.connection_pool.address(host)
-        exempt = fetcher.is_exempt(host)
-        spaced = (
-            not exempt and name != self.last_host
-        )  # a redirect on the same host is part of the same visit
-        self.last_host = name
+        is_exempt = fetcher.is_exempt(host)
+        # A redirect on the same host follows without spacing.
+        is_spaced = not is_exempt and key != self.last_host
+        self.last_host = key
         async with fetcher.host_limiter.acquire(
-            name, address=None if exempt else address, spaced=spaced
-        ) as until:
-            if until is not None:
-                message = f"{url.raw_host} asked to be left alone for another {duration(until - fetcher._clock())}"
-                return self._problem(Problem.PAUSED, message, retry_at=until)
+            key, address=None if is_exempt else address, spaced=is_spaced
+        ) as paused_until:
+            if paused_until is not None:
+                wait = duration(paused_until - fetcher._clock())
+                message = _("%(host)s asked us to wait another %(wait)s", host=host, wait=wait)
+                return self._problem(Problem.PAUSED, message, retry_at=paused_until)
             self.status, self.headers, self.started = 0, None, fetcher._clock()
             try:
                 return await self._send_request()
             except ConnectTimeout:
+                limit = duration(fetcher.settings.connect_timeout_s)
                 return self._problem(
-                    Problem.TIMEOUT,
-                    f"no connection within {duration(fetcher.settings.connect_timeout_s)}",
+                    Problem.TIMEOUT, _("no connection within %(limit)s", limit=limit)
                 )
             except TimeoutError:
+                limit = duration(fetcher.settings.timeout_s)
                 return self._problem(
-                    Problem.TIMEOUT,
-                    f"no complete answer within {duration(fetcher.settings.timeout_s)}",
+                    Problem.TIMEOUT, _("no complete response within %(limit)s", limit=limit)
                 )
             except NameResolutionError as error:
-                return self._problem(
-                    Problem.DNS, f"the name {url.raw_host} cannot be resolved: {error}"
+                message = _(
+                    "can't find the server %(host)s (%(error)s); check the address",
+                    host=host,
+                    error=error,
                 )
+                return self._problem(Problem.DNS, message)
             except ssl.SSLError as error:
-                return self._problem(
-                    Problem.TLS, f"no secure connection to {url.raw_host}: {_reason(error)}"
+                message = _(
+                    "no secure connection to %(host)s: %(error)s", host=host, error=_reason(error)
                 )
+                return self._problem(Problem.TLS, message)
             except OSError as error:
                 kind = Problem.BLOCKED if isinstance(error, BlockedAddress) else Problem.CONNECT
-                return self._problem(kind, f"cannot connect to {url.raw_host}: {_reason(error)}")
+                message = _("can't connect to %(host)s: %(error)s", host=host, error=_reason(error))
+                return self._problem(kind, message)
             except ContentLengthMismatch as error:
                 return self._problem(Problem.BROKEN, str(error))
             except (InvalidResponse, ValueError) as error:
-                return self._problem(
-                    Problem.BROKEN, f"the answer broke off or is no HTTP: {_reason(error)}"
-                )
+                message = _("incomplete or invalid HTTP response: %(error)s", error=_reason(error))
+                return self._problem(Problem.BROKEN, message)
 
     async def _send_request(self) -> FetchResult | None:
         request, fetcher, url = self.request, self.fetcher, self.url
         settings, now = fetcher.settings, fetcher._clock()
-        more = ""
+        headers = ""
         etag, last_modified = request.validators.for_request(str(url), now, request.usual_gap_s)
         if etag is not None:
-            more += f"If-None-Match: {etag}\r\n"
+            headers += f"If-None-Match: {etag}\r\n"
             if request.want_delta:
-                more += "A-IM: feed\r\n"  # a delta to what, without an ETag?
+                headers += "A-IM: feed\r\n"  # a delta (RFC 3229) needs an ETag as its base
         if last_modified is not None:
-            more += f"If-Modified-Since: {last_modified}\r\n"
+            headers += f"If-Modified-Since: {last_modified}\r\n"
         if self.authorization and url.origin() == self.requested_url.origin():
-            more += f"Authorization: {self.authorization}\r\n"
-        conditional = etag is not None or last_modified is not None
-        if not conditional and str(url) == request.validators.url:
+            headers += f"Authorization: {self.authorization}\r\n"
+        is_conditional = etag is not None or last_modified is not None
+        if not is_conditional and str(url) == request.validators.url:
             self.validators = request.validators.after_unconditional_request(now)
         self.requests += 1
         method, body, max_bytes, redirects = "GET", b"", settings.max_bytes, REDIRECTS
         if self.post_data is not None:
             method, body, max_bytes, redirects = "POST", self.post_data[0], 0, FORM_REDIRECTS
-            more += "".join(f"{name}: {value}\r\n" for name, value in self.post_data[1].items())
-            more += f"Content-Length: {len(body)}\r\n"
-        first = f"{method} {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n"
-        # Validators have one character per byte, and go out as the bytes they came in as.
-        wire = b"".join(
+            headers += "".join(f"{name}: {value}\r\n" for name, value in self.post_data[1].items())
+            headers += f"Content-Length: {len(body)}\r\n"
+        start = f"{method} {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n"
+        # Validators have one character per byte (latin-1) and are sent back byte for byte.
+        request_bytes = b"".join(
             (
-                first.encode(),
+                start.encode(),
                 fetcher.common_headers(request.subscribers),
-                more.encode("latin-1"),
+                headers.encode("latin-1"),
                 b"\r\n",
                 body,
             )
         )
         response = await fetcher.connection_pool.send_request(
-            url, wire, max_bytes, settings.timeout_s, reuse=self.post_data is None
+            url, request_bytes, max_bytes, settings.timeout_s, reuse=self.post_data is None
         )
         self.status, self.headers = response.status, response.headers
         self.wire_bytes += len(response.body)
         if self.status == 304:
-            return self._not_modified(conditional)
+            return self._not_modified(is_conditional)
         if self.status in redirects and response.headers.get("Location"):
             self.elapsed_s, self.started = self.elapsed_s + fetcher._clock() - now, None
             return None
-        if not 200 <= self.status < 300 or self.status == 206:  # a part, which nobody has asked for
+        if not 200 <= self.status < 300 or self.status == 206:  # partial content is unexpected
             return self._error_response(_error_text(response))
         return self._document(response) if self.post_data is None else self._result()
 
-    def _not_modified(self, conditional: bool) -> FetchResult:
-        if not conditional and not self.request.body_digest:
+    def _not_modified(self, is_conditional: bool) -> FetchResult:
+        if not is_conditional and not self.request.body_digest:
             return self._problem(
-                Problem.BROKEN, "answered 304 (not modified) to a request without conditions"
+                Problem.BROKEN,
+                _("the server sent 304 (Not Modified) to an unconditional request"),
             )
         assert self.headers is not None
         etag, last_modified = self.headers.get("ETag"), self.headers.get("Last-Modified")
@@ -301,7 +322,7 @@ class _Fetch:
         return self._result(unchanged=True)
 
     def _error_response(self, response_text: str) -> FetchResult:
-        """An error status. A host that says "less" is left alone at once, also by those who already stand in line."""
+        """Return the result of an error status; a rate limit pauses the host for all requests."""
         assert self.headers is not None
         now = self.fetcher._clock()
         host = str(self.url.raw_host)
@@ -315,7 +336,7 @@ class _Fetch:
             self.fetcher.host_limiter.pause(host_key(self.url), retry_at or now + DEFAULT_PAUSE_S)
         return self._problem(
             Problem.STATUS,
-            f"the server answered {self.status}",
+            _("the server responded with status %(status)s", status=self.status),
             response_text=response_text,
             retry_at=retry_at,
             rate_limited=rate_limited,
@@ -323,19 +344,25 @@ class _Fetch:
         )
 
     def _document(self, response: Response) -> FetchResult:
-        cap = self.fetcher.settings.max_bytes
+        limit = self.fetcher.settings.max_bytes
         try:
             if not response.is_complete:
                 raise BodyTooLarge
-            body = decompress(response.body, response.headers.get("Content-Encoding", ""), cap)
+            body = decompress(response.body, response.headers.get("Content-Encoding", ""), limit)
         except BodyTooLarge:
+            size = f"{limit / 1e6:,.0f}"
             return self._problem(
-                Problem.TOO_LARGE, f"larger than {cap / 1e6:,.0f} MB (fetch.max_bytes)"
+                Problem.TOO_LARGE, _("larger than %(size)s MB (fetch.max_bytes)", size=size)
             )
         except DecompressionError as error:
-            return self._problem(Problem.BROKEN, f"the body cannot be unpacked: {error}")
+            return self._problem(
+                Problem.BROKEN, _("the body cannot be decompressed: %(error)s", error=error)
+            )
         if len(body) < MAX_ERROR_BODY_BYTES and not body.strip(b" \t\r\n\x00"):
-            return self._problem(Problem.BROKEN, f"answered {self.status} with nothing in it")
+            return self._problem(
+                Problem.BROKEN,
+                _("the server sent an empty document (status %(status)s)", status=self.status),
+            )
         headers, now = response.headers, self.fetcher._clock()
         self.validators = self.validators.after_document(
             header_as_latin1(headers.get("ETag")),
@@ -343,21 +370,19 @@ class _Fetch:
             str(self.url),
             now,
         )
-        if (
-            self.status == 226
-        ):  # RFC 3229: what is not in it is not gone, and it is no whole document
+        if self.status == 226:  # RFC 3229: a delta; entries that it omits are not removed
             return self._result(body=body, delta=True)
-        known = digest(body)
-        if known == self.request.body_digest:
+        body_digest = digest(body)
+        if body_digest == self.request.body_digest:
             return self._result(unchanged=True)
-        return self._result(body=body, digest=known)
+        return self._result(body=body, digest=body_digest)
 
     def _moved_to(self) -> str | None:
         if self.moved_url is None:
             return None
         target, source = str(self.moved_url.raw_host), str(self.requested_url.raw_host)
         if self.fetcher.is_exempt(target) and not self.fetcher.is_exempt(source):
-            return None  # a stranger may not plant an address of our own network in the database
+            return None  # a public server must not make us store a URL of a private host (SSRF)
         return str(with_userinfo_of(self.requested_url, self.moved_url))
 
     def _problem(
@@ -392,22 +417,24 @@ class _Fetch:
         )
 
 
+def _invalid_url(error: ValueError) -> FetchProblem:
+    return FetchProblem(Problem.URL, _("invalid URL: %(error)s", error=error))
+
+
 def _error_text(response: Response) -> str:
-    """The beginning of a body that is no document, as text."""
+    """Return the beginning of an error response's body as text."""
     try:
         body = decompress(
             response.body, response.headers.get("Content-Encoding", ""), 10 * MAX_ERROR_BODY_BYTES
         )
     except (BodyTooLarge, DecompressionError):
-        body = b""  # the status is what counts
+        body = b""  # the status is enough
     return body.decode("utf-8", "replace")[:ERROR_TEXT_CHARS]
 
 
 def _reason(error: Exception) -> str:
     message = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    # What asyncio says holds the address alone; what the system calls it says why.
-    return (
-        os.strerror(getattr(error, "errno", 0))
-        if message.startswith("Connect call failed")
-        else message
-    )
+    # asyncio's message has only the address; the system's error text says what failed.
+    if message.startswith("Connect call failed"):
+        return os.strerror(getattr(error, "errno", 0))
+    return message

@@ -1,7 +1,7 @@
-"""What a response says about when to come back: `Cache-Control`, `Expires`, `Age` (RFC 9111) and `Retry-After` (RFC 9110).
+"""HTTP cache freshness: Cache-Control, Expires, Age (RFC 9111) and Retry-After (RFC 9110).
 
-The answer is always a time by our own clock. Dates of the server are read relative to its own `Date` header, so that a
-server whose clock is wrong still gets what it meant.
+Results are times of our own clock. Dates in headers are interpreted relative to the response's
+`Date` header, so that a wrong server clock does not matter.
 """
 
 import re
@@ -11,31 +11,33 @@ from multidict import MultiMapping
 
 from tidings.model import DAY_S
 
-#: Freshness is believed up to a day. Longer ones are mostly rules for static files that happen to catch a feed; max-age has
-#: been seen as long as 16 years.
+#: Maximum freshness lifetime that is respected. Longer ones are mostly rules for static files that
+#: also match the feed; values of up to 16 years have been seen.
 MAX_FRESH_S = DAY_S
-#: Told to stay away is told to stay away, up to the month after which even a dead feed is tried. Firewalls have been seen to
-#: send ten years.
+#: Maximum Retry-After that is respected: a month, as for dead feeds. Some firewalls send ten years.
 MAX_RETRY_AFTER_S = 31 * DAY_S
 
 _MAX_AGE = re.compile(r'(?:^|[,\s])max-age\s*=\s*"?(\d+)', re.IGNORECASE)
 
 
 class CacheControl:
-    """The one directive that matters to a poller.
+    """The max-age directive of a Cache-Control header; other directives are ignored.
 
-    `s-maxage` is for shared caches in front of us; `no-cache`, `no-store` and `max-age=0` forbid keeping, they do not ask to
-    be polled faster, so they say nothing here.
+    `s-maxage` is for shared caches. `no-cache`, `no-store` and `max-age=0` forbid caching, but do
+    not request more frequent polls.
     """
 
     def __init__(self, text: str) -> None:
         found = _MAX_AGE.search(text)
-        # Of several the first counts (RFC 9111 sect. 4.2.1). More digits than any date has would only overflow.
+        # The first of several counts (RFC 9111 sect. 4.2.1). More digits could overflow.
         self.max_age_s: float | None = float(found[1][:12]) if found else None
 
 
 class HttpDate:
-    """A date of a header, in whichever of the three forms (RFC 9110 sect. 5.6.7); `time` is None where it is none."""
+    """An HTTP date in any of its three formats (RFC 9110 sect. 5.6.7).
+
+    `time` is None if it is invalid.
+    """
 
     def __init__(self, text: str | None) -> None:
         self.time: float | None = None
@@ -48,7 +50,10 @@ class HttpDate:
 
 
 class RetryAfter:
-    """Seconds or a date; `wait_s` is None where it says nothing we could keep to."""
+    """A Retry-After header, in seconds or as a date (RFC 9110 sect. 10.2.3).
+
+    `wait_s` is None if it is missing, invalid or not in the future.
+    """
 
     def __init__(self, text: str | None, server_now: float) -> None:
         self.wait_s: float | None = None
@@ -58,18 +63,18 @@ class RetryAfter:
         elif text:
             date = HttpDate(text).time
             self.wait_s = None if date is None else date - server_now
-        # "Retry-After: 0" and dates gone by come from servers that are busy all the same: our own back-off serves better.
+        # Overloaded servers also send "Retry-After: 0" and past dates: our own backoff is better.
         if self.wait_s is not None:
             self.wait_s = min(self.wait_s, MAX_RETRY_AFTER_S) if self.wait_s > 0 else None
 
 
 def fresh_until(headers: MultiMapping[str], now: float) -> float | None:
-    """Until when the document is fresh by its publisher's word; None where nothing was said. 304 says it too."""
+    """Return until when a response (200 or 304) is fresh; None if its headers do not say."""
     lifetime: float | None = None
     if "Cache-Control" in headers:
         lifetime = CacheControl(", ".join(headers.getall("Cache-Control"))).max_age_s
     if lifetime is None and "Expires" in headers:
-        expires = HttpDate(headers["Expires"]).time  # "0" and "-1" are common, and mean expired
+        expires = HttpDate(headers["Expires"]).time  # None for "0" and "-1", which mean expired
         lifetime = None if expires is None else expires - _server_now(headers, now)
     if lifetime is None:
         return None
@@ -80,7 +85,7 @@ def fresh_until(headers: MultiMapping[str], now: float) -> float | None:
 
 
 def retry_at(headers: MultiMapping[str], now: float) -> float | None:
-    """The time before which the server does not want to be asked again; None where it did not say."""
+    """Return the earliest time of the next request by Retry-After; None without a valid one."""
     if "Retry-After" not in headers:
         return None
     wait_s = RetryAfter(headers["Retry-After"], _server_now(headers, now)).wait_s

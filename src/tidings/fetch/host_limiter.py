@@ -1,6 +1,7 @@
-"""Hosts are left in peace, whatever their feeds are due for: one request at a time, a pause between two, and silence when told.
+"""Host limiter: throttles requests per host and address (rate limit), pauses after 429.
 
-All of it is first come, first served, by the clock that is handed in: nothing is random.
+Each host gets one request at a time, with a minimum spacing, and none during a pause. Requests are
+served first in, first out, by the given clock; nothing is random.
 """
 
 import asyncio
@@ -8,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from weakref import WeakValueDictionary
 
-#: Names that many sites share a machine under; a 429 there is about one of the sources that it stands for, so the feed waits
-#: and its neighbours need not. The last label pairs are compared.
+#: Feed generators that fetch from many sites (compared by the last two labels). A 429 there is
+#: about one of these sites, so it pauses only the feed and not the host.
 FEED_BRIDGES = frozenset(
     {
         "rss-bridge.org",
@@ -23,16 +24,16 @@ FEED_BRIDGES = frozenset(
         "rss.app",
     }
 )
-#: Without a Retry-After the whole host rests this long; the feed that was turned away rests longer (see `outcomes`).
+#: Pause of a host without Retry-After; the feed itself waits longer (see `error_policy`).
 DEFAULT_PAUSE_S = 900.0
-#: Hosts behind one address, together: a shared machine or a small provider sees no more than this from us at once.
+#: Maximum number of concurrent requests to all hosts at one IP address (shared hosting).
 MAX_CONCURRENT_PER_ADDRESS = 4
-#: Lanes that nobody uses are swept out when there are more than this, and then whenever they have doubled.
+#: Number of host states from which unused ones are removed; then again whenever it has doubled.
 SWEEP_THRESHOLD = 4096
 
 
 def is_bridge(host: str, path_and_query: str = "") -> bool:
-    """Whether the host passes on what others publish. `bridge=` is how every RSS-Bridge, on whatever host, is asked."""
+    """Return whether the URL is of a feed generator; `bridge=` is in all URLs of RSS-Bridge."""
     return ".".join(host.split(".")[-2:]) in FEED_BRIDGES or "bridge=" in path_and_query
 
 
@@ -47,7 +48,7 @@ class _HostState:
 
 
 class HostLimiter:
-    """Every request passes here. A host is scheme, name and port."""
+    """Limits concurrency and rate of requests; a host is identified by scheme, name and port."""
 
     def __init__(
         self,
@@ -57,6 +58,11 @@ class HostLimiter:
         concurrency: int = 100,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
+        """Create a limiter.
+
+        ``spacing_s`` is the minimum time between two requests to a host, ``concurrency`` the
+        maximum number of requests to all hosts together.
+        """
         self._clock, self._sleep, self._spacing_s = clock, sleep, spacing_s
         self._slots = asyncio.Semaphore(concurrency)
         self._states: dict[str, _HostState] = {}
@@ -64,24 +70,24 @@ class HostLimiter:
         self._addresses: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def pause(self, host: str, until: float) -> None:
-        """Nobody asks `host` before `until`; a shorter pause does not end a longer one."""
+        """Pause all requests to a host until a time; a shorter pause does not end a longer one."""
         state = self._state(host)
         state.paused_until = max(state.paused_until, until)
 
     def record_request(self, host: str, at: float) -> None:
-        """Space the next request to `host` from one that another process sent at `at`."""
+        """Space the next request to a host from one that another process sent at ``at``."""
         state = self._state(host)
         state.next_at = max(state.next_at, min(at, self._clock()) + self._spacing_s)
 
     def paused_until(self, host: str) -> float | None:
-        """When the host may be asked again; None if now."""
+        """Return the end of the host's pause, or None if it is not paused."""
         state = self._states.get(host)
         return (
             state.paused_until if state is not None and state.paused_until > self._clock() else None
         )
 
     def pauses(self) -> dict[str, float]:
-        """All pauses that still hold, to be kept over a restart."""
+        """Return the ends of all current pauses by host, to be stored for a restart."""
         now = self._clock()
         return {
             host: state.paused_until
@@ -93,10 +99,14 @@ class HostLimiter:
     async def acquire(
         self, host: str, *, address: str | None = None, spaced: bool = True
     ) -> AsyncIterator[float | None]:
-        """Wait for one's turn at the host, then for one of the slots; those who wait for a host hold no slot.
+        """Wait until a request to the host is allowed.
 
-        `address` is where the host is known to live, so that many hosts on one machine count together. Gives the end of the
-        host's pause where there is one, also if it began while we stood in line: then nothing may be asked.
+        Waits for the host first and then for one of the ``concurrency`` slots, so that waiting for
+        a host uses no slot. ``address`` is the host's IP address, if known: all hosts at one
+        address are limited together. Without ``spaced`` the minimum spacing does not apply.
+
+        Yields None, or the end of the host's pause. The caller must not send a request then. The
+        pause may have started while it waited.
         """
         state = self._state(host)
         state.waiting_count += 1

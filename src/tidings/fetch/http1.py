@@ -1,7 +1,8 @@
-"""HTTP/1.1 as far as a reader of feeds needs it: one request on a connection, one answer taken whole or up to a limit.
+"""HTTP/1.1 client connection: keep-alive, chunked and sized bodies up to a size limit.
 
-A poll that is answered with 304 costs a fifth of what it does with a client for everything, and start-up is shorter by a
-quarter (docs/design/dependencies.md). What an answer says is left to llhttp, which reads it as leniently as browsers do.
+A poll answered with 304 takes a fifth of the time of a general HTTP client, and start-up is a
+quarter shorter (docs/design/dependencies.md). Responses are parsed by llhttp, as leniently as
+browsers do.
 """
 
 import asyncio
@@ -13,11 +14,12 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from msgspec import Struct
 from multidict import CIMultiDict
 
-#: Of an error's or a redirect's body: enough to tell what the server said, and to keep the connection for the next request.
+#: Maximum size of the body of an error or a redirect: enough for the error text, and to read most
+#: bodies completely so that the connection can be reused.
 MAX_ERROR_BODY_BYTES = 16_384
-#: Status and headers together. Real servers send policies of 20 KB in one header.
+#: Maximum size of status line and headers. Real servers send policies of 20 KB in one header.
 MAX_HEADER_BYTES = 262_144
-#: How long a document that does not look finished is held back, in case bytes beyond its Content-Length follow.
+#: Time to wait for bytes beyond the Content-Length of a document that looks truncated.
 LINGER_S = 0.5
 _ROOT = re.compile(rb"<([A-Za-z_][\w:.-]*)")
 _BLANK = b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n"
@@ -25,31 +27,34 @@ _UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class InvalidResponse(Exception):
-    """The answer broke off, or is no HTTP."""
+    """The response is incomplete or not valid HTTP."""
 
 
 class ContentLengthMismatch(InvalidResponse):
-    """A document is longer than its Content-Length, so that it is unknown where it ends."""
+    """A document is longer than its Content-Length, so its end is unknown."""
 
     def __init__(self) -> None:
         super().__init__("the server sent more bytes than its Content-Length declares")
 
 
 class StaleConnection(InvalidResponse):
-    """A connection that was kept has been closed by the server meanwhile: nothing came, so that nothing was answered."""
+    """The server closed a kept-alive connection before it sent any byte of a response."""
 
 
 class Response(Struct, frozen=True):
-    """What a server said."""
+    """An HTTP response."""
 
     status: int
-    headers: CIMultiDict[str]  #: as UTF-8; bytes that are none, escaped (surrogateescape)
+    headers: CIMultiDict[str]  #: decoded as UTF-8 with surrogateescape
     body: bytes
-    is_complete: bool  #: False: there is more than was wanted, or it did not come in time
+    is_complete: bool  #: False if the body exceeds the limit or did not arrive in time
 
 
 def header_as_latin1(value: str | None) -> str | None:
-    """A header as one character per byte, in which form it can be sent back byte by byte; None if it cannot be sent."""
+    """Return a header's value with one character per byte, to be sent back unchanged.
+
+    Returns None if it has control characters and cannot be sent.
+    """
     if value is None or (value.isascii() and value.isprintable()):
         return value
     value = value.encode("utf-8", "surrogateescape").decode("latin-1")
@@ -57,7 +62,10 @@ def header_as_latin1(value: str | None) -> str | None:
 
 
 def looks_truncated(response: Response) -> bool:
-    """Return whether a plain XML or JSON document does not end as it should; compressed ones are checked by unpacking."""
+    """Return whether an uncompressed XML or JSON document has no proper end.
+
+    Compressed documents are checked by decompression.
+    """
     body = response.body
     start, end = body[:64].lstrip(_BLANK)[:1], body[-64:].rstrip(_BLANK).lower()
     if response.headers.get("Content-Encoding") or start not in (b"<", b"{"):
@@ -69,7 +77,7 @@ def looks_truncated(response: Response) -> bool:
 
 
 class Connection(asyncio.Protocol):
-    """To one host. Closed by itself when it cannot be used for another request."""
+    """A connection to one host; it closes itself when it cannot be reused."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -87,26 +95,29 @@ class Connection(asyncio.Protocol):
         )
 
     async def send_request(self, request: bytes, max_bytes: int, deadline: float) -> Response:
-        """Send ``request`` and read its answer, by ``deadline`` (of the loop's clock), else `TimeoutError`.
+        """Send a request and return its response.
 
-        Of a document (2xx) ``most`` bytes are read or, if it says itself that it has more, none. Other answers, and all if
-        ``most`` is 0, are read as far as `ASIDE_BYTES`, and if they do not end in time, as far as they came. A document
-        with bytes behind its Content-Length is a `WrongLength`.
+        ``deadline`` is a time of the loop's clock. A document (2xx) is read up to ``max_bytes``, or
+        not at all if its Content-Length is larger. Other responses, and all if ``max_bytes`` is 0,
+        are read up to `MAX_ERROR_BODY_BYTES`, and returned incomplete at the deadline.
+
+        Raises `TimeoutError` at the deadline, `InvalidResponse`, and `ContentLengthMismatch` if a
+        document has bytes beyond its Content-Length.
         """
         loop = asyncio.get_running_loop()
         self._max_bytes = max_bytes
         self._bytes_received = 0
         self._has_excess = False
         self._reset()
-        finished: asyncio.Future[Response] = loop.create_future()
-        self._response_future = finished
+        future: asyncio.Future[Response] = loop.create_future()
+        self._response_future = future
         deadline_timer = loop.call_at(deadline, self._on_deadline)
         if self.closed:
             self.connection_lost(None)
         else:
             self._transport.write(request)
         try:
-            response = await finished
+            response = await future
             if response.is_complete and self._has_length and not self._is_error_body:
                 await self._check_length(response, deadline)
         except BaseException:
@@ -119,14 +130,13 @@ class Connection(asyncio.Protocol):
         return response
 
     async def _check_length(self, response: Response, deadline: float) -> None:
-        """Raise `WrongLength` if more bytes have arrived, or follow a document that looks cut.
+        """Raise `ContentLengthMismatch` if bytes follow the document.
 
-        We do not pipeline requests, so nothing may follow a document (RFC 9112, 6.3). A server that counts characters
-        instead of bytes declares too little, and its first bytes would pass for the whole document.
+        We do not pipeline requests, so no bytes may follow a document (RFC 9112 sect. 6.3). A
+        server that counts characters instead of bytes declares too little, and the document would
+        be truncated silently. Waits up to `LINGER_S` if the document looks truncated.
         """
-        await asyncio.sleep(
-            0
-        )  # lets the loop hand over what the socket holds already; waits for nothing
+        await asyncio.sleep(0)  # lets the loop deliver the bytes that have already arrived
         if not self._has_excess and not self.closed and looks_truncated(response):
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(
@@ -142,15 +152,14 @@ class Connection(asyncio.Protocol):
         self._closed_event.set()
         self._transport.abort()
 
-    # --- what the loop tells -------------------------------------------------------------------------------------------
+    # --- asyncio.Protocol callbacks --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(
-            asyncio.Transport, transport
-        )  # uvloop's has its methods, and is none
+        # uvloop's transport has the methods of asyncio.Transport but is no subclass.
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._response_future is None:  # no request is waiting for an answer
+        if self._response_future is None:  # no request is in progress
             self._has_excess = True
             self.close()
             return
@@ -158,10 +167,10 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
-            self._has_excess = self._response_future is None  # the answer has ended already
+            self._has_excess = self._response_future is None  # the response has ended already
             self._fail(InvalidResponse(str(error)))
         if self._status == 0 and self._bytes_received > MAX_HEADER_BYTES:
-            self._fail(InvalidResponse(f"its headers are longer than {MAX_HEADER_BYTES:,} bytes"))
+            self._fail(InvalidResponse(f"the headers exceed {MAX_HEADER_BYTES:,} bytes"))
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
@@ -169,7 +178,7 @@ class Connection(asyncio.Protocol):
         if self._bytes_received == 0 and self._response_count:
             self._fail(StaleConnection("the connection was closed"))
         elif self._status and not self._framed and error is None:
-            self._finish(is_complete=True)  # it ends with the connection
+            self._finish(is_complete=True)  # the body ends with the connection
         else:
             self._fail(
                 InvalidResponse(
@@ -183,10 +192,10 @@ class Connection(asyncio.Protocol):
         else:
             self._fail(TimeoutError())
 
-    # --- what the parser tells -----------------------------------------------------------------------------------------
+    # --- HttpResponseParser callbacks ------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        if self._response_future is None:  # a second answer to one request: the parser stops here
+        if self._response_future is None:  # a second response to one request
             raise ContentLengthMismatch
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -211,12 +220,12 @@ class Connection(asyncio.Protocol):
             self._finish(is_complete=False)
 
     def on_message_complete(self) -> None:
-        if self._status < 200:  # 103 and its like come before the answer
+        if self._status < 200:  # informational, such as 103; the final response follows
             self._reset()
         else:
             self._finish(is_complete=True)
 
-    # --- the end -------------------------------------------------------------------------------------------------------
+    # --- end of a response -----------------------------------------------------------------------
 
     def _reset(self) -> None:
         self._status = self._size = 0
@@ -225,10 +234,8 @@ class Connection(asyncio.Protocol):
         self._pieces: list[bytes] = []
 
     def _finish(self, *, is_complete: bool) -> None:
-        finished = self._response_future
-        if (
-            finished is None or finished.done()
-        ):  # whoever waited for it was cancelled, or has enough
+        future = self._response_future
+        if future is None or future.done():  # the caller was canceled, or the response is finished
             return
         response = Response(self._status, self._headers, b"".join(self._pieces), is_complete)
         self._response_count += 1
@@ -237,10 +244,10 @@ class Connection(asyncio.Protocol):
         self._reusable = is_complete and self._parser.should_keep_alive()
         if not is_complete:
             self.close()
-        finished.set_result(response)
+        future.set_result(response)
 
     def _fail(self, error: Exception) -> None:
-        finished = self._response_future
+        future = self._response_future
         self.close()
-        if finished is not None and not finished.done():
-            finished.set_exception(error)
+        if future is not None and not future.done():
+            future.set_exception(error)

@@ -1,12 +1,18 @@
-"""Addresses as they were given: asked for byte by byte, with what belongs to us (name, password, fragment) taken off."""
+"""URL handling of the fetcher: parsing without normalization, credentials, host keys."""
 
 from base64 import b64encode
 
 from yarl import URL
 
+from tidings.i18n import _
+
 
 def parse_url(text: str, base: URL | None = None) -> URL:
-    """An address as it stands, relative to `base` where there is one; only what cannot be sent (spaces, umlauts) is escaped."""
+    """Parse a URL, relative to ``base`` if given, and keep it byte for byte.
+
+    Only characters that cannot be sent (spaces, non-ASCII) are escaped. Raises `ValueError` if it
+    is not an http or https URL with a host.
+    """
     text = text.strip()
     exact = text.isascii() and text.isprintable() and " " not in text
     url = URL(
@@ -16,36 +22,37 @@ def parse_url(text: str, base: URL | None = None) -> URL:
     if base is not None:
         url = base.join(url)
     if url.scheme not in ("http", "https"):
-        raise ValueError(
-            f"only http and https addresses can be asked, not {url.scheme or 'one without a scheme'}"
-        )
+        raise ValueError(_("it must start with http:// or https://"))
     if not url.raw_host:
-        raise ValueError("it names no host")
-    _ = url.port  # raises where it is none
+        raise ValueError(_("it has no host name"))
+    url.port  # noqa: B018  # raises ValueError if it is invalid
     return url
 
 
 def host_key(url: URL) -> str:
-    """What the gate calls the host of an address."""
+    """Return the key of a URL's host for the host limiter: scheme, name and port."""
     return f"{url.scheme}://{url.host_port_subcomponent}".lower()
 
 
 def strip_userinfo(url: URL) -> URL:
-    """Without name, password and fragment: none of them is part of what is asked for."""
+    """Return the URL without user name, password and fragment."""
     if url.raw_user is not None or url.raw_password is not None:
         url = url.with_user(None)
     return url.with_fragment(None) if url.raw_fragment else url
 
 
 def authorization(url: URL) -> str:
-    """Basic credentials from the address; they go to its own host alone (RFC 7617)."""
+    """Return the Authorization header for the URL's user name and password (Basic, RFC 7617).
+
+    Returns an empty string without them. The header must be sent only to the URL's own origin.
+    """
     if url.raw_user is None and url.raw_password is None:
         return ""
     return "Basic " + b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode()
 
 
 def with_userinfo_of(requested_url: URL, moved_url: URL) -> URL:
-    """A move on the same host keeps the name and password, which it cannot have told."""
+    """Return ``moved_url`` with the user name and password of ``requested_url``, if same origin."""
     if (
         requested_url.raw_user is None and requested_url.raw_password is None
     ) or requested_url.origin() != moved_url.origin():

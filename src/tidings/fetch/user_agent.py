@@ -1,12 +1,12 @@
-"""The User-Agent of every request: program, version, and how to reach the operator."""
+"""User-Agent header: program, version, contact URL and number of subscribers."""
 
 from tidings import __version__
 
 
 def user_agent(contact_url: str, subscribers: int | None = None) -> str:
-    """Return the header's value; a contact that is not known is left out, never made up.
+    """Return the header's value; an empty contact URL is left out.
 
-    "1 subscribers" is the form that log analysers expect.
+    The plural in "1 subscribers" is the format that log analyzers expect.
     """
     details = [f"+{contact_url}"] if contact_url else []
     if subscribers is not None:

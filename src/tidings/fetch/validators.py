@@ -1,8 +1,8 @@
-"""What a server gave us to ask "has it changed?" with, and when to doubt its answer.
+"""Validators of conditional requests: ETag and Last-Modified (RFC 9110 sect. 8.8).
 
-`ETag` and `Last-Modified` are opaque: they are kept and sent back byte for byte, never parsed, mended or made up (RFC 9110
-sect. 8.8). Text here has one character per byte (latin-1), so that any byte survives a database. The two are one set: a
-document replaces both, and they belong to the address that sent them.
+They are opaque: stored and sent back byte for byte, never parsed or changed. Strings here have one
+character per byte (latin-1), so that any byte can be stored in a database. The two are one set: a
+document replaces both, and they are sent only to the URL that they came from.
 """
 
 from msgspec import Struct
@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from tidings.model import DAY_S
 
-#: A feed that has answered nothing but 304 for four times its usual gap, and for at least this long, is asked once without
-#: conditions: there are servers whose 304 never ends (NetNewsWire forgets validators after 8 days for this reason).
+#: Minimum time without a document after which a feed is requested once without conditions: some
+#: servers send 304 indefinitely (NetNewsWire drops validators after 8 days for this reason).
 FULL_REQUEST_AFTER_S = 8 * DAY_S
+#: The same as a multiple of the usual gap between posts.
 FULL_REQUEST_AFTER_GAPS = 4
-#: The same where nobody knows yet how often the feed posts.
+#: The same if the usual gap is unknown.
 FULL_REQUEST_AFTER_UNKNOWN_S = 30 * DAY_S
 
 
@@ -23,21 +24,22 @@ class Validators(Struct, frozen=True):
 
     etag: str | None = None
     last_modified: str | None = None
-    url: str = ""  #: the address that sent them, after redirects; they are sent nowhere else
-    since: float = (
-        0.0  #: when the document itself last came, or was last asked for without conditions
-    )
+    url: str = ""  #: URL that they came from, after redirects
+    since: float = 0.0  #: time of the last document or of the last unconditional request
 
     def for_request(
         self, url: str, now: float, usual_gap_s: float | None = None
     ) -> tuple[str | None, str | None]:
-        """(If-None-Match, If-Modified-Since) for a request to `url`: both where both are known; none where in doubt."""
+        """Return the values of (If-None-Match, If-Modified-Since) for a request to ``url``.
+
+        Both are None for another URL and if an unconditional request is due.
+        """
         if url != self.url or self.needs_full_request(now, usual_gap_s):
             return None, None
         return self.etag, self.last_modified
 
     def needs_full_request(self, now: float, usual_gap_s: float | None = None) -> bool:
-        """Whether so long a silence should be checked by asking for the whole document."""
+        """Return whether to request the full document, because only 304 came for too long."""
         limit_s = (
             FULL_REQUEST_AFTER_UNKNOWN_S
             if usual_gap_s is None
@@ -48,11 +50,17 @@ class Validators(Struct, frozen=True):
     def after_document(
         self, etag: str | None, last_modified: str | None, url: str, now: float
     ) -> "Validators":
-        """200 and 226 replace both, even if only one came: a mix of old and new describes no document."""
+        """Return the validators after a 200 or 226: both are replaced, even if only one was sent.
+
+        A mix of old and new validators would describe no document.
+        """
         return Validators(etag or None, last_modified or None, url, now)
 
     def after_304(self, etag: str | None, last_modified: str | None) -> "Validators":
-        """Headers that came with a 304 replace, absent ones are kept (RFC 9111 sect. 3.2, 4.3.4)."""
+        """Return the validators after a 304: headers that it has replace the old ones.
+
+        See RFC 9111 sect. 3.2 and 4.3.4.
+        """
         if not etag and not last_modified:
             return self
         return replace(
@@ -60,7 +68,10 @@ class Validators(Struct, frozen=True):
         )
 
     def after_unconditional_request(self, now: float) -> "Validators":
-        """A request without conditions went out, whatever came of it: doubt may not return sooner than at the first time."""
+        """Return the validators after an unconditional request with any result.
+
+        The next unconditional request then waits for the full time again.
+        """
         return replace(self, since=now)
 
 
