@@ -1,9 +1,10 @@
-"""Blogs on the loopback address: as many as one likes, to try an aggregator without troubling anybody.
+"""Feed server with generated blogs on loopback, to try an aggregator without network access.
 
-``python benchmarks/feedserver.py --feeds 200 --opml feeds.opml`` serves ``/blog/1`` (a page that names its feeds),
-``/blog/1/rss.xml`` and ``/blog/1/atom.xml`` to 200, and writes the list for an aggregator to import. Every blog posts at
-a pace of its own for ever: which posts there are depends on the seed and the time alone, so that two servers with the same
-seed are the same. Answers have ETag and Last-Modified, know 304, and are packed for those who accept it.
+``python benchmarks/feedserver.py --feeds 200 --opml feeds.opml`` serves the pages ``/blog/1`` to
+``/blog/200`` with their feeds ``/blog/1/rss.xml`` and ``/blog/1/atom.xml``, and writes the OPML
+list for an aggregator to import. Every blog posts at its own rate. Posts depend only on seed and
+time, so that servers with the same seed are identical. Responses have ETag and Last-Modified,
+support 304, and are compressed for clients that accept it.
 """
 
 import argparse
@@ -76,7 +77,7 @@ SHORTEST_GAP_S, LONGEST_GAP_S = 1800.0, 5 * 86400.0
 
 
 class Post(NamedTuple):
-    """What a blog said."""
+    """A post of a blog."""
 
     number: int
     at: float
@@ -85,7 +86,7 @@ class Post(NamedTuple):
 
 
 class Blog:
-    """The k-th post of a blog comes at a random moment of its k-th gap: even enough to learn, never like a clock."""
+    """A blog whose k-th post is at a random time of its k-th interval."""
 
     def __init__(self, number: int, blogs: int, seed: int) -> None:
         self.number, self._seed = number, seed
@@ -98,7 +99,7 @@ class Blog:
         )
 
     def posts(self, now: float, count: int) -> Iterator[Post]:
-        """The newest posts up to now, newest first."""
+        """Yield the latest posts, newest first."""
         number = int(now / self.gap_s) + 1
         while count:
             number -= 1
@@ -123,20 +124,33 @@ def rss(blog: Blog, posts: list[Post], address: str) -> str:
         f"<description>{escape(post.text)}</description></item>\n"
         for post in posts
     )
-    head = f"<title>{escape(blog.title)}</title><link>{address}</link><description>Nothing but {blog.title}</description>"
-    return f"<?xml version='1.0' encoding='utf-8'?>\n<rss version='2.0'><channel>{head}\n{items}</channel></rss>\n"
+    head = (
+        f"<title>{escape(blog.title)}</title><link>{address}</link>"
+        f"<description>Nothing but {blog.title}</description>"
+    )
+    return (
+        "<?xml version='1.0' encoding='utf-8'?>\n"
+        f"<rss version='2.0'><channel>{head}\n{items}</channel></rss>\n"
+    )
 
 
 def atom(blog: Blog, posts: list[Post], address: str) -> str:
     entries = "".join(
-        f"<entry><id>tag:blogs.example,2026:{blog.number}:{post.number}</id><title>{escape(post.title)}</title>"
+        f"<entry><id>tag:blogs.example,2026:{blog.number}:{post.number}</id>"
+        f"<title>{escape(post.title)}</title>"
         f"<link href='{address}/{post.number}'/><author><name>Writer {blog.number}</name></author>"
         f"<published>{_iso(post.at)}</published><updated>{_iso(post.at)}</updated>"
         f"<content type='html'>{escape(post.text)}</content></entry>\n"
         for post in posts
     )
-    head = f"<title>{escape(blog.title)}</title><id>{address}</id><link href='{address}'/><updated>{_iso(posts[0].at)}</updated>"
-    return f"<?xml version='1.0' encoding='utf-8'?>\n<feed xmlns='http://www.w3.org/2005/Atom'>{head}\n{entries}</feed>\n"
+    head = (
+        f"<title>{escape(blog.title)}</title><id>{address}</id><link href='{address}'/>"
+        f"<updated>{_iso(posts[0].at)}</updated>"
+    )
+    return (
+        "<?xml version='1.0' encoding='utf-8'?>\n"
+        f"<feed xmlns='http://www.w3.org/2005/Atom'>{head}\n{entries}</feed>\n"
+    )
 
 
 def _iso(at: float) -> str:
@@ -144,7 +158,7 @@ def _iso(at: float) -> str:
 
 
 class Server:
-    """Answers for all blogs."""
+    """Web application with all blogs."""
 
     def __init__(self, blogs: int, entries: int, seed: int, clock: Callable[[], float]) -> None:
         self.blogs = [Blog(number, blogs, seed) for number in range(1, blogs + 1)]
@@ -163,8 +177,8 @@ class Server:
     async def page(self, request: web.Request) -> web.Response:
         blog = self._blog(request)
         links = "".join(
-            f"<link rel='alternate' type='application/{kind}+xml' title='{escape(blog.title)} ({kind})'"
-            f" href='/blog/{blog.number}/{kind}.xml'>"
+            f"<link rel='alternate' type='application/{kind}+xml' "
+            f"title='{escape(blog.title)} ({kind})' href='/blog/{blog.number}/{kind}.xml'>"
             for kind in ("rss", "atom")
         )
         return web.Response(
@@ -198,7 +212,7 @@ class Server:
 
     @staticmethod
     def _known(request: web.Request, etag: str, newest: float) -> bool:
-        """If-None-Match, and only without it If-Modified-Since (RFC 9110 sect. 13.2.2)."""
+        """Check If-None-Match, or If-Modified-Since without it (RFC 9110 sect. 13.2.2)."""
         if "If-None-Match" in request.headers:
             return request.headers["If-None-Match"] == etag
         try:
@@ -210,14 +224,18 @@ class Server:
 def opml(blogs: list[Blog], address: str) -> str:
     rows: dict[str, list[str]] = {}
     for blog in blogs:
-        row = f'<outline text="{escape(blog.title)}" type="rss" xmlUrl="{address}/blog/{blog.number}/{blog.kind}.xml"/>'
+        url = f"{address}/blog/{blog.number}/{blog.kind}.xml"
+        row = f'<outline text="{escape(blog.title)}" type="rss" xmlUrl="{url}"/>'
         rows.setdefault(blog.folder, []).append(row)
     body = "\n".join(rows.pop("", []))
     for path, folder in rows.items():
         names = path.split("/")
         opening = "".join(f'<outline text="{name}">' for name in names)
         body += f"\n{opening}\n" + "\n".join(folder) + "</outline>" * len(names)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n<opml version="2.0"><head/><body>\n{body}\n</body></opml>\n'
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        f'<opml version="2.0"><head/><body>\n{body}\n</body></opml>\n'
+    )
 
 
 async def serve(server: Server, server_socket: socket.socket, minutes: float) -> None:
@@ -229,18 +247,14 @@ async def serve(server: Server, server_socket: socket.socket, minutes: float) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Serve made-up blogs on the loopback address.")
-    parser.add_argument("--feeds", type=int, default=200)
-    parser.add_argument("--entries", type=int, default=20, help="in a document (20)")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--port", type=int, default=8036, help="0 picks a free one (8036)")
-    parser.add_argument("--opml", type=Path, help="write the list of feeds here")
-    parser.add_argument("--minutes", type=float, default=60.0, help="end after so long (60)")
-    parser.add_argument(
-        "--detach",
-        action="store_true",
-        help="come back when it listens, and go on in the background",
-    )
+    parser = argparse.ArgumentParser(description="Serve generated blogs on loopback.")
+    parser.add_argument("--feeds", type=int, default=200, help="number of feeds (200)")
+    parser.add_argument("--entries", type=int, default=20, help="entries per document (20)")
+    parser.add_argument("--seed", type=int, default=1, help="random seed (1)")
+    parser.add_argument("--port", type=int, default=8036, help="port; 0 picks a free one (8036)")
+    parser.add_argument("--opml", type=Path, help="file for the list of feeds")
+    parser.add_argument("--minutes", type=float, default=60.0, help="running time (60)")
+    parser.add_argument("--detach", action="store_true", help="run in the background")
     options = parser.parse_args()
     server_socket = socket.create_server(("127.0.0.1", options.port), backlog=512)
     address = f"http://127.0.0.1:{server_socket.getsockname()[1]}"
@@ -255,7 +269,8 @@ def main() -> None:
             os.dup2(os.open(os.devnull, os.O_RDWR), stream)
     elif process:
         print(
-            f"{options.feeds} feeds at {address}/blog/1 ... for {options.minutes:g} minutes; `kill {process}` ends it",
+            f"{options.feeds} feeds at {address}/blog/1 ... for {options.minutes:g} minutes; "
+            f"stop with `kill {process}`",
             flush=True,
         )
         if options.detach:

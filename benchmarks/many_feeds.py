@@ -1,8 +1,10 @@
-"""A hundred thousand feeds in one store: ``make STORE BASE FEEDS`` makes it, ``work STORE BEGUN`` puts it to work for an hour.
+"""Benchmark of one simulated hour with 100,000 feeds in one store.
 
-The hour is simulated: the clock is handed in and moves on when nothing is left to do. The requests are real, to the nginx
-at BASE. Nineteen feeds in twenty have nothing new; every twentieth has a document of 20 entries. Prints its figures as JSON.
-BEGUN is when the process was started, by the monotonic clock, since imports are part of a start.
+``make STORE BASE FEEDS`` creates the store; ``work STORE STARTED`` runs the hour and prints the
+figures as JSON. The clock is simulated and advances when nothing is left to do. The requests are
+real, to the nginx at BASE: every twentieth feed has a document of 20 entries, the others answer
+304. STARTED is the monotonic time at which the process was started, since imports are part of the
+start-up.
 """
 
 import asyncio
@@ -26,12 +28,15 @@ from tidings.policy import Feeds, make_policy
 from tidings.store import Store
 from tidings.store.feed_models import Estimate, FeedState, NewSubscription, PollOutcome
 
-NOW = 1_790_000_000.0  # the store's present; nothing here asks for the real one
+NOW = 1_790_000_000.0  #: start of the simulated hour
 BUDGET = Budget(2.0, each=True)
-#: Feeds whose learned state is given to all, and their posts.
+#: Number of feeds whose learned state is copied to all feeds, and of posts per feed.
 LEARNED, POSTS = 2_000, 20
-AT_ONCE = 2_000
-STEP_S = 20.0  #: of simulated time; what is due meanwhile is polled together
+#: Rows per transaction when the store is created.
+CHUNK = 2_000
+STEP_S = 20.0  #: minimum step of the simulated clock
+#: Measured methods of the store.
+MEASURED = ("lease_feeds", "next_due")
 
 
 def address(base: str, feed: int) -> str:
@@ -43,14 +48,14 @@ def address(base: str, feed: int) -> str:
 
 
 async def make(path: Path, base: str, feeds: int) -> None:
-    """All feeds known since a month, asked within the last twelve hours, the policy's estimates beside them."""
+    """Create feeds added a month ago and polled within the last 12 hours, with estimates."""
     rng = np.random.default_rng(0)
     async with Store.open(path, clock=lambda: NOW - 30 * DAY_S) as store:
-        for begin in range(0, feeds, AT_ONCE):
-            await store.add(
+        for begin in range(0, feeds, CHUNK):
+            await store.add_subscriptions(
                 [
                     NewSubscription(address(base, f), first_poll_at=NOW)
-                    for f in range(begin, min(begin + AT_ONCE, feeds))
+                    for f in range(begin, min(begin + CHUNK, feeds))
                 ]
             )
         policy = make_policy("price")
@@ -62,7 +67,7 @@ async def make(path: Path, base: str, feeds: int) -> None:
         history = Documents(
             np.concatenate(times), first, first, first + POSTS, np.zeros(LEARNED, dtype=np.bool_)
         )
-        since = np.array([each[0] for each in times])
+        since = np.array([feed_times[0] for feed_times in times])
         policy.start(
             Feeds.of(np.full(LEARNED, POSTS)), history, since, NOW, BUDGET.per_day(LEARNED)
         )
@@ -70,8 +75,8 @@ async def make(path: Path, base: str, feeds: int) -> None:
         policy.state, policy.feeds = policy.state[tile], Feeds.of(np.full(feeds, POSTS))
         policy.state["last"] = NOW - rng.random(feeds) * DAY_S / 2
         policy.set_budget(BUDGET.per_day(feeds), NOW)
-        for begin in range(0, feeds, AT_ONCE):
-            rows = np.arange(begin, min(begin + AT_ONCE, feeds))
+        for begin in range(0, feeds, CHUNK):
+            rows = np.arange(begin, min(begin + CHUNK, feeds))
             times_due = policy.decide(rows, np.full(len(rows), NOW), first=True).times
             estimates = [Estimate("price", policy.save_row(row)) for row in rows.tolist()]
             await store.record(
@@ -102,20 +107,20 @@ async def make(path: Path, base: str, feeds: int) -> None:
 
 
 class SimulatedHour:
-    """The clock, and what is noted while it runs."""
+    """Simulated clock with measurements of memory and of store operations."""
 
     def __init__(self) -> None:
         self.now = NOW
         self.aggregator: Aggregator
         self.stop = asyncio.Event()
         self.mb: list[float] = []
-        self.durations_ms: dict[str, list[float]] = {"claim": [], "next_due": []}
+        self.durations_ms: dict[str, list[float]] = {name: [] for name in MEASURED}
 
     def clock(self) -> float:
         return self.now
 
     async def sleep(self, seconds: float) -> None:
-        """Time passes when no poll is under way; until then, whoever sleeps is woken by what happens."""
+        """Advance the clock if no poll is running; otherwise a finished poll wakes the loop."""
         if self.aggregator.polls_in_flight:
             await asyncio.Event().wait()
         self.now += max(seconds, STEP_S)
@@ -124,36 +129,36 @@ class SimulatedHour:
         if self.now >= NOW + HOUR_S:
             self.stop.set()
 
-    def watch(self, store: Store, name: str) -> None:
+    def measure(self, store: Store, name: str) -> None:
         inner: Callable[..., Any] = getattr(store, name)
 
-        async def watched(*arguments: Any, **options: Any) -> Any:
-            begun = time.perf_counter()
-            answer = await inner(*arguments, **options)
-            self.durations_ms[name].append(1e3 * (time.perf_counter() - begun))
-            return answer
+        async def measured(*arguments: Any, **options: Any) -> Any:
+            started = time.perf_counter()
+            result = await inner(*arguments, **options)
+            self.durations_ms[name].append(1e3 * (time.perf_counter() - started))
+            return result
 
-        setattr(store, name, watched)
+        setattr(store, name, measured)
 
 
 async def work(path: Path, started: float) -> dict[str, Any]:
-    """Start as the service does, then an hour."""
+    """Start like the service and run for one simulated hour; returns the figures."""
     hour = SimulatedHour()
-    async with AsyncExitStack() as parts:
-        store = await parts.enter_async_context(Store.open(path, clock=hour.clock, serving=True))
-        fetcher = await parts.enter_async_context(
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(Store.open(path, clock=hour.clock, serving=True))
+        fetcher = await stack.enter_async_context(
             Fetcher(FetchSettings(allow_private=True), hour.clock)
         )
         scheduler = Scheduler(make_policy("price"), BUDGET)
         hour.aggregator = Aggregator(store, fetcher, scheduler, hour.clock, sleep=hour.sleep)
-        await parts.enter_async_context(hour.aggregator)
+        await stack.enter_async_context(hour.aggregator)
         start_s = time.monotonic() - started
         if scheduler.has_pending_feeds or not scheduler.started:
-            raise SystemExit("the estimates were not taken up")
+            raise SystemExit("the estimates were not restored")
         hour.mb.append(resident_mb())
-        for name in hour.durations_ms:
-            hour.watch(store, name)
-        before, begun = await store.polls_since(NOW), time.process_time()
+        for name in MEASURED:
+            hour.measure(store, name)
+        before, cpu_before = await store.polls_since(NOW), time.process_time()
         await hour.aggregator.run(hour.stop)
         status = await store.status()
         return {
@@ -161,7 +166,7 @@ async def work(path: Path, started: float) -> dict[str, Any]:
             "mb": hour.mb,
             "polls": await store.polls_since(NOW) - before,
             "new": status.hour.new,
-            "cpu_s": time.process_time() - begun,
+            "cpu_s": time.process_time() - cpu_before,
             **{
                 f"{name}_ms": statistics.median(durations_ms)
                 for name, durations_ms in hour.durations_ms.items()
@@ -174,7 +179,7 @@ async def work(path: Path, started: float) -> dict[str, Any]:
 
 
 def resident_mb() -> float:
-    """Not the peak: that could not tell whether memory is flat."""
+    """Return the current memory; the peak would not show whether memory stays constant."""
     with open("/proc/self/statm") as status:
         return int(status.read().split()[1]) * 4096 / 2**20
 
@@ -183,8 +188,8 @@ def main() -> None:
     match sys.argv[1:]:
         case ["make", path, base, feeds]:
             asyncio.run(make(Path(path), base, int(feeds)))
-        case ["work", path, begun]:
-            print(json.dumps(asyncio.run(work(Path(path), float(begun)))))
+        case ["work", path, started]:
+            print(json.dumps(asyncio.run(work(Path(path), float(started)))))
         case _:
             raise SystemExit(__doc__)
 

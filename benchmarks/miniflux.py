@@ -1,7 +1,7 @@
-"""Miniflux for `benchmarks.reader_latency`: the same feeds, entries and marks in its own tables, on the same PostgreSQL server.
+"""Miniflux for `benchmarks.reader_latency`, with the same data on the same server.
 
-The tables are filled by COPY, its search index with what Miniflux itself puts there. It polls nothing: its scheduler is off,
-and it is asked on the loopback address alone.
+The tables are filled by COPY, and the search index as Miniflux itself does. Its scheduler is off,
+so that it polls nothing, and it listens on loopback only.
 """
 
 import os
@@ -18,28 +18,29 @@ from urllib.parse import urlsplit
 import asyncpg  # type: ignore[import-untyped]  # it has no type information
 
 DATABASE = "miniflux_beside_tidings"
-#: Until it answers.
+#: Timeout of the start-up.
 STARTUP_TIMEOUT_S = 60.0
 
 FRESH = """
-    CREATE TEMP TABLE fresh (id bigint, feed_id bigint, hash text, published_at float8, seen_at float8, url text, title text,
-      content text)"""
+    CREATE TEMP TABLE fresh (id bigint, feed_id bigint, hash text, published_at float8,
+      seen_at float8, url text, title text, content text)"""
 PUT = """
-    INSERT INTO entries (id, user_id, feed_id, hash, published_at, created_at, changed_at, url, title, author, content, status,
-      starred, reading_time, document_vectors)
-    SELECT id, 1, feed_id, hash, to_timestamp(published_at), to_timestamp(seen_at), to_timestamp(seen_at), url, title, '',
-      content, (CASE WHEN id >= $1 THEN 'unread' ELSE 'read' END)::entry_status, id = ANY($2::bigint[]), 1,
+    INSERT INTO entries (id, user_id, feed_id, hash, published_at, created_at, changed_at, url,
+      title, author, content, status, starred, reading_time, document_vectors)
+    SELECT id, 1, feed_id, hash, to_timestamp(published_at), to_timestamp(seen_at),
+      to_timestamp(seen_at), url, title, '', content,
+      (CASE WHEN id >= $1 THEN 'unread' ELSE 'read' END)::entry_status, id = ANY($2::bigint[]), 1,
       setweight(to_tsvector(title), 'A') || setweight(to_tsvector(content), 'B')
     FROM fresh"""
-#: Newest first, a hundred at once, and Google Reader's API with the user's own password.
-CHOICES = """
+#: Newest first, 100 entries per page, and the Google Reader API with the user's password.
+USER_SETTINGS = """
     UPDATE users SET entry_direction = 'desc', entries_per_page = 100;
     UPDATE integrations SET googlereader_enabled = true, googlereader_username = users.username,
       googlereader_password = users.password FROM users"""
 
 
 class Miniflux:
-    """A binary that was built or installed elsewhere, and a database for it beside the one that ``postgres`` names."""
+    """A Miniflux binary, with its own database on the server of the URL ``postgres``."""
 
     def __init__(self, binary: Path, postgres: str, user: str, password: str) -> None:
         self._binary, self._beside = binary.resolve(), postgres
@@ -60,13 +61,16 @@ class Miniflux:
         unread_from: int,
         starred: list[int],
     ) -> None:
-        """Its database anew: feeds, which are address and folder, have the numbers from 1 on; entries are rows of `FRESH`."""
+        """Create the database again.
+
+        ``feeds`` are (URL, folder) and get the ids from 1 on; ``batches`` are rows of `FRESH`.
+        """
         await self.remove()
         await execute(self._beside, f"CREATE DATABASE {DATABASE}")
-        with self.served():  # which makes tables and user
+        with self.served():  # creates tables and user
             pass
         db = await asyncpg.connect(self._database)
-        await db.execute(CHOICES)
+        await db.execute(USER_SETTINGS)
         folders = {
             name: number for number, name in enumerate(sorted({name for _, name in feeds}), 100)
         }
@@ -90,9 +94,9 @@ class Miniflux:
 
     @contextmanager
     def served(self) -> Iterator[int]:
-        """The port where it answers."""
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            port = found.getsockname()[1]
+        """Run Miniflux; yields its port."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
         settings = {
             "DATABASE_URL": self._database,
             "LISTEN_ADDR": f"127.0.0.1:{port}",
@@ -110,7 +114,7 @@ class Miniflux:
                 while not _answers(port):
                     if process.poll() is not None or time.monotonic() > end:
                         log.seek(0)
-                        raise SystemExit(f"Miniflux does not answer: {log.read()[-2000:]}")
+                        raise SystemExit(f"Miniflux does not respond: {log.read()[-2000:]}")
                     time.sleep(0.1)
                 yield port
             finally:

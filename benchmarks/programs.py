@@ -1,6 +1,6 @@
-"""The programs that are measured: how each is given its feeds, how it refreshes them, and what it has stored.
+"""Measured programs: how to add feeds, refresh them, and count the stored entries.
 
-A program that is not installed is left out, with a line that says how to install it.
+A program that is not installed is skipped with a hint how to install it.
 """
 
 import os
@@ -28,7 +28,7 @@ with make_reader(sys.argv[1]) as reader:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run of a program took, the processes that it started included; memory is that of the largest of them."""
+    """Cost of a run including child processes; memory is that of the largest process."""
 
     cpu_s: float
     wall_s: float
@@ -41,9 +41,9 @@ class Cost:
 
 
 def run(command: Sequence[str | Path], environment: dict[str, str], *, check: bool = True) -> Cost:
-    """Run a command to its end, quietly; with ``must``, it may not fail."""
+    """Run a command without output; with ``check``, a failure ends the benchmark."""
     with tempfile.TemporaryFile("w+") as out:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -52,22 +52,22 @@ def run(command: Sequence[str | Path], environment: dict[str, str], *, check: bo
             env={**os.environ, **environment},
         )
         _, status, usage = os.wait4(child.pid, 0)
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - started
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode and check:
             out.seek(0)
             raise SystemExit(
-                f"{' '.join(map(str, command))}: ended with {child.returncode}\n{out.read()[-2000:]}"
+                f"{' '.join(map(str, command))}: exit code {child.returncode}\n{out.read()[-2000:]}"
             )
     return Cost(usage.ru_utime + usage.ru_stime, seconds, usage.ru_maxrss / 1024)
 
 
 class Program:
-    """One of them, with its state in a folder of its own."""
+    """A measured program, with its state in a separate folder."""
 
     name: ClassVar[str]
     install: ClassVar[str]
-    #: Refreshes after the first until the validators are used.
+    #: Refreshes after the first one until conditional requests are used.
     warm_ups: ClassVar[int] = 0
 
     def __init__(self, folder: Path, urls: Sequence[str]) -> None:
@@ -82,13 +82,13 @@ class Program:
         return shutil.which(cls.name) is not None
 
     def prepare(self, urls: Sequence[str]) -> None:
-        """Make the feeds known."""
+        """Add the feeds."""
 
     def command(self) -> list[str | Path]:
         raise NotImplementedError
 
     def stored(self) -> int:
-        """Entries."""
+        """Return the number of stored entries."""
         raise NotImplementedError
 
     def refresh(self, *, check: bool = True) -> Cost:
@@ -100,7 +100,7 @@ class Program:
 
 
 class Tidings(Program):
-    """The real command, with all that it does to an entry: made safe to show, and its words put into the search index."""
+    """tidings, including sanitizing of entries and the search index."""
 
     name, install = "tidings", "make setup"
 
@@ -122,11 +122,12 @@ class Tidings(Program):
 
 
 class Reader(Program):
-    """lemon24/reader, in a virtual environment of its own. Its search index is a command apart."""
+    """lemon24/reader, in a separate virtual environment. Its search index is a separate command."""
 
     name, install = (
         "reader",
-        "python3 -m venv DIR && DIR/bin/pip install 'reader[cli]' sgmllib3k, then --reader DIR/bin/python",
+        "python3 -m venv DIR && DIR/bin/pip install 'reader[cli]' sgmllib3k, "
+        "then --reader DIR/bin/python",
     )
     python: ClassVar[str] = ""
 
@@ -143,15 +144,15 @@ class Reader(Program):
     def command(self) -> list[str | Path]:
         return self._reader("update", "--no-scheduled", "--workers", "10")
 
-    def _reader(self, *words: str) -> list[str | Path]:
-        return [self.python, "-m", "reader", "--db", self.folder / "db.sqlite", *words]
+    def _reader(self, *arguments: str) -> list[str | Path]:
+        return [self.python, "-m", "reader", "--db", self.folder / "db.sqlite", *arguments]
 
     def stored(self) -> int:
         return self._count("db.sqlite", "SELECT count(*) FROM entries")
 
 
 class ReaderWithIndex(Reader):
-    """The same, with the search index that ours always makes."""
+    """lemon24/reader with the search index, which tidings always updates."""
 
     name = "reader with index"
 
@@ -166,7 +167,7 @@ class ReaderWithIndex(Reader):
 
 
 class Newsboat(Program):
-    """Its second refresh downloads all again; the third is the first that is answered with 304."""
+    """newsboat, whose second refresh downloads all feeds again; the third one gets 304."""
 
     name, install, warm_ups = "newsboat", "apt-get install newsboat", 1
 
@@ -174,15 +175,14 @@ class Newsboat(Program):
         (self.folder / "config").write_text("reload-threads 4\n")
 
     def command(self) -> list[str | Path]:
-        at = self.folder
         return [
             "newsboat",
             "-C",
-            at / "config",
+            self.folder / "config",
             "-c",
-            at / "cache.db",
+            self.folder / "cache.db",
             "-u",
-            at / "urls",
+            self.folder / "urls",
             "-x",
             "reload",
         ]
@@ -192,7 +192,7 @@ class Newsboat(Program):
 
 
 class Sfeed(Program):
-    """A shell script around curl and small programs, eight feeds at a time; it knows no conditional requests."""
+    """sfeed: a shell script around curl, eight feeds at a time, without conditional requests."""
 
     name, install = "sfeed_update", "apt-get install sfeed curl"
 

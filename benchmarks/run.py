@@ -1,7 +1,8 @@
-"""What the project promises about speed and memory, measured: `make bench`, or with `--quick` a small version of the same.
+"""Benchmarks of speed and memory with their targets (`make bench`).
 
-Every part runs in a process of its own, so that its peak memory is its own, and on one core. Each line is a figure, the promise
-where there is one, and the command that gives the figure again. `python benchmarks/run.py --part NAME` prints one part as JSON.
+Every part runs in a separate process, for its peak memory, and on one core. Each line has a figure,
+its target if there is one, and the command that reproduces it. `--quick` uses small sizes;
+`python benchmarks/run.py --part NAME` prints one part as JSON.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-# This process imports nothing heavy: a child's peak memory begins with what its parent holds when it forks.
+# No large imports: a child's peak memory includes that of its parent at the fork.
 
 HERE = Path(__file__)
 TIDINGS = Path(sys.executable).with_name("tidings")
@@ -33,13 +34,13 @@ ONE_CORE = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything."""
+    """Sizes of the benchmarks."""
 
     feeds: int = 10_000
     days: int = 90
     limit_days: int = 24  #: about a million posts
     million: int = 1_000_000
-    learned: int = 2_000  #: feeds whose learned state is tiled to a million
+    learned: int = 2_000  #: feeds whose learned state is copied to a million
     simulated_days: int = 42  #: 28 of them training
 
 
@@ -48,7 +49,7 @@ QUICK = Sizes(feeds=150, days=30, limit_days=20, million=20_000, learned=100, si
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure; ``promise`` is what it must stay below."""
+    """One figure; it must be below ``target`` if there is one."""
 
     what: str
     figure: float
@@ -59,28 +60,29 @@ class Figure:
     def __str__(self) -> str:
         target = "" if self.target is None else f"< {self.target:g}"
         verdict = "" if self.target is None else "ok" if self.figure < self.target else "MISSED"
-        return f"{self.what:<66} {self.figure:>9.3g} {self.unit:<4} {target:>7}  {verdict:<6}  {self.command}"
+        value = f"{self.figure:>9.3g} {self.unit:<4}"
+        return f"{self.what:<66} {value} {target:>7}  {verdict:<6}  {self.command}"
 
 
-# --- processes ----------------------------------------------------------------------------------------------------------
+# --- processes ----------------------------------------------------------------------------------
 
 
 def timed(command: list[str]) -> tuple[float, float, str]:
-    """Run a command: seconds, peak memory in MB, what it printed."""
+    """Run a command; returns seconds, peak memory in MB and output."""
     with tempfile.TemporaryFile("w+") as out:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         child = subprocess.Popen(command, stdout=out, env={**os.environ, **ONE_CORE})
         _, status, usage = os.wait4(child.pid, 0)
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - started
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode:
-            raise SystemExit(f"{' '.join(command)}: ended with {child.returncode}")
+            raise SystemExit(f"{' '.join(command)}: exit code {child.returncode}")
         out.seek(0)
         return seconds, usage.ru_maxrss / 1024, out.read()
 
 
 def part(name: str, sizes: Sizes, *arguments: str) -> dict[str, Any]:
-    """One of the parts below, in a process of its own."""
+    """Run one of the parts below in a separate process."""
     quick = ["--quick"] if sizes == QUICK else []
     _, _, printed = timed([sys.executable, str(HERE), "--part", name, *quick, *arguments])
     found: dict[str, Any] = json.loads(printed)
@@ -97,16 +99,16 @@ def peak_mb() -> float:
 
 @contextmanager
 def clock(into: dict[str, float], name: str) -> Iterator[None]:
-    begun = time.perf_counter()
+    started = time.perf_counter()
     yield
-    into[name] = time.perf_counter() - begun
+    into[name] = time.perf_counter() - started
 
 
-# --- parts, each in its own process -------------------------------------------------------------------------------------
+# --- parts, each in its own process -------------------------------------------------------------
 
 
 def allocation(sizes: Sizes) -> dict[str, float]:
-    """Seconds of every allocation for a million feeds at 4 polls each."""
+    """Measure every allocation for a million feeds at 4 polls each, in seconds."""
     import numpy as np
 
     from tidings.policy.allocation import ALLOCATIONS, integer_min_delay
@@ -123,13 +125,12 @@ def allocation(sizes: Sizes) -> dict[str, float]:
 
 
 def limit(sizes: Sizes) -> dict[str, float]:
-    """Seconds of the clairvoyant limit at one poll per feed and day."""
+    """Measure the clairvoyant lower bound at one poll per feed and day, in seconds."""
     from tidings.lab.generate import generate
     from tidings.lab.lower_bound import clairvoyant_bound
 
-    clairvoyant_bound(
-        generate("sia-cho", 5, 20), 50.0, windows=True
-    )  # compiles, or loads what was compiled
+    # Compiles the code, or loads the compiled one.
+    clairvoyant_bound(generate("sia-cho", 5, 20), 50.0, windows=True)
     trace = generate("sia-cho", sizes.feeds, sizes.limit_days)
     polls = float(trace.n_feeds * sizes.limit_days)
     seconds: dict[str, float] = {"posts": float(trace.n_posts)}
@@ -140,9 +141,10 @@ def limit(sizes: Sizes) -> dict[str, float]:
 
 
 def million(sizes: Sizes) -> dict[str, float]:
-    """`price` decides the next poll of a million feeds whose state it is given, ten thousand at a time.
+    """Measure decisions of `price` for a million feeds, ten thousand at a time.
 
-    The state is learned on a few feeds and tiled. All of it stays in memory, as in a single process that serves them all.
+    The state is learned from a few feeds and copied. It stays in memory, as in a service with a
+    single process.
     """
     import numpy as np
 
@@ -164,7 +166,7 @@ def million(sizes: Sizes) -> dict[str, float]:
         "state_mb": policy.state.nbytes / 2**20,
         "row_bytes": float(len(policy.save_row(0))),
     }
-    # Any time of the week, each feed a moment after its last poll.
+    # Random times of the week, each feed one second after its last poll.
     now = start + np.random.default_rng(0).random(n) * WEEK_S
     policy.state["last"] = now - 1.0
     times = np.empty(n)
@@ -172,13 +174,13 @@ def million(sizes: Sizes) -> dict[str, float]:
         for begin in range(0, n, 10_000):
             rows = np.arange(begin, min(begin + 10_000, n))
             times[rows] = policy.decide(rows, now[rows]).times
-    assert bool(np.all(times > now)), "a poll was decided into the past"
+    assert bool(np.all(times > now)), "a decided poll is in the past"
     found["peak_mb"] = peak_mb()
     return found
 
 
 def simulated(sizes: Sizes) -> dict[str, float]:
-    """`price` in the simulator at 4 polls per feed and day: where the time of a decision goes."""
+    """Measure `price` in the simulator at 4 polls per feed and day, by method of the policy."""
     from tidings.lab.generate import generate
     from tidings.lab.simulate import simulate
     from tidings.policy import make_policy
@@ -187,28 +189,28 @@ def simulated(sizes: Sizes) -> dict[str, float]:
     policy = make_policy("price")
     spent = {"decide": 0.0, "observe": 0.0, "tick": 0.0, "start": 0.0}
 
-    def watch(name: str) -> Callable[..., Any]:
+    def measure(name: str) -> Callable[..., Any]:
         inner = getattr(policy, name)
 
-        def watched(*arguments: Any, **options: Any) -> Any:
-            begun = time.perf_counter()
-            answer = inner(*arguments, **options)
-            spent[name] += time.perf_counter() - begun
-            return answer
+        def measured(*arguments: Any, **options: Any) -> Any:
+            started = time.perf_counter()
+            result = inner(*arguments, **options)
+            spent[name] += time.perf_counter() - started
+            return result
 
-        return watched
+        return measured
 
     for name in spent:
-        setattr(policy, name, watch(name))
-    begun = time.perf_counter()
+        setattr(policy, name, measure(name))
+    started = time.perf_counter()
     polls = simulate(trace, policy, 4.0, trace.training_end(28))
-    whole = time.perf_counter() - begun
-    each = {name: 1e6 * seconds / len(polls) for name, seconds in spent.items() if name != "start"}
+    seconds = time.perf_counter() - started
+    per_poll = {name: 1e6 * total / len(polls) for name, total in spent.items() if name != "start"}
     return {
         "polls": float(len(polls)),
-        "seconds": whole,
+        "seconds": seconds,
         "start": spent["start"],
-        **each,
+        **per_poll,
         "peak_mb": peak_mb(),
     }
 
@@ -216,7 +218,7 @@ def simulated(sizes: Sizes) -> dict[str, float]:
 PARTS = {"allocation": allocation, "limit": limit, "million": million, "simulated": simulated}
 
 
-# --- the table ----------------------------------------------------------------------------------------------------------
+# --- table --------------------------------------------------------------------------------------
 
 
 def lines(sizes: Sizes) -> Iterator[Figure]:
@@ -245,15 +247,15 @@ def lines(sizes: Sizes) -> Iterator[Figure]:
     command = command_for("simulated", sizes)
     what = f"price: {sizes.feeds:,} feeds simulated, {found['polls']:,.0f} polls"
     yield Figure(f"{what}, a decision", found["decide"], "µs", 60, command)
-    yield Figure("  taking in what a poll returned", found["observe"], "µs", None, command)
-    yield Figure("  the controller's share of a poll", found["tick"], "µs", None, command)
+    yield Figure("  observing a poll", found["observe"], "µs", None, command)
+    yield Figure("  ticks of the controller, per poll", found["tick"], "µs", None, command)
     yield Figure(
-        "  the whole run, history of 28 days included", found["seconds"], "s", None, command
+        "  complete run, including 28 days of history", found["seconds"], "s", None, command
     )
 
 
 def _compare(sizes: Sizes) -> Iterator[Figure]:
-    """The real command on a trace on disk, reading included."""
+    """Measure `tidings lab compare` on a trace on disk, including reading it."""
     with tempfile.TemporaryDirectory() as folder:
         make = [
             "lab",
@@ -268,7 +270,7 @@ def _compare(sizes: Sizes) -> Iterator[Figure]:
         ]
         run = ["lab", "compare", "big", "--policies", FIVE, "--budget", "4"]
 
-        def here(arguments: list[str]) -> list[str]:
+        def in_folder(arguments: list[str]) -> list[str]:
             return [
                 str(TIDINGS),
                 *(
@@ -277,8 +279,8 @@ def _compare(sizes: Sizes) -> Iterator[Figure]:
                 ),
             ]
 
-        timed(here(make))
-        seconds, memory, _ = timed([*here(run), "--json"])
+        timed(in_folder(make))
+        seconds, memory, _ = timed([*in_folder(run), "--json"])
     command = f"tidings {' '.join(make)} && tidings {' '.join(run)}"
     what = (
         f"compare, 5 policies, {sizes.feeds:,} feeds, {sizes.days} days, 4 polls per feed and day"
@@ -290,9 +292,9 @@ def _compare(sizes: Sizes) -> Iterator[Figure]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--quick", action="store_true", help="a small version, for tests; its figures say nothing"
+        "--quick", action="store_true", help="small sizes, for tests; figures are meaningless"
     )
-    parser.add_argument("--part", choices=PARTS, help="one part only, as JSON")
+    parser.add_argument("--part", choices=PARTS, help="only this part, as JSON")
     options = parser.parse_args()
     sizes = QUICK if options.quick else Sizes()
     if hasattr(os, "sched_setaffinity"):  # children inherit it
@@ -302,7 +304,7 @@ def main() -> None:
         print(json.dumps(PARTS[options.part](sizes)))
         return
     for line in lines(sizes):
-        # Small sizes are not what the promises are about.
+        # The targets are for the full sizes.
         print(replace(line, target=None) if options.quick else line, flush=True)
 
 

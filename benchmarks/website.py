@@ -1,7 +1,7 @@
-"""A web site of many feeds in a folder, served by nginx on the loopback address: the same for every program that is measured.
+"""Website with many feeds, served by nginx on loopback, the same for all measured programs.
 
-Six feeds in ten are RSS, four are Atom; each has 20 entries of about 1.5 kB of HTML, in several scripts. nginx packs
-them, and sends ETag and Last-Modified as it does everywhere; what it answered is read from its log.
+60 % of the feeds are RSS and 40 % Atom; each has 20 entries of about 1.5 kB of HTML, in several
+scripts. nginx compresses them and sends ETag and Last-Modified; its log gives the responses.
 """
 
 import gzip
@@ -21,9 +21,10 @@ from pathlib import Path
 NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + os.pathsep + "/usr/sbin")
 WINDOW = 20
 LETTERS = ("aeioulnrst", "äöüßéèçñ", "абвгдежиклмн", "αβγδεηικλμ")
-#: How every nginx of the benchmarks begins: one process, all its files in a folder of its own.
+#: Common nginx configuration of the benchmarks: one process, all files in one folder.
 PREAMBLE = """
-daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log warn;
+daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid;
+error_log {folder}/error.log warn;
 events {{ worker_connections 2048; }}
 http {{
   client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
@@ -46,7 +47,7 @@ CONFIG = (
 
 
 class Website:
-    """The folder, the address, and what was answered."""
+    """The documents, their URLs, and the responses of nginx."""
 
     def __init__(self, folder: Path, port: int, feeds: int, seed: int = 0) -> None:
         self.folder, self.site, self.base, self.feeds = (
@@ -55,7 +56,7 @@ class Website:
             f"http://127.0.0.1:{port}",
             feeds,
         )
-        self._made_at, self._read = time.time(), 0
+        self._created_at, self._log_position = time.time(), 0
         rng = random.Random(seed)
         words = [
             "".join(rng.choices(rng.choice(LETTERS[:2]), k=rng.randint(3, 9))) for _ in range(6000)
@@ -65,9 +66,9 @@ class Website:
             for letters in LETTERS[2:]
             for _ in range(1000)
         ]
-        often = [1 / (rank + 10) for rank in range(len(words))]
+        frequencies = [1 / (rank + 10) for rank in range(len(words))]
         self._sentences = [
-            " ".join(rng.choices(words, often, k=rng.randint(8, 14))).capitalize()
+            " ".join(rng.choices(words, frequencies, k=rng.randint(8, 14))).capitalize()
             for _ in range(4000)
         ]
         self._seed = seed
@@ -77,29 +78,29 @@ class Website:
         return [f"{self.base}/{self._name(feed)}" for feed in range(self.feeds)]
 
     def publish(self, feeds: range | None = None, *, posts: int = 0) -> None:
-        """Write the documents of these feeds (or of all), each with so many ``posts`` more than at first."""
+        """Write the documents of these feeds (default: all), with ``posts`` new posts each."""
         self.site.mkdir(exist_ok=True)
-        modified = self._made_at - 86400 + 3600 * posts
+        modified = self._created_at - 86400 + 3600 * posts
         for feed in range(self.feeds) if feeds is None else feeds:
             path = self.site / self._name(feed)
             path.write_text(self._document(feed, posts), encoding="utf-8")
             os.utime(path, (modified, modified))
 
-    def write_packed(self, name: str, beginning: bytes, megabytes: int) -> str:
-        """A document that begins like this and goes on in spaces, packed; returns its address."""
+    def write_packed(self, name: str, start: bytes, megabytes: int) -> str:
+        """Write a compressed document of ``start`` followed by spaces; returns its URL."""
         (self.site / "packed").mkdir(parents=True, exist_ok=True)
         with gzip.open(self.site / "packed" / name, "wb", compresslevel=9) as packed:
-            packed.write(beginning)
+            packed.write(start)
             for _ in range(megabytes):
                 packed.write(b" " * 1_000_000)
         return f"{self.base}/packed/{name}"
 
     def answers(self) -> dict[str, int]:
-        """What was answered since this was asked last, by status."""
+        """Return the number of responses since the last call, by status."""
         with open(self.folder / "access.log") as log:
-            log.seek(self._read)
+            log.seek(self._log_position)
             lines = log.readlines()
-            self._read = log.tell()
+            self._log_position = log.tell()
         return dict(sorted(Counter(line.split(" ", 1)[0] for line in lines).items()))
 
     def _name(self, feed: int) -> str:
@@ -110,22 +111,24 @@ class Website:
         return _rss(self, feed, numbers) if feed % 5 < 3 else _atom(self, feed, numbers)
 
     def post(self, feed: int, number: int) -> tuple[str, str, float]:
-        """Title, HTML and time of a feed's post; numbers up to the window were posted before the beginning."""
+        """Return title, HTML and time of a post; numbers up to the window are older posts."""
         rng = random.Random(f"{self._seed}/{feed}/{number}")
         title, *text = rng.sample(self._sentences, 14)
         parts = [
-            f"<p>{text[0]}, <em>{text[1]}</em>. <a href='{self.base}/about/{feed}'>{text[2]}</a>.</p>"
+            f"<p>{text[0]}, <em>{text[1]}</em>. "
+            f"<a href='{self.base}/about/{feed}'>{text[2]}</a>.</p>"
         ]
         parts.append(
             f"<ul><li>{text[3]}</li><li>{text[4]}</li></ul><blockquote>{text[5]}.</blockquote>"
         )
-        host = "" if feed % 10 == 7 else self.base  # few write addresses that are relative
+        host = "" if feed % 10 == 7 else self.base  # some feeds have relative URLs
         parts.append(
-            f"<p><img src='{host}/pictures/{feed}-{number}.jpg' alt='{text[6]}'/>{'. '.join(text[7:])}.</p>"
+            f"<p><img src='{host}/pictures/{feed}-{number}.jpg' alt='{text[6]}'/>"
+            f"{'. '.join(text[7:])}.</p>"
         )
         pace_s = 3600.0 * 2 ** (feed % 7)
-        at = self._made_at - 86400 - (WINDOW - number) * pace_s * rng.uniform(0.97, 1.0)
-        return title, "".join(parts), at if number <= WINDOW else self._made_at - 3600
+        at = self._created_at - 86400 - (WINDOW - number) * pace_s * rng.uniform(0.97, 1.0)
+        return title, "".join(parts), at if number <= WINDOW else self._created_at - 3600
 
 
 def _rss(site: Website, feed: int, numbers: range) -> str:
@@ -137,8 +140,14 @@ def _rss(site: Website, feed: int, numbers: range) -> str:
             f"<guid isPermaLink='false'>{feed}:{number}</guid><pubDate>{formatdate(at)}</pubDate>"
             f"<description>{escape(text)}</description></item>\n"
         )
-    head = f"<title>Feed {feed}</title><link>{site.base}/about/{feed}</link><description>Made up</description>"
-    return f"<?xml version='1.0' encoding='utf-8'?>\n<rss version='2.0'><channel>{head}\n{''.join(items)}</channel></rss>\n"
+    head = (
+        f"<title>Feed {feed}</title><link>{site.base}/about/{feed}</link>"
+        "<description>Made up</description>"
+    )
+    return (
+        "<?xml version='1.0' encoding='utf-8'?>\n"
+        f"<rss version='2.0'><channel>{head}\n{''.join(items)}</channel></rss>\n"
+    )
 
 
 def _atom(site: Website, feed: int, numbers: range) -> str:
@@ -148,10 +157,15 @@ def _atom(site: Website, feed: int, numbers: range) -> str:
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
         entries.append(
             f"<entry><id>tag:feeds.example,2026:{feed}:{number}</id><title>{title}</title>"
-            f"<link href='{site.base}/post/{feed}/{number}'/><published>{when}</published><updated>{when}</updated>"
-            f"<author><name>Writer {feed}</name></author><content type='html'>{escape(text)}</content></entry>\n"
+            f"<link href='{site.base}/post/{feed}/{number}'/>"
+            f"<published>{when}</published><updated>{when}</updated>"
+            f"<author><name>Writer {feed}</name></author>"
+            f"<content type='html'>{escape(text)}</content></entry>\n"
         )
-    head = f"<id>tag:feeds.example,2026:{feed}</id><title>Feed {feed}</title><updated>2026-01-01T00:00:00Z</updated>"
+    head = (
+        f"<id>tag:feeds.example,2026:{feed}</id><title>Feed {feed}</title>"
+        "<updated>2026-01-01T00:00:00Z</updated>"
+    )
     feed_element = "<feed xmlns='http://www.w3.org/2005/Atom'>"
     return (
         f"<?xml version='1.0' encoding='utf-8'?>\n{feed_element}{head}\n{''.join(entries)}</feed>\n"
@@ -160,7 +174,7 @@ def _atom(site: Website, feed: int, numbers: range) -> str:
 
 @contextmanager
 def serving(folder: Path, feeds: int) -> Iterator[Website]:
-    """Serve a site of so many feeds, not yet published, from a process of its own."""
+    """Serve a website of ``feeds`` feeds, not yet published, with nginx."""
     if NGINX is None:
         raise SystemExit(
             "nginx is needed: apt-get install nginx-light (it need not run as a service)"
@@ -181,7 +195,7 @@ def serving(folder: Path, feeds: int) -> Iterator[Website]:
             except ConnectionRefusedError:
                 time.sleep(0.05)
         else:
-            raise SystemExit(f"nginx did not begin to listen; {(folder / 'error.log').read_text()}")
+            raise SystemExit(f"nginx did not start: {(folder / 'error.log').read_text()}")
         yield site
     finally:
         nginx.terminate()

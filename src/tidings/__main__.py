@@ -1,4 +1,4 @@
-"""`python -m tidings`: the command line."""
+"""Entry point of ``python -m tidings``: the command line."""
 
 from tidings.cli import main
 

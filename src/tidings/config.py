@@ -1,8 +1,10 @@
-"""All configuration in one table: the fields of `Config`, each with its type, default, what is allowed, and help.
+"""Configuration: all options with their types, defaults, allowed values and help texts.
 
-An option is called ``fetch.timeout_s``. It is set, the later winning, in ``config.toml`` of the data folder (``timeout_s``
-under ``[fetch]``), in the environment (``TIDINGS_FETCH_TIMEOUT_S``), or by the flag ``--set fetch.timeout_s=20``. A wrong
-option is refused with its place and with what is allowed; nothing is ignored silently.
+The options are the fields of `Config`. An option such as ``fetch.timeout_s`` can be set in three
+places; later ones take precedence: ``timeout_s`` under ``[fetch]`` in ``config.toml`` of the data
+folder, the environment variable ``TIDINGS_FETCH_TIMEOUT_S``, and the flag
+``--set fetch.timeout_s=20``. An unknown option or an invalid value raises a `ConfigError` that
+names where it was set and what is allowed.
 """
 
 import difflib
@@ -30,14 +32,14 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 class ConfigError(UsageError):
-    """An option that is wrong: names its place and what is allowed."""
+    """An unknown option or an invalid value, with where it was set and what is allowed."""
 
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(f"{place}: {problem}")
 
 
 def option(default: Any, allowed: str, check: Callable[[Any], bool], help: str) -> Any:
-    """A row of the table."""
+    """Declare an option: ``check`` validates a value, ``allowed`` describes the valid ones."""
     return field(default=default, metadata={"allowed": allowed, "check": check, "help": help})
 
 
@@ -50,7 +52,7 @@ def _is_network(text: str) -> bool:
 
 
 def is_web_address(text: str) -> bool:
-    """Return whether this is an http or https address that a User-Agent can carry in its comment."""
+    """Return whether ``text`` is an http or https URL that fits into a User-Agent comment."""
     parts = urlsplit(text)
     return (
         parts.scheme in ("http", "https")
@@ -60,244 +62,267 @@ def is_web_address(text: str) -> bool:
 
 
 def parse_duration(text: str) -> float | None:
-    """Seconds of a duration such as ``15 min``, ``1h`` or ``900``; None where it is none."""
-    found = DURATION.fullmatch(text.strip())
-    return float(found["number"]) * DURATION_UNITS[(found["unit"] or "").lower()] if found else None
+    """Parse a duration such as ``15 min``, ``1h`` or ``900`` into seconds; None if invalid."""
+    match = DURATION.fullmatch(text.strip())
+    return float(match["number"]) * DURATION_UNITS[(match["unit"] or "").lower()] if match else None
 
 
 def parse_bytes(text: str) -> float | None:
-    """Bytes of a size such as ``500 MB``; None where it is none."""
-    found = SIZE.fullmatch(text.strip())
-    return float(found["number"]) * SIZE_UNITS[found["unit"].lower()] if found else None
+    """Parse a size such as ``500 MB`` into bytes; None if invalid."""
+    match = SIZE.fullmatch(text.strip())
+    return float(match["number"]) * SIZE_UNITS[match["unit"].lower()] if match else None
 
 
 def split_list(value: str) -> list[str]:
-    """What stands between commas."""
+    """Split a comma-separated list; empty parts are dropped."""
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The table. The part of a name before the first underscore is its section."""
+    """All options. The part of a field's name before the first underscore is its section."""
 
     fetch_allow_private: bool = option(
         False,
         "true or false",
         lambda value: True,
-        "May private, loopback and link-local addresses be asked? Leave this off where others may add feeds.",
+        "Allow requests to private, loopback and link-local addresses. Leave this off if other "
+        "users may add feeds.",
     )
     fetch_treat_private_as_public: bool = option(
         False,
         "true or false",
         lambda value: True,
-        "Apply host spacing, host pauses and redirect rules to private and loopback hosts too, for tests of politeness. "
-        "Requests reach such hosts only with fetch.allow_private = true.",
+        "Apply host spacing, host pauses and redirect rules to private and loopback hosts too, for "
+        "tests of politeness. Requests reach such hosts only with fetch.allow_private = true.",
     )
     fetch_contact_url: str = option(
         "",
-        "an http or https address, or nothing",
+        "an http or https URL, or empty",
         lambda value: not value or is_web_address(value),
-        "Address in the User-Agent of every request, by which publishers can reach you. If empty, serve.public_url is used.",
+        "Contact URL in the User-Agent of every request, so that publishers can reach you. If "
+        "empty, serve.public_url is used.",
     )
     fetch_max_bytes: int = option(
         10_000_000,
         "at least 10,000",
         lambda value: value >= 10_000,
-        "The largest document that is read, packed or unpacked.",
+        "Maximum size of a document in bytes, before and after decompression.",
     )
     fetch_timeout_s: float = option(
         30.0,
         "between 1 and 600",
         lambda value: 1 <= value <= 600,
-        "For a request with its answer, to the last byte.",
+        "Timeout of a request in seconds, up to the last byte of the response.",
     )
     fetch_concurrency: int = option(
         100,
         "between 1 and 1,000",
         lambda value: 1 <= value <= 1000,
-        "Requests under way at once, to all hosts together.",
+        "Maximum number of concurrent requests to all hosts.",
     )
     fetch_host_spacing_s: float = option(
         1.0,
         "between 0.1 and 60",
         lambda value: 0.1 <= value <= 60,
-        "Least seconds between two requests to one host. Private hosts are exempt unless fetch.treat_private_as_public is set.",
+        "Minimum time in seconds between two requests to one host. Private hosts are exempt unless "
+        "fetch.treat_private_as_public is set.",
     )
     policy_name: str = option(
         "price",
-        "a name that `tidings lab compare` knows, perhaps with parameters",
+        "the name of a policy that `tidings lab compare` accepts, optionally with parameters",
         bool,
-        "The policy that decides when each feed is polled.",
+        "Scheduling policy that decides when each feed is polled.",
     )
     policy_budget: str = option(
         "12/feed",
-        "a number above 0, alone or followed by /day, /hour or /feed",
+        "a number above 0, optionally followed by /day, /hour or /feed",
         lambda value: (
             (match := BUDGET.fullmatch(value)) is not None and float(match["requests"]) > 0
         ),
-        "Requests that may be spent: in a day (2400), in an hour (100/hour), or in a day for each feed there is (12/feed).",
+        "Request budget: per day (2400), per hour (100/hour), or per day for each feed (12/feed).",
     )
     policy_byte_budget: str = option(
         "",
-        "a number of bytes above 0 with kB, MB or GB, such as 500 MB, or nothing",
+        "a size above 0 in kB, MB or GB, such as 500 MB, or empty",
         lambda value: not value or (parse_bytes(value) or 0) > 0,
-        "Bytes that polls may transfer in a day, beside the budget of requests; nothing sets no limit.",
+        "Maximum transfer of all polls per day, in addition to the request budget. Empty means no "
+        "limit.",
     )
     policy_min_interval: str = option(
         "15 min",
         "a duration up to 1 day with s, min or h, such as 15 min; a plain number is in seconds",
         lambda value: (seconds := parse_duration(value)) is not None and seconds <= 86400,
-        "Minimum time between two polls of a feed whose publisher states no interval and answers unchanged with 304. "
-        "A feed that always sends the full document waits four times as long; an interval that the publisher states "
-        "holds from a third of this up to a day.",
+        "Minimum time between two polls of a feed whose publisher states no interval and answers "
+        "304 when nothing has changed. For a feed that always sends the full document, the "
+        "minimum is four times as long. An interval that the publisher states is respected if it "
+        "is between a third of this value and one day.",
     )
     store_database: str = option(
         "",
-        "the address of a PostgreSQL database (postgresql://user@host/name), or nothing",
+        "the URL of a PostgreSQL database (postgresql://user@host/name), or empty",
         lambda value: not value or value.startswith(("postgresql://", "postgres://")),
-        "Where the store is, if it is not a file in the data folder: for more feeds or workers than one process can serve.",
+        "PostgreSQL database to use instead of the SQLite file in the data folder, for more feeds "
+        "or workers than one process can serve.",
     )
     store_retain_days: float = option(
         365.0,
         "at least 1",
         lambda value: value >= 1,
-        "Entries that came longer ago are forgotten, save each feed's newest.",
+        "Retention period in days. Older entries are deleted, except the newest ones of each feed "
+        "(store.retain_entries).",
     )
     store_retain_entries: int = option(
         100,
         "at least 0",
         lambda value: value >= 0,
-        "So many of each feed's newest entries are kept, however old.",
+        "Number of newest entries of each feed that are kept regardless of their age.",
     )
     serve_host: str = option(
         "127.0.0.1", "an address of this machine", bool, "Address to listen on."
     )
     serve_port: int = option(
-        8035, "between 0 and 65,535", lambda value: 0 <= value <= 65535, "Port; 0 picks a free one."
+        8035,
+        "between 0 and 65,535",
+        lambda value: 0 <= value <= 65535,
+        "Port to listen on; 0 picks a free one.",
     )
     serve_public_url: str = option(
         "",
-        "an http or https address, or nothing",
+        "an http or https URL, or empty",
         lambda value: not value or is_web_address(value),
-        "Where hubs can reach this service; with it, feeds that have a WebSub hub are pushed to us instead of polled.",
+        "Public URL of this service. If set, feeds that have a WebSub hub are pushed to this "
+        "service instead of polled.",
     )
     serve_proxy_header: str = option(
         "",
-        "the name of a header, or nothing",
+        "the name of a header, or empty",
         lambda value: re.fullmatch(r"[A-Za-z0-9-]*", value) is not None,
-        "In which a proxy that logs people in names them, such as Remote-User; somebody new is made a user.",
+        "Header in which an authenticating proxy sends the user name, such as Remote-User. A user "
+        "that does not exist yet is created.",
     )
     serve_proxy_addresses: str = option(
         "127.0.0.1",
-        "addresses or networks with commas between, such as 127.0.0.1, 10.0.0.0/8",
+        "addresses or networks separated by commas, such as 127.0.0.1, 10.0.0.0/8",
         lambda value: all(_is_network(part) for part in value.split(",")),
-        "From where the proxy is believed: who it says has logged in, and from which address they came.",
+        "Addresses of trusted proxies. Only they may send the user name (serve.proxy_header) and "
+        "the address of the client (X-Forwarded-For).",
     )
     exchange_enabled: bool = option(
         False,
         "true or false",
         lambda value: True,
-        "Shall what we fetch be exchanged with neighbours? They learn which public feeds are followed here.",
+        "Exchange fetched entries with peers. Peers learn which public feeds are subscribed to "
+        "here.",
     )
     exchange_host: str = option(
         "",
-        "an address of this machine, or nothing",
+        "an address of this machine, or empty",
         lambda value: True,
-        "Address to listen on for neighbours, if not serve.host.",
+        "Address to listen on for peers. If empty, serve.host is used.",
     )
     exchange_port: int = option(
         0,
         "between 0 and 65,535",
         lambda value: 0 <= value <= 65535,
-        "Port for neighbours, who must reach it without a proxy in between; 0: the service's own.",
+        "Port for peers, which must reach it without a proxy in between; 0 uses serve.port.",
     )
     exchange_lists: str = option(
         "",
         "addresses with ports, separated by commas",
         lambda value: all(re.fullmatch(r"[^\s,/@]+:\d{1,5}", part) for part in split_list(value)),
-        "List servers that name nodes to newcomers, as in lists.example.org:8036.",
+        "List servers from which a new node learns its first peers, such as "
+        "lists.example.org:8036.",
     )
     exchange_keys: bool = option(
         False,
         "true or false",
         lambda value: True,
-        'Sign what we fetch, so that friends can believe it (needs the extra "keys").',
+        "Sign fetched entries, so that nodes that trust this one can verify them (needs the extra "
+        '"keys").',
     )
     exchange_friends: str = option(
         "",
-        "public keys of 64 hexadecimal digits, each perhaps with @address:port, separated by commas",
+        "public keys of 64 hexadecimal digits, each optionally with @address:port, separated by "
+        "commas",
         lambda value: all(TRUSTED_PEER.fullmatch(part) for part in split_list(value)),
-        "Nodes whose signed entries are believed at once; `tidings peers` tells a node's own key.",
+        "Trusted peers, whose signed entries are accepted without confirmation. `tidings peers` "
+        "shows the key of a node.",
     )
     exchange_friends_only: bool = option(
-        False, "true or false", lambda value: True, "Exchange with friends alone."
+        False,
+        "true or false",
+        lambda value: True,
+        "Exchange only with trusted peers (exchange.friends).",
     )
     exchange_decoys: int = option(
         0,
         "between 0 and 100",
         lambda value: 0 <= value <= 100,
-        "Feeds of neighbours that are fetched and told as if somebody read them here, so that nobody can tell who reads what.",
+        "Number of decoys: feeds of peers that are fetched and announced although no user here is "
+        "subscribed to them, so that peers cannot find out who reads what.",
     )
     exchange_certificate: str = option(
         "",
-        "a file, or nothing",
+        "a file, or empty",
         lambda value: True,
-        "Certificate with its key (PEM) for exchange.port: all calls to and from neighbours are encrypted, theirs must be too.",
+        "TLS certificate with its private key (PEM) for exchange.port. All connections to and from "
+        "peers are then encrypted; the peers must use TLS too.",
     )
     log_level: str = option(
         "info",
         f"one of {', '.join(LEVELS)}",
         lambda value: value in LEVELS,
-        "What is worth a line.",
+        "Minimum level of log messages.",
     )
     log_format: str = option(
         "text",
         "text or json",
         lambda value: value in ("text", "json"),
-        "Lines of key=value, or of JSON.",
+        "Log format: text with key=value pairs, or one JSON object per line.",
     )
 
     @property
     def contact_url(self) -> str:
-        """Where publishers can reach the operator; empty if the configuration does not say."""
+        """URL where publishers can reach the operator; empty if none is configured."""
         return self.fetch_contact_url or self.serve_public_url
 
     @property
     def budget(self) -> "Budget":
-        """The budget as a number."""
-        found = BUDGET.fullmatch(self.policy_budget)
-        assert found is not None  # checked when it was read
-        requests = float(found["requests"]) * (24 if found["unit"] == "hour" else 1)
-        return Budget(requests, found["unit"] == "feed")
+        """`policy.budget`, parsed."""
+        match = BUDGET.fullmatch(self.policy_budget)
+        assert match is not None  # validated by `read`
+        requests = float(match["requests"]) * (24 if match["unit"] == "hour" else 1)
+        return Budget(requests, match["unit"] == "feed")
 
     @property
     def min_interval_s(self) -> float:
         """`policy.min_interval` in seconds."""
         seconds = parse_duration(self.policy_min_interval)
-        assert seconds is not None  # checked when it was read
+        assert seconds is not None  # validated by `read`
         return seconds
 
     @property
     def bytes_per_day(self) -> float:
-        """`policy.byte_budget` in bytes; infinite where there is none."""
+        """`policy.byte_budget` in bytes; infinite if none is set."""
         return parse_bytes(self.policy_byte_budget) or math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Requests per day, over all feeds or for each."""
+    """Request budget per day, for all feeds together or for each feed."""
 
     requests: float
-    each: bool
+    each: bool  #: `requests` is per feed
 
     def per_day(self, feeds: int) -> float:
-        """Over all of so many feeds."""
+        """Return the requests per day for this number of feeds."""
         return self.requests * max(feeds, 1) if self.each else self.requests
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """An option with its value and where that comes from."""
+    """An option with its value and origin (default, file, environment variable or flag)."""
 
     section: str
     option: str
@@ -318,14 +343,17 @@ class Setting:
 
 
 def _table() -> dict[str, Any]:
-    """The fields of `Config` by the names that users know."""
+    """Return the fields of `Config` by option name (``fetch.timeout_s``)."""
     return {".".join(row.name.split("_", 1)): row for row in fields(Config)}
 
 
 def read(
     folder: Path, environment: Mapping[str, str], flags: Mapping[str, str]
 ) -> dict[str, Setting]:
-    """Every option with its value, from the file in the folder, the environment, and ``--set`` flags."""
+    """Read all options from ``config.toml`` in ``folder``, the environment and ``--set`` flags.
+
+    Raises `ConfigError` for an unknown option or an invalid value.
+    """
     table = _table()
     values = {name: (row.default, "default") for name, row in table.items()}
     for name, value, origin in (
@@ -334,7 +362,7 @@ def read(
         *_in_flags(flags),
     ):
         if name not in table:
-            raise ConfigError(origin, f"there is no option {name}{_suggestion(name, list(table))}")
+            raise ConfigError(origin, f"unknown option {name}{_suggestion(name, list(table))}")
         values[name] = (_validated(table[name], value, origin), origin)
     return {name: _setting(name, table[name], *values[name]) for name in table}
 
@@ -354,7 +382,7 @@ def _setting(name: str, row: Any, value: Any, origin: str) -> Setting:
 
 
 def config_of(settings: Mapping[str, Setting]) -> Config:
-    """The values alone."""
+    """Build a `Config` from the values of ``settings``."""
     return Config(**{name.replace(".", "_"): setting.value for name, setting in settings.items()})
 
 
@@ -368,12 +396,12 @@ def _in_file(file: Path) -> Iterator[tuple[str, Any, str]]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(str(file), f"is not TOML: {error}") from None
+        raise ConfigError(str(file), f"is not valid TOML: {error}") from None
     for section, options in document.items():
         if not isinstance(options, dict):
             raise ConfigError(
                 str(file),
-                f"{section} stands outside of any section; put it under one, such as [fetch]",
+                f"{section} is outside of a section; move it below a heading such as [fetch]",
             )
         for name, value in options.items():
             yield f"{section}.{name}", value, str(file)
@@ -382,7 +410,7 @@ def _in_file(file: Path) -> Iterator[tuple[str, Any, str]]:
 def _in_environment(
     environment: Mapping[str, str], table: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, str]]:
-    """Variables of our sections; others that begin with our name (TIDINGS_DATA_DIR, what Docker sets) are not options."""
+    """Yield variables of known sections; others (TIDINGS_DATA_DIR, Docker's) are not options."""
     sections = {name.partition(".")[0] for name in table}
     for variable, text in sorted(environment.items()):
         section, _, name = variable.removeprefix(PREFIX).lower().partition("_")
@@ -396,12 +424,15 @@ def _in_flags(flags: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _suggestion(name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
+    similar = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {similar[0]}?" if similar else f"; known options: {', '.join(names)}"
 
 
 def _validated(row: Any, value: Any, origin: str) -> Any:
-    """The value as its type, or a refusal. Text from the environment or a flag is read; TOML must have the type itself."""
+    """Convert and check a value, or raise `ConfigError`.
+
+    Text from the environment or a flag is parsed; a value from TOML must have the right type.
+    """
     converted = _convert(row.type, value)
     if converted is None or not row.metadata["check"](converted):
         name = ".".join(row.name.split("_", 1))
@@ -411,7 +442,7 @@ def _validated(row: Any, value: Any, origin: str) -> Any:
 
 
 def _convert(kind: type, value: Any) -> Any:
-    """None where it cannot be."""
+    """Convert to the option's type; None if impossible."""
     if kind is str and not isinstance(value, bool):
         return str(value).strip() if isinstance(value, str | int | float) else None
     if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):

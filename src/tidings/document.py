@@ -1,15 +1,16 @@
-"""What a feed's document says, whatever format it is written in: the values that travel from `parse` to all other rooms.
+"""Parsed feed documents: format-independent values that `tidings.parse` returns.
 
-Times are seconds since the epoch (UTC), as told by the document: whether to believe them is the aggregator's business.
-Text is plain text except `content` and `summary`, which are HTML as published. **That HTML is not safe to show** until
-`tidings.parse.sanitize` has been over it, which is done for new entries alone.
+Times are seconds since the epoch (UTC) as declared by the document; `aggregator.entry_dates`
+decides whether they are plausible. Text is plain text except `content` and `summary`, which are
+HTML as published. **That HTML is unsafe to display** until `tidings.parse.sanitize` has cleaned
+it, which is done only for new entries.
 """
 
 from msgspec import Struct
 
 
 class Enclosure(Struct, frozen=True, gc=False):
-    """A file that belongs to an entry: a podcast's sound, a picture."""
+    """A file attached to an entry, such as a podcast episode or an image."""
 
     url: str
     type: str = ""
@@ -17,28 +18,27 @@ class Enclosure(Struct, frozen=True, gc=False):
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """One item of a document."""
+    """One entry of a document (RSS item, Atom entry)."""
 
-    identity: (
-        str  #: stable under edits: the id or guid, else made from title and link (FeedEx sect. 3.1)
-    )
-    digest: bytes  #: changes when what a reader would see changes
+    #: Stable across edits: the id or guid, else derived from title and link (FeedEx sect. 3.1).
+    identity: str
+    digest: bytes  #: hash of the displayed content, to detect changes
     url: str = ""
     title: str = ""
     author: str = ""
     content: str = ""
     summary: str = ""
-    base_url: str = ""  #: what relative addresses within content and summary are relative to
+    base_url: str = ""  #: base of relative URLs in content and summary
     published: float | None = None
     updated: float | None = None
-    date_only: bool = False  #: the date was told without a time of day
+    date_only: bool = False  #: the declared date has no time of day
     tags: tuple[str, ...] = ()
     enclosures: tuple[Enclosure, ...] = ()
     comments_url: str = ""
 
 
 class Hints(Struct, frozen=True):
-    """What the publisher asks of those who poll."""
+    """Polling hints declared by the publisher (ttl, updatePeriod, skipHours, skipDays)."""
 
     ttl_s: float | None = None  #: RSS ttl
     period_s: float | None = None  #: sy:updatePeriod over sy:updateFrequency
@@ -54,19 +54,19 @@ NO_HINTS = Hints()
 
 
 class Links(Struct, frozen=True):
-    """Where else a document points; all absolute."""
+    """Links of a document, as absolute URLs."""
 
     site: str = ""
     self_url: str = ""
     hubs: tuple[str, ...] = ()  #: WebSub
     next_page: str = ""  #: RFC 5005 paged feeds, JSON Feed next_url
     prev_archive: str = ""  #: RFC 5005 archived feeds
-    likely_page: str = ""  #: where WordPress has more, whose feeds do not say so
-    peers: tuple[str, ...] = ()  #: nodes of the exchange that read it (docs/exchange-protocol.md)
+    likely_page: str = ""  #: guessed next page of a WordPress feed, which declares none
+    peers: tuple[str, ...] = ()  #: exchange nodes that poll the feed (docs/exchange-protocol.md)
 
 
 class Document(Struct, frozen=True):
-    """One feed's document, read."""
+    """A parsed feed document."""
 
     format: str  #: such as "rss 2.0", "atom 1.0", "rdf 1.0", "json feed 1.1"
     title: str = ""
@@ -77,6 +77,6 @@ class Document(Struct, frozen=True):
     entries: tuple[Entry, ...] = ()  #: in the order of the document
     hints: Hints = NO_HINTS
     links: Links = Links()
-    archive: bool = False  #: fh:archive, never changes
-    complete: bool = False  #: fh:complete, entries absent from it are gone
-    repaired: bool = False  #: the bytes were not well-formed and had to be mended
+    archive: bool = False  #: fh:archive (RFC 5005): the document never changes
+    complete: bool = False  #: fh:complete (RFC 5005): entries missing from it were deleted
+    repaired: bool = False  #: the XML was not well-formed and was repaired

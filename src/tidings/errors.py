@@ -1,34 +1,34 @@
-"""One tree of errors: what a user can do something about says so in its message."""
+"""Exception hierarchy: errors with messages for the user and exit codes of the command line."""
 
 from tidings.redaction import redact_password
 
 
 class TidingsError(Exception):
-    """Anything that tidings refuses or cannot do; the message names what to do about it."""
+    """Base class of expected errors; the message says what happened and what to do about it."""
 
     exit_code = 1
 
     def __str__(self) -> str:
-        """Messages go to pages, terminals, apps and logs; an address in one keeps its password for itself."""
+        """Return the message without passwords: it is shown on pages, in terminals and in logs."""
         return redact_password(super().__str__())
 
     def __reduce__(self) -> tuple[object, ...]:
-        """From process to process as it is: `__init__` would be given the finished message."""
-        return _again, (type(self), self.args), self.__dict__
+        """Pickle without calling `__init__`, which would get the complete message as argument."""
+        return _unpickle, (type(self), self.args), self.__dict__
 
 
-def _again(kind: type[TidingsError], args: tuple[object, ...]) -> TidingsError:
+def _unpickle(kind: type[TidingsError], args: tuple[object, ...]) -> TidingsError:
     return kind.__new__(kind, *args)
 
 
 class UsageError(TidingsError):
-    """The request itself is wrong: an unknown policy, a negative budget, rates that are not numbers."""
+    """Invalid input: an unknown policy, a negative budget, rates that are not numbers."""
 
     exit_code = 2
 
 
 class TraceError(UsageError):
-    """A trace that cannot be used; names the file and, where there is one, the row and column."""
+    """An invalid trace, with its file and, where known, row and column."""
 
     def __init__(
         self, file: object, problem: str, *, row: int | None = None, column: str | None = None
@@ -43,9 +43,10 @@ class TraceError(UsageError):
 
 
 class MissingExtra(TidingsError):
-    """A command needs a library of an optional part."""
+    """A command needs a library of an extra that is not installed."""
 
     def __init__(self, library: str, extra: str, purpose: str) -> None:
         super().__init__(
-            f"{purpose} needs {library}; install it with: pip install 'tidings[{extra}]' (or: make setup)"
+            f"{purpose} needs {library}; install it with: pip install 'tidings[{extra}]' "
+            "(or: make setup)"
         )

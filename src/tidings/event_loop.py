@@ -1,4 +1,4 @@
-"""The event loop that everything here runs on: uvloop where there is one, which takes a tenth less of a refresh."""
+"""Event loop factory: uvloop if available, which saves a tenth of a refresh's CPU time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,19 +8,19 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """As `asyncio.run`."""
+    """Run a coroutine to its end, as `asyncio.run` does."""
     with asyncio.Runner(loop_factory=_factory()) as runner:
         return runner.run(work)
 
 
 def new() -> asyncio.AbstractEventLoop:
-    """One more loop, for a thread that waits where it stands."""
+    """Create an event loop, for a thread that runs coroutines to their end."""
     return (_factory() or asyncio.new_event_loop)()
 
 
 def _factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
-    except ImportError:  # Windows has none
+    except ImportError:  # uvloop does not support Windows
         return None
     return uvloop.new_event_loop

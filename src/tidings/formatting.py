@@ -1,13 +1,13 @@
-"""Numbers as people read them: the same words in the terminal and on the page."""
+"""Formatting of numbers, durations, sizes and percentages, for the terminal and the pages."""
 
 import math
 from collections.abc import Sequence
 
-#: Largest first. A unit serves from 1.5 of it upwards, so that "80 min" is not "1.33 h".
+#: Units of time with their seconds, largest first. A unit is used from 1.5 of it on ("80 min").
 UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 BYTES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0))
 NO_VALUE = "–"
-#: Ticks of an axis of times, in seconds; whoever has no room for all takes every other one.
+#: Ticks of a time axis, as (seconds, label); a small chart uses every other one.
 TIME_TICKS = (
     *(
         (1, "1 s"),
@@ -31,7 +31,7 @@ TIME_TICKS = (
 
 
 def figures(number: float | None, digits: int = 3) -> str:
-    """About three figures, never in exponents: ``0.0123``, ``4.56``, ``789``, ``12,345``."""
+    """Format with three significant digits, without exponent: ``0.0123``, ``4.56``, ``12,345``."""
     if number is None or not math.isfinite(number):
         return NO_VALUE
     if number == 0:
@@ -42,14 +42,14 @@ def figures(number: float | None, digits: int = 3) -> str:
 
 
 def common_unit(seconds: Sequence[float | None]) -> tuple[str, float]:
-    """One unit for a whole column, by its smallest value: figures that are to be compared share a unit."""
+    """Choose one unit for a column of durations, by its smallest value; returns (name, seconds)."""
     known = [s for s in seconds if s is not None and math.isfinite(s) and s > 0]
     least = min(known, default=0.0)
     return next(((name, size) for name, size in UNITS if least >= 1.5 * size), UNITS[-1])
 
 
 def duration(seconds: float | None, digits: int = 3) -> str:
-    """``3.24 h``: three figures and the unit that suits; a dash where there is nothing to say."""
+    """Format a duration with three significant digits: ``3.24 h``; a dash if there is none."""
     if seconds is None or not math.isfinite(seconds):
         return NO_VALUE
     name, size = common_unit([seconds])
@@ -57,12 +57,12 @@ def duration(seconds: float | None, digits: int = 3) -> str:
 
 
 def duration_short(seconds: float | None) -> str:
-    """``3.2 h``: as much as somebody wants to know who waits."""
+    """Format a duration with two significant digits: ``3.2 h``."""
     return duration(seconds, 2)
 
 
 def ago(at: float | None, now: float) -> str:
-    """``3.2 h ago``, ``in 5 min``, ``now``."""
+    """Format a time relative to ``now``: ``3.2 h ago``, ``in 5 min``, ``now``."""
     if at is None:
         return NO_VALUE
     gap_s = abs(now - at)
@@ -72,28 +72,28 @@ def ago(at: float | None, now: float) -> str:
 
 
 def in_unit(seconds: float | None, size: float) -> str:
-    """Seconds in a unit that the heading names, two decimals; whole where the unit is the second."""
+    """Format a duration in a unit of ``size`` seconds: two decimals, or none for seconds."""
     if seconds is None or not math.isfinite(seconds):
         return NO_VALUE
     return f"{seconds / size:,.{2 if size > 1 else 0}f}"
 
 
 def percent_short(share: float | None) -> str:
-    """``80 %``, ``4.2 %``, ``0.37 %``: two figures, as they stand in a sentence."""
+    """Format a share with two significant digits, for sentences: ``80 %``, ``4.2 %``."""
     return NO_VALUE if share is None or not math.isfinite(share) else f"{figures(share * 100, 2)} %"
 
 
 def percent(share: float | None) -> str:
-    """``0.37 %``: two decimals, which stand below each other in a column."""
+    """Format a share with two decimals, for columns: ``0.37 %``."""
     return NO_VALUE if share is None or not math.isfinite(share) else f"{share * 100:.2f} %"
 
 
 def size(number: float) -> str:
-    """``18 kB``, ``3.2 MB``: of so many bytes."""
+    """Format a number of bytes: ``18 kB``, ``3.2 MB``."""
     name, unit = next(((name, unit) for name, unit in BYTES if number >= unit), BYTES[-1])
     return f"{figures(number / unit, 2)} {name}"
 
 
 def count(number: float, noun: str) -> str:
-    """``1 feed``, ``1,200 feeds``."""
+    """Format a count with its noun: ``1 feed``, ``1,200 feeds``."""
     return f"{number:,.0f} {noun}" + ("" if number == 1 else "s")

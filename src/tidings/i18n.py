@@ -1,7 +1,8 @@
-"""Translation of interface texts: `_` and `n_`, backed by gettext catalogues.
+"""Internationalization (i18n): `_` and `n_` translate interface texts with gettext catalogs.
 
-``_("Starred")`` and ``_("%(count)s new", count=3)``; `n_` chooses the plural form. `pybabel extract`
-makes the catalogues from Python and from the templates. There are none yet: texts are English.
+Use ``_("Starred")`` and ``_("%(count)s new", count=3)``; `n_` chooses the plural form. `pybabel
+extract` makes the catalogs from Python and from the templates. There are none yet: texts are
+English.
 """
 
 from gettext import NullTranslations

@@ -1,6 +1,7 @@
-"""One line per thing that happened, with the same keys everywhere, so that a decision can be found and read in the log.
+"""Structured logging: one line per event with key=value fields, as text or JSON.
 
-``log.info("polled", feed=12, new=3)`` becomes ``polled feed=12 new=3``, or an object of JSON.
+``log.info("poll_finished", feed=12, new=3)`` becomes ``poll_finished feed=12 new=3`` or a JSON
+object. Event names are ``noun_verb``; passwords in URLs are redacted.
 """
 
 import json
@@ -13,7 +14,7 @@ from tidings.redaction import redact_password
 
 
 class Log:
-    """The standard library's logger, with fields."""
+    """A logger of the standard library whose events have fields."""
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
@@ -28,7 +29,7 @@ class Log:
         self._log(logging.WARNING, event, fields)
 
     def exception(self, event: str, **fields: Any) -> None:
-        """An error that nobody expected, with its traceback."""
+        """Log an unexpected error with its traceback."""
         self._log(logging.ERROR, event, fields, traceback=True)
 
     def _log(self, level: int, event: str, fields: dict[str, Any], traceback: bool = False) -> None:
@@ -37,18 +38,19 @@ class Log:
 
 
 class TextFormatter(logging.Formatter):
-    """``2026-11-16T08:00:00Z info polled feed=12 reason="..."``."""
+    """Text lines such as ``2026-11-16T08:00:00Z info poll_finished feed=12 reason="..."``."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = " ".join(f"{key}={_value(value)}" for key, value in _fields(record).items())
-        line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}{' ' if fields else ''}{fields}"
+        event = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}"
+        line = f"{event} {fields}" if fields else event
         return redact_password(
             line if not record.exc_info else f"{line}\n{self.formatException(record.exc_info)}"
         )
 
 
 class JsonFormatter(logging.Formatter):
-    """One object on each line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         record_fields = {
@@ -65,7 +67,10 @@ class JsonFormatter(logging.Formatter):
 def configure_logging(
     level: str = "info", form: str = "text", stream: TextIO | None = None
 ) -> None:
-    """Where lines go and how they look; called once by a program, never by a part."""
+    """Configure the output of all loggers; called once by the main program, not by modules.
+
+    ``form`` is "text" or "json"; ``stream`` is standard error by default.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logger = logging.getLogger("tidings")

@@ -1,7 +1,7 @@
-"""The values that travel between rooms, and the units they are told in.
+"""Shared data types and units: arrays, durations, and batches of documents for policies.
 
-Times are seconds since the epoch, UTC, as float64. Intervals are seconds and say so (``_s``); rates are
-posts per day and say so (``_per_day``).
+Times are seconds since the epoch, UTC, as float64. Intervals are in seconds and have the suffix
+``_s``; rates are in posts per day and have the suffix ``_per_day``.
 """
 
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ WEEK_S = 7 * DAY_S
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """What a batch of polls returned: for each polled feed, the times of the entries in its document.
+    """Documents of a batch of polls: for each polled feed, the times of the entries.
 
-    Entries of row ``r`` are ``times[first[r]:end[r]]``, oldest first, and ``times[fresh[r]:end[r]]`` were not
-    known before. ``gap[r]`` says that nothing in the document was known although something had been: posts
-    were probably pushed out unseen (Han et al. sect. 3).
+    Entries of row ``r`` are ``times[first[r]:end[r]]``, oldest first; those in
+    ``times[fresh[r]:end[r]]`` are new. ``gap[r]`` is set if no entry of the document was known
+    although the feed was: posts were probably missed (Han et al. sect. 3).
     """
 
     times: Floats
@@ -38,16 +38,16 @@ class Documents:
 
     @property
     def count(self) -> Ints:
-        """Entries in each document."""
+        """Number of entries in each document."""
         return self.end - self.first
 
     @property
     def new(self) -> Ints:
-        """Entries in each document that were not known before."""
+        """Number of new entries in each document."""
         return self.end - self.fresh
 
     def oldest(self, k: int = 0) -> Floats:
-        """Time of the k-th oldest entry of each document; meaningless where the document is shorter."""
+        """Return the time of each document's k-th oldest entry; undefined in shorter documents."""
         return (
             self.times[np.minimum(self.first + k, len(self.times) - 1)]
             if len(self.times)
@@ -55,16 +55,16 @@ class Documents:
         )
 
     def newest(self, k: int = 0) -> Floats:
-        """Time of the k-th newest entry of each document; meaningless where the document is shorter."""
+        """Return the time of each document's k-th newest entry; undefined in shorter documents."""
         return self.times[np.maximum(self.end - 1 - k, 0)] if len(self.times) else _nan(self.first)
 
     def new_entries(self) -> tuple[Rows, Floats]:
-        """All new entries, flat: which row of the batch each belongs to, and its time."""
+        """Return all new entries as two flat arrays: row in the batch, time."""
         return flatten(self.times, self.fresh, self.end)
 
 
 def flatten(times: Floats, first: Ints, end: Ints) -> tuple[Rows, Floats]:
-    """Concatenate ``times[first[r]:end[r]]`` over all rows; returns (row of each element, the elements)."""
+    """Concatenate ``times[first[r]:end[r]]`` over all rows; returns (row, time) of each element."""
     lengths = end - first
     rows = np.repeat(np.arange(len(lengths)), lengths)
     starts = np.cumsum(lengths) - lengths

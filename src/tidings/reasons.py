@@ -1,8 +1,8 @@
-"""Reasons as data: why a poll happens when it does, as a code with parameters, and its text.
+"""Reasons of decisions as data: a code with parameters, rendered to text for display.
 
-A reason is stored as JSON and rendered only when somebody reads it (`render`), so that it can be
-translated, counted and filtered. No other module writes or edits the text of a reason. Parameters have
-their unit in their name: ``interval_s`` and ``wait_s`` are seconds, ``per_day`` posts a day.
+A reason is stored as JSON and rendered only for display (`render`), so that it can be translated,
+counted and filtered. No other module writes or edits the text of a reason. Parameters have their
+unit in their name: ``interval_s`` and ``wait_s`` are seconds, ``per_day`` posts a day.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Params = dict[str, str | float | int | bool]
 
 
 class Reason(Struct, frozen=True, omit_defaults=True):
-    """A code with parameters; ``cause`` is the reason that this one adds to, if there is one."""
+    """A code with parameters; ``cause`` is the reason that this one modifies, if any."""
 
     code: str = ""
     params: Params = {}
@@ -35,24 +35,24 @@ _decoder = msgspec.json.Decoder(Reason)
 
 
 def reason(code: str, **params: str | float | int | bool) -> Reason:
-    """A reason from its code and parameters."""
+    """Create a reason from its code and parameters."""
     return Reason(code, params)
 
 
 def with_modifier(cause: Reason, code: str, **params: str | float | int | bool) -> Reason:
-    """Add a modifier to a reason; a modifier with the same code that it already has is replaced."""
+    """Add a modifier to a reason, replacing an outer modifier with the same code."""
     if cause.code == code:
         cause = cause.cause or NO_REASON
     return Reason(code, params, cause or None)
 
 
 def encode(reason: Reason) -> str:
-    """As the store keeps it: JSON, or nothing where there is no reason."""
+    """Encode a reason as JSON for the store; an empty string if there is none."""
     return _encoder.encode(reason).decode() if reason else ""
 
 
 def decode(text: str) -> Reason:
-    """The reason of `encode`; text of older versions, or of a plug-in, is kept as text."""
+    """Decode a stored reason; text of older versions or of a plug-in gets the code "text"."""
     if not text:
         return NO_REASON
     if text.startswith("{"):
@@ -64,7 +64,7 @@ def decode(text: str) -> Reason:
 
 
 def render(reason: Reason) -> str:
-    """The text of a reason, in the language of the interface; unknown codes show their parameters."""
+    """Render a reason in the language of the interface; unknown codes show their parameters."""
     if not reason:
         return ""
     write = _TEXTS.get(reason.code)
@@ -76,7 +76,7 @@ def render(reason: Reason) -> str:
 
 
 def to_json(reason: Reason) -> dict[str, Any] | None:
-    """Code, parameters and text, for JSON output; None where there is no reason."""
+    """Return code, parameters and text, for JSON output; None if there is no reason."""
     if not reason:
         return None
     found: dict[str, Any] = {"code": reason.code, "params": reason.params, "text": render(reason)}
@@ -98,7 +98,7 @@ _FIXED = {
     "hub_notified": lambda: _("its WebSub hub announced a new post"),
     "hub_pushed": lambda: _("pushed by its WebSub hub"),
     "peer_sent": lambda: _("sent by a peer"),
-    "peer_disputed": lambda: _("a peer says that one of its posts is forged"),
+    "peer_disputed": lambda: _("a peer reports that one of its posts is forged"),
     "gap_repair": lambda: _("posts were missed between two checks"),
     "no_such_feed": lambda: _("there is no such feed"),
     "host_rate_limit": lambda: _("waiting for the host's rate limit"),
@@ -110,7 +110,7 @@ _FIXED = {
 
 
 def _interval(text: Callable[[str], str]) -> Callable[[Params], str]:
-    """A text with the duration ``interval_s``."""
+    """Return a renderer that inserts the duration ``interval_s``."""
     return lambda params: text(duration(float(params["interval_s"])))
 
 
@@ -126,12 +126,14 @@ def _backoff(params: Params) -> str:
 def _retry_after(params: Params) -> str:
     wait = duration(float(params["wait_s"]))
     if params.get("error"):
-        return _("%(error)s; the server asked to wait %(wait)s", error=params["error"], wait=wait)
-    return _("the server asked to wait %(wait)s (Retry-After)", wait=wait)
+        return _(
+            "%(error)s; the server asked us to wait %(wait)s", error=params["error"], wait=wait
+        )
+    return _("the server asked us to wait %(wait)s (Retry-After)", wait=wait)
 
 
 def _price(params: Params) -> str:
-    """What `policy.price` expects; habits in hours of the day, UTC."""
+    """Render what `policy.price` expects; hours of the day are in UTC."""
     days = {"weekdays": _("on weekdays"), "weekends": _("at weekends")}.get(
         str(params["days"]), _("on all days")
     )
@@ -141,10 +143,9 @@ def _price(params: Params) -> str:
     else:
         when = _("posts come %(days)s, at any hour", days=days)
     return _(
-        "%(when)s; about %(per_day)s a day lately, %(expected)s expected by the next check",
+        "%(when)s; about %(per_day)s a day recently",
         when=when,
         per_day=figures(float(params["per_day"]), 2),
-        expected=figures(float(params["expected"]), 2),
     )
 
 
@@ -189,7 +190,7 @@ def _adaptive(params: Params) -> str:
 
 
 def _fixed(text: Callable[[], str]) -> Callable[[Params], str]:
-    """A text without parameters."""
+    """Return a renderer that ignores the parameters."""
     return lambda params: text()
 
 
@@ -212,7 +213,7 @@ _TEXTS: dict[str, Callable[[Params], str]] = {
         lambda s: _("its document is replaced quickly: checked every %(s)s at most", s=s)
     ),
     "max_interval": _interval(lambda s: _("every feed is checked at least every %(s)s", s=s)),
-    "ttl": _interval(lambda s: _("its ttl asks for %(s)s between requests", s=s)),
+    "ttl": _interval(lambda s: _("its ttl is %(s)s", s=s)),
     "update_period": _interval(lambda s: _("its update period (sy:updatePeriod) is %(s)s", s=s)),
     "fresh": _interval(
         lambda s: _(
@@ -220,12 +221,12 @@ _TEXTS: dict[str, Callable[[Params], str]] = {
         )
     ),
     "publisher_wait": lambda params: _(
-        "its server asked to wait another %(wait)s", wait=duration(float(params["wait_s"]))
+        "its server asked us to wait another %(wait)s", wait=duration(float(params["wait_s"]))
     ),
     "retry_after": _retry_after,
     "backoff": _backoff,
     "host_paused": lambda params: _(
-        "%(host)s asked to wait another %(wait)s",
+        "%(host)s asked us to wait another %(wait)s",
         host=params["host"],
         wait=duration(float(params["wait_s"])),
     ),

@@ -1,17 +1,17 @@
-"""A password that stands in an address is its reader's: whatever is shown, logged or handed on goes through here."""
+"""Redaction of credentials in URLs, for everything that is displayed, logged or sent on."""
 
 import re
 
-#: In any text: up to the last @ before the path, since some write an @ of the password as it is.
+#: User information of a URL: up to the last @ before the path, since passwords may have a bare @.
 _LOGIN = re.compile(r"(?<=://)[^/?#\s]*@")
 _PASSWORD = re.compile(r"(?<=://)([^/?#@:\s]*):[^/?#\s]*@")
 
 
 def redact_password(text: str) -> str:
-    """``https://ann:***@host/feed``: all addresses of a text as they may be seen."""
+    """Replace the passwords of all URLs in a text: ``https://ann:***@host/feed``."""
     return _PASSWORD.sub(r"\1:***@", text) if "@" in text else text
 
 
 def strip_credentials(address: str) -> str:
-    """To follow with a browser, which asks whoever sits there."""
+    """Remove user name and password from a URL, for links that a browser follows."""
     return _LOGIN.sub("", address, count=1)

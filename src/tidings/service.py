@@ -1,6 +1,7 @@
-"""Where the parts are wired: configuration -> store -> fetcher -> brain -> aggregator, and for `tidings serve` hubs and pages.
+"""Service wiring: builds store, fetcher, scheduler and aggregator from the configuration.
 
-Commands that poll open the same parts without the pages. Other commands may work on the same store while the service runs.
+`tidings serve` adds WebSub, the web application and the peer exchange; `tidings worker` only polls;
+commands that poll once use `open_polling`. Other commands may use the same store meanwhile.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from tidings.aggregator.scheduler import Scheduler
 from tidings.config import Config, ConfigError, Setting, config_of
 from tidings.errors import UsageError
 from tidings.fetch import Fetcher, FetchSettings
+from tidings.i18n import _
 from tidings.policy import Policy
 from tidings.policy.constraints import Limits
 from tidings.policy.registry import make_policy
@@ -32,11 +34,11 @@ from tidings.store.connection import Database
 from tidings.store.feed_models import PollOutcome, RecordResult
 from tidings.web.metrics import PollCounters
 
-#: Polls under way when the service is told to stop have this long; what is not done then is due again after its lease.
+#: Time for running polls to finish at shutdown; the others are due again when their lease expires.
 GRACE_S = 5.0
-#: Between two requests for pictures of articles to one host.
+#: Minimum time between two requests to one host for images of articles.
 PICTURE_SPACING_S = 0.05
-#: How often the store is looked at for feeds that other processes have added or made due.
+#: Interval of checks whether other processes have added feeds or made them due.
 WATCH_INTERVAL_S = 2.0
 
 if TYPE_CHECKING:
@@ -45,25 +47,24 @@ if TYPE_CHECKING:
 
     from tidings.aggregator.peer_exchange import PeerExchange
 
-#: Changes in the store whenever a process that is not the service has polled.
+#: Key of a stored value that changes when a process other than the service has polled.
 EXTERNAL_POLL_KEY = "visit"
 
 log = logs.Log("tidings.service")
 T = TypeVar("T")
 Clock = Callable[[], float]
-StoreLocation = Path | str  #: of the store: a file, or the address of a PostgreSQL database
+StoreLocation = Path | str  #: the SQLite file, or the URL of a PostgreSQL database
 Sleep = Callable[[float], Awaitable[object]]
 
 
 class ObservableStore(Store):
-    """The store; whatever is recorded is told to those who listen: figures for `/metrics`, pages that are open, our hub."""
+    """Store that calls listeners after each recorded batch (metrics, event streams, hub)."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         super().__init__(database, clock)
         self.counts = PollCounters()
-        self.last_external_poll: bytes | None = (
-            None  #: the last of another process whose polls we know
-        )
+        #: Value of `EXTERNAL_POLL_KEY` that the scheduler's state includes.
+        self.last_external_poll: bytes | None = None
         self.listeners: list[Callable[[Sequence[PollOutcome], Sequence[RecordResult]], None]] = [
             self.counts.count_polls
         ]
@@ -76,7 +77,7 @@ class ObservableStore(Store):
 
 
 def check_policy(settings: Mapping[str, Setting]) -> Policy:
-    """The policy that the configuration names, or a refusal that says where it is named."""
+    """Create the configured policy; `ConfigError` with its origin if it is invalid."""
     setting = settings["policy.name"]
     try:
         return make_policy(setting.value, live=True)
@@ -85,7 +86,7 @@ def check_policy(settings: Mapping[str, Setting]) -> Policy:
 
 
 def make_scheduler(settings: Mapping[str, Setting], store: Store) -> Scheduler:
-    """Where several processes may work, one that keeps all it knows in the store, if the policy can."""
+    """Create the scheduler: distributed if database and policy allow several processes."""
     config, policy = config_of(settings), check_policy(settings)
     limits = Limits(config.min_interval_s)
     if store.allows_multiple_processes and policy.extends:
@@ -100,7 +101,7 @@ def make_scheduler(settings: Mapping[str, Setting], store: Store) -> Scheduler:
 
 
 def fetch_settings(config: Config) -> FetchSettings:
-    """The section ``fetch``, whose options have the names that the fetcher knows, with the contact that holds."""
+    """Convert the section ``fetch`` to the fetcher's settings, with the effective contact URL."""
     names = [row.name for row in fields(config) if row.name.startswith("fetch_")]
     options = {name.removeprefix("fetch_"): getattr(config, name) for name in names}
     return FetchSettings(**options | {"contact_url": config.contact_url})
@@ -116,7 +117,11 @@ async def open_polling(
     sleep: Sleep = asyncio.sleep,
     fetcher_settings: FetchSettings | None = None,
 ) -> AsyncIterator[Aggregator]:
-    """All parts that polling needs; with ``serving``, as the only one that serves this file, or as one of many workers."""
+    """Open all components that polling needs, and close them afterwards.
+
+    ``serving`` is for long-running processes: the only one on a SQLite file, or one of several
+    workers on PostgreSQL. ``fetcher_settings`` overrides those of the configuration.
+    """
     config = config_of(settings)
     async with ObservableStore.open(
         location, clock=clock, serving=serving, threads=serving
@@ -139,8 +144,12 @@ async def open_polling(
             and not await store.acquire_leadership()
         ):
             raise UsageError(
-                f"another process polls this database, and {scheduler.policy.name} plans for all feeds in one: "
-                "stop the other, or choose a policy that several can share, such as price"
+                _(
+                    "another process already polls this database, and the policy %(policy)s works "
+                    "in one process only: stop the other process, or choose a policy that several "
+                    "processes can share, such as price",
+                    policy=scheduler.policy.name,
+                )
             )
         async with (
             Fetcher(fetcher_settings, clock, sleep=sleep) as fetcher,
@@ -167,7 +176,10 @@ def serve(
     *,
     polling: bool = True,
 ) -> None:
-    """Serve until Ctrl-C or SIGTERM, both of which are a clean end; without ``polling``, pages alone."""
+    """Run the service until Ctrl-C or SIGTERM, with graceful shutdown.
+
+    Without ``polling``, only the web application runs.
+    """
     config = config_of(settings)
     check_policy(settings)
     _configure_logging(config)
@@ -180,15 +192,21 @@ def serve(
 def run_worker(
     settings: Mapping[str, Setting], location: StoreLocation, echo: Callable[[str], object]
 ) -> None:
-    """Poll, as one of any number of processes that share a database, until Ctrl-C or SIGTERM."""
+    """Poll as one of several processes on a shared database until Ctrl-C or SIGTERM."""
     if isinstance(location, Path):
         raise UsageError(
-            "workers share a PostgreSQL database: name it with --database postgresql://USER@HOST/NAME"
+            _(
+                "workers need a PostgreSQL database: set it with --database "
+                "postgresql://USER@HOST/NAME"
+            )
         )
     if not check_policy(settings).extends:
         raise ConfigError(
             settings["policy.name"].origin,
-            "plans for all feeds in one process; workers need price, say",
+            _(
+                "this policy works in one process only; choose another one for workers, such as "
+                "price"
+            ),
         )
     _configure_logging(config_of(settings))
 
@@ -198,9 +216,9 @@ def run_worker(
                 from tidings.aggregator.poll_notices import NoticePublisher
 
                 aggregator.polls.notice_publisher = NoticePublisher(aggregator.store)
-            echo("working (Ctrl-C stops it)")
+            echo(_("worker started (press Ctrl-C to stop)"))
             await run_polling(aggregator, settings, stop)
-        echo("stopped")
+        echo(_("stopped"))
 
     run_until_signal(poll)
 
@@ -211,7 +229,7 @@ async def run_polling(
     stop: asyncio.Event,
     clock: Clock = time.time,
 ) -> None:
-    """Poll until ``stop``; then what is under way has a moment to end."""
+    """Poll until ``stop`` is set; running polls then get `GRACE_S` to finish."""
     async with _raise_first_error(), asyncio.TaskGroup() as tasks:
         polling = tasks.create_task(aggregator.run(stop))
         watching = tasks.create_task(_watch_other_processes(aggregator, settings, clock))
@@ -229,7 +247,7 @@ def _configure_logging(config: Config) -> None:
 
 
 def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
-    """Work that is told by an event when Ctrl-C or SIGTERM wants it to end."""
+    """Run ``work`` with an event that Ctrl-C and SIGTERM set."""
 
     async def run() -> T:
         stop = asyncio.Event()
@@ -241,14 +259,14 @@ def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) ->
 
 
 def serve_until_signal(app: "ASGIApp", server_socket: socket.socket) -> None:
-    """An application alone, until Ctrl-C or SIGTERM."""
-    from tidings.web.server import serving
+    """Serve one ASGI application until Ctrl-C or SIGTERM."""
+    from tidings.web.server import serve_app
 
-    async def answer(stop: asyncio.Event) -> None:
-        async with serving(app, server_socket):
+    async def answer_requests(stop: asyncio.Event) -> None:
+        async with serve_app(app, server_socket):
             await stop.wait()
 
-    run_until_signal(answer)
+    run_until_signal(answer_requests)
 
 
 async def run_service(
@@ -260,11 +278,16 @@ async def run_service(
     *,
     polling: bool = True,
 ) -> None:
-    """The service itself: poll, take pushes and answer, until ``stop``."""
+    """Run the service until ``stop``: polling, WebSub and the web application."""
     async with open_polling(settings, location, serving=True) as aggregator:
-        echo(f"tidings is at {address(server_socket)} (Ctrl-C stops it)")
+        echo(
+            _(
+                "tidings is running at %(url)s (press Ctrl-C to stop)",
+                url=address(server_socket),
+            )
+        )
         await serve_aggregator(aggregator, settings, server_socket, stop, polling=polling)
-    echo("stopped")
+    echo(_("stopped"))
 
 
 async def serve_aggregator(
@@ -277,18 +300,18 @@ async def serve_aggregator(
     clock: Clock = time.time,
     sleep: Sleep = asyncio.sleep,
 ) -> None:
-    """Everything around an aggregator: hubs, pages, and what other processes do to its store."""
-    # Here and not above, because commands that only poll need none of it.
+    """Run WebSub, web application, notifications, peer exchange and polling for an aggregator."""
+    # Imported here because commands that only poll do not need these modules.
     from tidings.aggregator.websub import Subscriber
     from tidings.users import EventBus, TrustedProxy, UserService
     from tidings.users.favicons import FaviconFetcher
     from tidings.users.full_text import FullTextFetcher
     from tidings.users.notification_sender import NotificationSender
     from tidings.web import api
-    from tidings.web.api.webhook import event
+    from tidings.web.api.webhook import encode_event
     from tidings.web.app import make_app
     from tidings.web.hub import Hub
-    from tidings.web.request_context import Site
+    from tidings.web.request_context import AppServices
     from tidings.web.server import EmbeddedServer
     from tidings.web.sse import EventStreams
     from tidings.web.status import StatusReporter
@@ -307,7 +330,7 @@ async def serve_aggregator(
             on_ping=aggregator.handle_ping,
             sleep=sleep,
         ) as hub_subscriber,
-        # A page has twenty pictures of one host, and somebody waits for them.
+        # A page may have twenty images of one host, and a user waits for them.
         Fetcher(
             replace(fetcher.settings, host_spacing_s=PICTURE_SPACING_S), clock, sleep=sleep
         ) as image_fetcher,
@@ -325,9 +348,9 @@ async def serve_aggregator(
         )
         icons, notification_sender = (
             FaviconFetcher(aggregator, clock),
-            NotificationSender(store, fetcher, clock, event),
+            NotificationSender(store, fetcher, clock, encode_event),
         )
-        site = Site(
+        site = AppServices(
             live,
             user_service,
             events,
@@ -337,13 +360,13 @@ async def serve_aggregator(
             public_url=public_url,
         )
         hub, streams = Hub(site, fetcher, clock), EventStreams(site)
-        store.listeners += [events.recorded, hub.changed]
+        store.listeners += [events.publish_polls, hub.on_polls_recorded]
         async with (
             open_exchange(
                 aggregator,
                 settings,
                 server_socket,
-                await user_service.key("exchange"),
+                await user_service.signing_key("exchange"),
                 clock,
                 sleep,
             ) as (
@@ -356,19 +379,19 @@ async def serve_aggregator(
                 make_app(site, hub, streams, [*api.routes(site), *exchange_routes])
             )
             serving = tasks.create_task(pages.serve(sockets=[server_socket]))
-            works = (
+            background_work = (
                 hub_subscriber.run(),
                 hub.run(),
                 icons.run(),
                 notification_sender.run(),
                 FullTextFetcher(aggregator, clock).run(),
             )
-            background_tasks = [tasks.create_task(work) for work in works]
-            log.info("serving", address=address(server_socket), polling=polling)
+            background_tasks = [tasks.create_task(work) for work in background_work]
+            log.info("service_started", address=address(server_socket), polling=polling)
             if polling:
                 tasks.create_task(run_polling(aggregator, settings, stop, clock))
             await stop.wait()
-            log.info("stopping", polls_in_flight=aggregator.polls_in_flight)
+            log.info("service_stopping", polls_in_flight=aggregator.polls_in_flight)
             pages.should_exit = True
             streams.close()
             for task in background_tasks:
@@ -385,7 +408,10 @@ async def open_exchange(
     clock: Clock,
     sleep: Sleep,
 ) -> "AsyncIterator[tuple[PeerExchange | None, list[BaseRoute]]]":
-    """The exchange, where it is on, with the routes by which neighbours come in if they have no port of their own."""
+    """Start the peer exchange if it is enabled; yields it and its routes for the main port.
+
+    With `exchange.port`, peers are served on a separate port and the list of routes is empty.
+    """
     config = config_of(settings)
     if not config.exchange_enabled:
         yield None, []
@@ -397,14 +423,14 @@ async def open_exchange(
         check_exchange_config,
         make_peer_exchange,
     )
-    from tidings.web.server import serving
+    from tidings.web.server import serve_app
 
-    own = (
+    separate_socket = (
         listen(config.exchange_host or config.serve_host, config.exchange_port)
         if config.exchange_port
         else None
     )
-    bound_address = (own or server_socket).getsockname()
+    bound_address = (separate_socket or server_socket).getsockname()
     check_exchange_config(config, bound_address[0])
     peer_exchange = make_peer_exchange(
         aggregator, config, bound_address[0], bound_address[1], secret, clock, sleep=sleep
@@ -415,17 +441,19 @@ async def open_exchange(
     )
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(peer_exchange)
-        if own is not None:
-            stack.enter_context(own)
+        if separate_socket is not None:
+            stack.enter_context(separate_socket)
             await stack.enter_async_context(
-                serving(Starlette(routes=routes), own, config.exchange_certificate or None)
+                serve_app(
+                    Starlette(routes=routes), separate_socket, config.exchange_certificate or None
+                )
             )
-        yield peer_exchange, routes if own is None else []
+        yield peer_exchange, routes if separate_socket is None else []
 
 
 @asynccontextmanager
 async def _raise_first_error() -> AsyncIterator[None]:
-    """What ends a part ends the service; the one error that began it says why."""
+    """Replace an `ExceptionGroup` of failed tasks by its first error."""
     try:
         yield
     except ExceptionGroup as failures:
@@ -435,19 +463,19 @@ async def _raise_first_error() -> AsyncIterator[None]:
 async def _watch_other_processes(
     aggregator: Aggregator, settings: Mapping[str, Setting], clock: Clock
 ) -> None:
-    """Other processes add feeds, or make them due (`tidings import`), and some poll: what they learned is taken up."""
+    """React to other processes on the store: new or due feeds, host pauses, external polls."""
     store = aggregator.store
     assert isinstance(store, ObservableStore)
     while True:
         await asyncio.sleep(WATCH_INTERVAL_S)
         now = clock()
-        with suppress(StoreError):  # the loop that polls has told of it, and tries again as we do
+        with suppress(StoreError):  # the polling loop has logged it; both retry
             for pause in await store.paused_hosts():
                 aggregator.fetcher.host_limiter.pause(pause.host, pause.until)
             if not aggregator.fetcher.settings.contact_url and (
                 contact := await stored_contact(store)
             ):
-                aggregator.fetcher.set_contact_url(contact)  # entered in another process
+                aggregator.fetcher.set_contact_url(contact)  # entered through another process
             if (
                 not store.allows_multiple_processes
                 and (last := (await store.load_values()).get(EXTERNAL_POLL_KEY))
@@ -456,7 +484,7 @@ async def _watch_other_processes(
                 store.last_external_poll, scheduler = last, make_scheduler(settings, store)
                 await scheduler.start(store, now)
                 aggregator.set_scheduler(scheduler)
-                log.info("another process has polled; what it learned is taken up")
+                log.info("scheduler_reloaded")
                 aggregator.wake()
             due = await store.next_due()
             if due is not None and due <= now:
@@ -464,13 +492,17 @@ async def _watch_other_processes(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens, or a refusal that says what to do."""
+    """Open a listening socket; `UsageError` with what to do if that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=512)
     except socket.gaierror as error:
         raise UsageError(
-            f"--host {host}: {error.strerror}; name an address of this machine, such as 127.0.0.1"
+            _(
+                "--host %(host)s: %(error)s; use an address of this machine, such as 127.0.0.1",
+                host=host,
+                error=error.strerror,
+            )
         ) from None
     except OSError as error:
         raise UsageError(_listen_error(error, host, port)) from None
@@ -483,9 +515,20 @@ def address(server_socket: socket.socket) -> str:
 
 def _listen_error(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} is in use; stop what listens there, or choose another with --port (0 picks a free one)"
+        return _(
+            "port %(port)s is already in use; stop the other program, or choose another port with "
+            "--port (0 picks a free one)",
+            port=port,
+        )
     if error.errno == errno.EACCES:
-        return f"port {port} needs privileges; choose one above 1023 with --port"
+        return _(
+            "port %(port)s needs root privileges; choose one above 1023 with --port", port=port
+        )
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"--host {host}: is not an address of this machine; try 127.0.0.1"
-    return f"cannot listen on {host} port {port}: {error.strerror}"
+        return _("--host %(host)s is not an address of this machine; try 127.0.0.1", host=host)
+    return _(
+        "cannot listen on %(host)s port %(port)s: %(error)s",
+        host=host,
+        port=port,
+        error=error.strerror,
+    )

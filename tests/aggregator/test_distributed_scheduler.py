@@ -1,4 +1,4 @@
-"""Several workers, one brain: what each decides is what one process that knows everything would have decided."""
+"""Distributed scheduler: workers decide as a single process with all feeds would."""
 
 import asyncio
 
@@ -20,16 +20,16 @@ BUDGET = Budget(6.0, True)
 
 
 class WorkerHarness:
-    """A database, a clock, and as many workers as one likes."""
+    """A database, a clock, and any number of workers."""
 
-    def __init__(self, place):
-        self.now, self._place = MONDAY, place
+    def __init__(self, url):
+        self.now, self._url = MONDAY, url
         self._loop = asyncio.new_event_loop()
         self._stores = []
         self.store = self.open()
 
     def open(self):
-        store = Store.open(self._place, clock=lambda: self.now)
+        store = Store.open(self._url, clock=lambda: self.now)
         self._stores.append(store)
         return store
 
@@ -42,20 +42,22 @@ class WorkerHarness:
         return scheduler
 
     def lead(self, scheduler):
-        """The brain's slow work, as the loop would do it."""
+        """Run a tick of the scheduler, as the polling loop does."""
         schedules = self.wait(scheduler.tick(self.now))
         self.wait(scheduler._store.reschedule(schedules))
         return schedules
 
     def add_feeds(self, scheduler, feeds, *, posts=20, every_s=DAY_S / 2):
-        """New feeds, polled just now by a worker."""
+        """Add feeds that a worker has just polled; returns their ids."""
         urls = [f"https://{len(self.wait(self.store.feeds()))}-{i}.example/" for i in range(feeds)]
         ids = [
             added.feed_id
-            for added in self.wait(self.store.add([NewSubscription(url, self.now) for url in urls]))
+            for added in self.wait(
+                self.store.add_subscriptions([NewSubscription(url, self.now) for url in urls])
+            )
         ]
         times = self.now - every_s * np.arange(posts)[::-1]
-        looks = [
+        observations = [
             PollObservation(
                 i, self.now, added_at=self.now, times=times, new_count=posts, window=posts
             )
@@ -66,7 +68,8 @@ class WorkerHarness:
             for i, at in enumerate(times.tolist())
         )
         return [
-            self.record(scheduler, observation, new, window=posts).feed_id for observation in looks
+            self.record(scheduler, observation, new, window=posts).feed_id
+            for observation in observations
         ]
 
     def record(self, scheduler, observation, new=(), window=20):
@@ -95,13 +98,13 @@ class WorkerHarness:
 
 @pytest.fixture
 def harness():
-    with database() as place:
-        here = WorkerHarness(place)
-        yield here
-        here.close()
+    with database() as url:
+        worker_harness = WorkerHarness(url)
+        yield worker_harness
+        worker_harness.close()
 
 
-def test_before_anybody_has_led_feeds_have_provisional_times_and_then_not(harness):
+def test_feeds_are_provisional_until_first_leader_tick(harness):
     worker = harness.worker()
     ids = harness.add_feeds(worker, 8)
     assert harness.wait(harness.store.feed(ids[0])).state.reason.code == "new_feed"
@@ -109,14 +112,14 @@ def test_before_anybody_has_led_feeds_have_provisional_times_and_then_not(harnes
     assert harness.wait(harness.store.feed(ids[0])).state.reason.code != "new_feed"
 
 
-def test_a_worker_decides_as_one_who_knows_everything(harness):
+def test_worker_decides_like_full_scheduler(harness):
     worker = harness.worker()
     ids = harness.add_feeds(worker, 12)
     harness.lead(worker)
-    whole = Scheduler(make_policy("price"), BUDGET)
-    harness.wait(whole.start(harness.store, harness.now))
+    full_scheduler = Scheduler(make_policy("price"), BUDGET)
+    harness.wait(full_scheduler.start(harness.store, harness.now))
     harness.now += 5 * HOUR_S
-    looks = [
+    observations = [
         PollObservation(
             i,
             harness.now,
@@ -127,15 +130,16 @@ def test_a_worker_decides_as_one_who_knows_everything(harness):
         )
         for i in ids
     ]
-    alone = [harness.wait(harness.worker().decide([observation]))[0] for observation in looks]
-    together = harness.wait(harness.worker().decide(looks))
-    known = harness.wait(whole.decide(looks))
-    for one, batch, all_of_it in zip(alone, together, known, strict=True):
-        assert one == batch == all_of_it
-        assert one.estimate is not None
+    separate = [
+        harness.wait(harness.worker().decide([observation]))[0] for observation in observations
+    ]
+    batch = harness.wait(harness.worker().decide(observations))
+    full = harness.wait(full_scheduler.decide(observations))
+    assert separate == batch == full
+    assert all(decision.estimate is not None for decision in separate)
 
 
-def test_a_feed_that_is_new_to_the_policy_is_taken_in_by_whoever_polls_it(harness):
+def test_worker_adds_new_feed_to_policy(harness):
     harness.lead(leader := harness.worker())
     harness.add_feeds(leader, 8)
     harness.lead(leader)
@@ -144,7 +148,7 @@ def test_a_feed_that_is_new_to_the_policy_is_taken_in_by_whoever_polls_it(harnes
     assert late in harness.wait(harness.store.estimates("price", [late]))
 
 
-def test_one_leads_and_another_takes_over(harness):
+def test_other_process_takes_over_leadership(harness):
     first, second = harness.worker(harness.open()), harness.worker(harness.open())
     harness.add_feeds(first, 4)
     harness.lead(first)
@@ -157,14 +161,14 @@ def test_one_leads_and_another_takes_over(harness):
     assert second.is_leader
 
 
-def test_the_leader_moves_the_price_and_all_decide_by_it(harness):
+def test_leader_updates_shared_price(harness):
     leader, other = harness.worker(), harness.worker()
     ids = harness.add_feeds(leader, 10)
     harness.now += 60
     harness.lead(leader)
     harness.now += 60
     before = harness.wait(harness.store.load_values())["policy"]
-    for _ in range(3):  # three slots in which a feed is polled far too often
+    for _ in range(3):  # three ticks in which a feed is polled far too often
         for minute in range(40):
             harness.record(
                 other, PollObservation(ids[0], harness.now + minute, added_at=MONDAY, window=20)
@@ -173,30 +177,28 @@ def test_the_leader_moves_the_price_and_all_decide_by_it(harness):
         harness.lead(leader)
     assert harness.wait(harness.store.load_values())["policy"] != before
     policy = make_policy("price")
-    whole = Scheduler(policy, BUDGET)
-    harness.wait(whole.start(harness.store, harness.now))
+    full_scheduler = Scheduler(policy, BUDGET)
+    harness.wait(full_scheduler.start(harness.store, harness.now))
     assert policy.controller.spent == 120
 
 
-def test_the_leader_is_told_how_often_others_look_and_all_take_their_turns(harness):
+def test_leader_uses_peer_poll_counts_for_participation(harness):
     leader, service = harness.worker(), harness.worker(harness.open())
     ids = harness.add_feeds(leader, 10)
     harness.lead(leader)
     peer_poll_counts = [0, 3, 240]
-    for looks in peer_poll_counts:
-        for _ in range(looks):
+    for peer_polls in peer_poll_counts:
+        for _ in range(peer_polls):
             harness.wait(service.count_peer_poll())
-        service = harness.worker(
-            harness.open()
-        )  # it may be started anew at any time, and goes on counting
+        service = harness.worker(harness.open())  # counting continues after a restart
         harness.now += 4 * HOUR_S + 1
         harness.lead(leader)
     policy = make_policy("price")
     harness.wait(Scheduler(policy, BUDGET).start(harness.store, harness.now))
     controller = policy.controller
     assert [
-        looks - polls
-        for looks, polls in zip(controller.polls_with_peers, controller.polls, strict=True)
+        total - own
+        for total, own in zip(controller.polls_with_peers, controller.polls, strict=True)
     ] == peer_poll_counts
     assert controller.participation < 0.5
     observation = PollObservation(ids[0], harness.now, added_at=MONDAY, window=20)
@@ -205,14 +207,14 @@ def test_the_leader_is_told_how_often_others_look_and_all_take_their_turns(harne
         assert worker.policy.participation == controller.participation
 
 
-def test_the_leader_gives_no_new_time_to_a_feed_that_somebody_holds(harness):
+def test_leader_does_not_reschedule_leased_feed(harness):
     leader = harness.worker()
     (held, *_) = harness.add_feeds(leader, 6)
     harness.now += DAY_S
-    claimed = harness.wait(harness.store.lease_feeds(1, lease_s=900, worker="another"))
-    assert held in {feed.id for feed in claimed} or claimed
-    lease = {feed.id: harness.now + 900 for feed in claimed}
-    harness.now += 1  # the leader has read the times before the claim, say
+    leased = harness.wait(harness.store.lease_feeds(1, lease_s=900, worker="another"))
+    assert held in {feed.id for feed in leased} or leased
+    lease = {feed.id: harness.now + 900 for feed in leased}
+    harness.now += 1  # as if the leader had read the times before the lease
     schedules = harness.wait(leader.tick(harness.now))
     stale = [s for s in schedules if s.feed_id in lease]
     harness.wait(
@@ -224,7 +226,7 @@ def test_the_leader_gives_no_new_time_to_a_feed_that_somebody_holds(harness):
         assert harness.wait(harness.store.feed(feed_id)).state.next_poll_at == until
 
 
-def test_the_budget_is_one_for_all(harness):
+def test_workers_share_one_budget(harness):
     one, two = (
         harness.worker(budget=Budget(10.0, False)),
         harness.worker(budget=Budget(10.0, False)),

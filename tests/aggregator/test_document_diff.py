@@ -1,4 +1,4 @@
-"""New, changed, lost: what a document says when it is held against what is known."""
+"""Document diff: new and changed entries, gaps, window sizes."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ NOW = MONDAY + 10 * DAY_S
 
 
 def post(number, *, digest=b"1", hour=None, id=None, title=None):
-    """Post number so and so, hourly from Monday on."""
+    """Return a numbered post; posts are hourly from Monday on."""
     at = MONDAY + (number if hour is None else hour) * HOUR_S
     return Entry(
         identity=id or f"id:{number}",
@@ -50,19 +50,19 @@ def diff(doc, seen, stored_entries=(), previous_poll_at=NOW - HOUR_S):
     return diff_document(doc, seen, stored_entries, previous_poll_at, NOW)
 
 
-def test_new_and_changed_are_told_apart():
+def test_new_and_changed_entries_are_distinguished():
     found = diff(document(post(5), post(4, digest=b"2"), post(3)), known(3, 4))
     assert [e.identity for e in found.new] == ["id:5"]
     assert [e.identity for e in found.changed] == ["id:4"]
     assert found.gap is None
 
 
-def test_what_was_forgotten_by_age_is_neither_new_nor_changed():
+def test_entry_deleted_by_retention_is_neither_new_nor_changed():
     found = diff(document(post(5)), {"id:5": KnownEntry(None, b"")})
     assert (found.new, found.changed) == ((), ())
 
 
-def test_policies_see_known_entries_first_and_times_in_order():
+def test_times_have_known_entries_first_in_order():
     found = diff(
         document(post(239.9), post(238), post(3)), known(3), previous_poll_at=NOW - 3 * HOUR_S
     )
@@ -74,18 +74,16 @@ def test_policies_see_known_entries_first_and_times_in_order():
     assert found.new_count == 2
 
 
-def test_a_full_document_without_anything_known_is_suspicious():
+def test_full_document_without_known_entries_may_have_gap():
     full = document(post(20), post(19))
     assert may_have_gap(full, {}, 2, delta=False)
     assert not may_have_gap(full, {}, 0, delta=False)  # the feed's first document
-    assert not may_have_gap(
-        full, {}, 3, delta=False
-    )  # the feed has shown more: nothing was pushed out
+    assert not may_have_gap(full, {}, 3, delta=False)  # not full: no entry was dropped
     assert not may_have_gap(full, known(19), 2, delta=False)
-    assert not may_have_gap(full, {}, 2, delta=True)  # 226: known entries are left out on purpose
+    assert not may_have_gap(full, {}, 2, delta=True)  # 226: known entries are omitted on purpose
 
 
-def test_a_gap_is_estimated_from_the_rate_on_both_sides():
+def test_gap_is_estimated_from_rate_on_both_sides():
     found = diff(
         document(post(230), post(229), post(228)),
         {},
@@ -97,14 +95,14 @@ def test_a_gap_is_estimated_from_the_rate_on_both_sides():
     assert found.gap.missed == pytest.approx(20)  # hourly before and after, 20 hours between
 
 
-def test_ids_that_change_at_every_fetch_are_no_gap_and_bring_nothing_twice():
-    again = document(post(9), post(8, id="x8"), post(7, id="x7"), post(6, id="x6"))
-    found = diff(again, {}, [stored(8), stored(7), stored(6), stored(5)])
+def test_changing_ids_give_no_gap_and_no_duplicates():
+    refetched = document(post(9), post(8, id="x8"), post(7, id="x7"), post(6, id="x6"))
+    found = diff(refetched, {}, [stored(8), stored(7), stored(6), stored(5)])
     assert [e.identity for e in found.new] == ["id:9"]
     assert found.gap is None
 
 
-def test_a_window_is_a_guess_until_a_full_document_drops_entries():
+def test_window_is_assumed_until_full_document_drops_entries():
     times = MONDAY + HOUR_S * np.arange(30.0)
     young = Window().after(3, times[:3])
     assert young.size == 10
@@ -113,7 +111,7 @@ def test_a_window_is_a_guess_until_a_full_document_drops_entries():
     assert Window().after(20, times[:20]).size == 20
 
 
-def test_the_windows_of_many_feeds_are_those_of_each():
+def test_window_sizes_match_single_windows():
     most, dropped, by_age = (
         values.ravel() for values in np.meshgrid([0, 3, 10, 30], [False, True], [0, 1, 2, 3, 4])
     )
@@ -124,7 +122,7 @@ def test_the_windows_of_many_feeds_are_those_of_each():
     assert window_sizes(most, dropped, by_age).tolist() == each
 
 
-def test_a_feed_that_drops_entries_by_age_cannot_overflow():
+def test_window_is_unbounded_if_entries_drop_by_age():
     times = MONDAY + HOUR_S * np.arange(50.0)
     window = Window().after(12, times[:12])
     for day, count in enumerate((8, 5, 9), start=1):
@@ -132,7 +130,7 @@ def test_a_feed_that_drops_entries_by_age_cannot_overflow():
     assert window.size == UNBOUNDED_WINDOW
 
 
-def test_a_window_is_kept_in_the_state_of_its_feed():
+def test_window_is_stored_in_feed_state():
     window = (
         Window()
         .after(10, MONDAY + 60.0 * np.arange(10))

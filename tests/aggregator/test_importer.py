@@ -1,4 +1,4 @@
-"""Lists of feeds and what people type: everything is stored or nothing, and every row that is passed over is reported."""
+"""Import of feed lists and adding feeds by URL."""
 
 import pytest
 
@@ -17,18 +17,18 @@ OPML = b"""<opml version="2.0"><body>
 
 
 @feed_server_test()
-async def test_a_plain_list_with_its_bad_rows(feed_server):
+async def test_url_list_reports_invalid_rows(feed_server):
     report = await import_feeds(feed_server.store, LIST, feed_server.clock)
     assert [outline.url for outline in report.new] == [
         "https://a.example/feed",
         "https://b.example/feed",
     ]
     assert [problem.line for problem in report.problems] == [4, 5]
-    assert report.summary == "2 new feeds, 0 known already, 2 bad rows"
+    assert report.summary == "2 new feeds, 0 already subscribed, 2 lines skipped"
 
 
 @feed_server_test()
-async def test_opml_with_folders_and_what_is_known_already(feed_server):
+async def test_opml_reports_known_feeds_and_invalid_rows(feed_server):
     await import_feeds(feed_server.store, LIST, feed_server.clock)
     report = await import_feeds(feed_server.store, OPML, feed_server.clock)
     assert (len(report.new), len(report.known)) == (0, 1)
@@ -36,7 +36,7 @@ async def test_opml_with_folders_and_what_is_known_already(feed_server):
 
 
 @feed_server_test()
-async def test_a_dry_run_says_the_same_and_does_nothing(feed_server):
+async def test_dry_run_reports_the_same_without_changes(feed_server):
     dry = await import_feeds(feed_server.store, OPML, feed_server.clock, dry_run=True)
     assert await feed_server.store.feeds() == []
     assert dry == await import_feeds(feed_server.store, OPML, feed_server.clock)
@@ -45,7 +45,7 @@ async def test_a_dry_run_says_the_same_and_does_nothing(feed_server):
 
 
 @feed_server_test()
-async def test_a_small_import_is_due_at_once_and_a_large_one_is_spread(feed_server):
+async def test_first_polls_of_large_import_are_spread(feed_server):
     await import_feeds(feed_server.store, LIST, feed_server.clock)
     assert set((await feed_server.store.timings())["next_poll_at"]) == {feed_server.clock()}
     many = b"\n".join(b"https://m%d.example/feed" % i for i in range(1000))
@@ -56,7 +56,7 @@ async def test_a_small_import_is_due_at_once_and_a_large_one_is_spread(feed_serv
 
 
 @feed_server_test()
-async def test_adding_a_feed_by_its_address_is_one_request_whose_document_is_used(feed_server):
+async def test_adding_feed_url_takes_one_request(feed_server):
     feed_server.feed("/a", posts=3)
     added = (await add_feed(feed_server.aggregator, feed_server.url("/a"), feed_server.clock)).added
     assert added.subscription_new
@@ -68,7 +68,7 @@ async def test_adding_a_feed_by_its_address_is_one_request_whose_document_is_use
 
 
 @feed_server_test()
-async def test_a_site_with_several_feeds_offers_a_choice(feed_server):
+async def test_site_with_several_feeds_returns_choices(feed_server):
     links = "".join(
         f'<link rel="alternate" type="application/rss+xml" title="{t}" href="/{t}">'
         for t in ("posts", "talk")
@@ -83,7 +83,7 @@ async def test_a_site_with_several_feeds_offers_a_choice(feed_server):
 
 
 @feed_server_test()
-async def test_what_is_no_feed_is_refused_with_what_the_server_said(feed_server):
+async def test_adding_missing_page_raises_error_with_response(feed_server):
     with pytest.raises(AddError, match="404: nothing here"):
         await add_feed(feed_server.aggregator, feed_server.url("/nowhere"), feed_server.clock)
     assert await feed_server.store.feeds() == []

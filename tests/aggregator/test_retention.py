@@ -1,4 +1,4 @@
-"""The loop forgets what is old, day after day, if it leads; who follows does not, and rests meanwhile."""
+"""Retention runs daily in the leader's polling loop and not in other workers."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.postgres import database
 from tests.trace_helpers import MONDAY
-from tidings.aggregator import aggregator as loop
+from tidings.aggregator import aggregator as aggregator_module
 from tidings.aggregator.aggregator import Aggregator
 from tidings.aggregator.distributed_scheduler import DistributedScheduler
 from tidings.config import Budget
@@ -17,7 +17,7 @@ from tidings.store.feed_models import EntryText, FeedState, NewSubscription, Pol
 
 
 class Clock:
-    """Moves while the loop rests, and tells it to stop when the time has come."""
+    """A clock that advances while the loop sleeps, and stops the loop at ``until``."""
 
     def __init__(self, until):
         self.now, self.until, self.stop, self.sleeps = MONDAY, until, asyncio.Event(), 0
@@ -32,13 +32,15 @@ class Clock:
             self.stop.set()
 
 
-async def left_after_a_week(url, *, other_is_leader):
-    """How many entries are left, and how often the loop rested; all at the pace of a retention a minute."""
+async def run_for_seven_retentions(url, *, other_is_leader):
+    """Run the loop with a retention every minute; returns remaining entries and loop sleeps."""
     clock = Clock(MONDAY + 7 * 60)
     async with Store.open(url, clock=clock) as store, Store.open(url, clock=clock) as other:
         if other_is_leader:
             assert await other.acquire_leadership()
-        (added,) = await store.add([NewSubscription("https://a.example/", MONDAY + 1e9)])
+        (added,) = await store.add_subscriptions(
+            [NewSubscription("https://a.example/", MONDAY + 1e9)]
+        )
         old = [EntryText(identity=str(n), digest=b"", published_at=0.0) for n in range(5)]
         state = FeedState(next_poll_at=MONDAY + 1e9, reason="far away")
         await store.record(
@@ -66,11 +68,13 @@ async def left_after_a_week(url, *, other_is_leader):
         return len(await store.entries()), clock.sleeps
 
 
-@pytest.mark.parametrize(("another_leads", "left"), [(False, 2), (True, 5)])
-def test_who_leads_forgets(monkeypatch, other_is_leader, left):
-    monkeypatch.setattr(loop, "RETENTION_S", 60.0)
-    monkeypatch.setattr(loop, "FIRST_RETENTION_S", 60.0)
+@pytest.mark.parametrize(("other_is_leader", "remaining"), [(False, 2), (True, 5)])
+def test_retention_runs_only_in_leader(monkeypatch, other_is_leader, remaining):
+    monkeypatch.setattr(aggregator_module, "RETENTION_S", 60.0)
+    monkeypatch.setattr(aggregator_module, "FIRST_RETENTION_S", 60.0)
     with database() as url:
-        entries, sleeps = asyncio.run(left_after_a_week(url, other_is_leader=other_is_leader))
-    assert entries == left
+        entries, sleeps = asyncio.run(
+            run_for_seven_retentions(url, other_is_leader=other_is_leader)
+        )
+    assert entries == remaining
     assert sleeps < 100

@@ -1,4 +1,4 @@
-"""The brain: what a policy is told and asked by the living service, without a network."""
+"""Scheduler: decisions, budget and persistence, without a network."""
 
 import asyncio
 
@@ -17,11 +17,13 @@ from tidings.reasons import reason
 from tidings.store import Store
 from tidings.store.feed_models import EntryText, FeedState, NewSubscription, PollOutcome
 
+DEFAULT_BUDGET = Budget(6.0, True)
+
 
 class SchedulerHarness:
-    """A brain on a store, and a clock: ``head.look(1)`` is a poll of feed 1 that found nothing new."""
+    """A scheduler with store and clock; ``harness.poll(1)`` polls feed 1 without new posts."""
 
-    def __init__(self, path, *, policy="price", budget=Budget(6.0, True), **options):  # noqa: B008  # it is frozen: one for all is no harm
+    def __init__(self, path, *, policy="price", budget=DEFAULT_BUDGET, **options):
         self.now = MONDAY
         self._loop = asyncio.new_event_loop()
         self.store = Store.open(path / "store.db", clock=lambda: self.now)
@@ -34,18 +36,20 @@ class SchedulerHarness:
         self.wait(self.store.close())
         self._loop.close()
 
-    def restart(self, policy="price", budget=Budget(6.0, True), **options):  # noqa: B008  # it is frozen: one for all is no harm
-        """As a process finds it that starts now; the one before was killed."""
+    def restart(self, policy="price", budget=DEFAULT_BUDGET, **options):
+        """Start a new scheduler on the store, as after a kill."""
         self.scheduler = Scheduler(make_policy(policy), budget, **options)
         self.wait(self.scheduler.start(self.store, self.now))
         return self
 
     def add_feeds(self, feeds, *, posts=20, every_s=DAY_S / 2):
-        """Feeds with their first documents, polled just now, and settled."""
+        """Add feeds with their first documents, polled now, to store and policy; returns ids."""
         urls = [f"https://{len(self.wait(self.store.feeds()))}-{i}.example/" for i in range(feeds)]
         ids = [
             added.feed_id
-            for added in self.wait(self.store.add([NewSubscription(url, self.now) for url in urls]))
+            for added in self.wait(
+                self.store.add_subscriptions([NewSubscription(url, self.now) for url in urls])
+            )
         ]
         times = self.now - every_s * np.arange(posts)[::-1]
         for feed_id in ids:
@@ -82,20 +86,22 @@ class SchedulerHarness:
 
 @pytest.fixture
 def harness(tmp_path):
-    here = SchedulerHarness(tmp_path)
-    yield here
-    here.close()
+    scheduler_harness = SchedulerHarness(tmp_path)
+    yield scheduler_harness
+    scheduler_harness.close()
 
 
-def test_a_feed_has_a_provisional_time_until_the_brain_has_settled(harness):
-    (first,) = harness.wait(harness.store.add([NewSubscription("https://a.example/", MONDAY)]))
+def test_new_feed_has_provisional_schedule(harness):
+    (first,) = harness.wait(
+        harness.store.add_subscriptions([NewSubscription("https://a.example/", MONDAY)])
+    )
     decision = harness.poll(first.feed_id, times=np.array([MONDAY - DAY_S, MONDAY]), new_count=2)
     assert decision.reason.code == "new_feed"
     assert MONDAY < decision.at < MONDAY + DAY_S
     assert harness.scheduler.has_pending_feeds
 
 
-def test_after_settling_the_policy_gives_reasons_of_its_own_and_no_herd_forms(harness):
+def test_added_feeds_have_policy_reasons_and_spread_times(harness):
     ids = harness.add_feeds(12)
     assert not harness.scheduler.has_pending_feeds
     feeds = [harness.wait(harness.store.feed(i)) for i in ids]
@@ -104,7 +110,7 @@ def test_after_settling_the_policy_gives_reasons_of_its_own_and_no_herd_forms(ha
     assert harness.wait(harness.store.estimates("price")).keys() == set(ids)
 
 
-def test_polls_are_at_whole_seconds_after_now(harness):
+def test_polls_are_at_whole_seconds_in_future(harness):
     (feed, *_) = harness.add_feeds(3)
     harness.now += HOUR_S + 0.7
     decision = harness.poll(feed)
@@ -112,7 +118,7 @@ def test_polls_are_at_whole_seconds_after_now(harness):
     assert decision.estimate.policy == "price"
 
 
-def test_what_a_publisher_states_holds_and_is_the_reason(harness):
+def test_stated_ttl_is_respected_and_is_the_reason(harness):
     (feed, *_) = harness.add_feeds(3)
     harness.now += HOUR_S
     decision = harness.poll(feed, bytes=0, ttl_s=20 * HOUR_S)
@@ -121,22 +127,22 @@ def test_what_a_publisher_states_holds_and_is_the_reason(harness):
     assert (decision.learned.stated_s, decision.learned.stated_by) == (20 * HOUR_S, TTL)
 
 
-def test_a_failure_waits_for_its_backoff_and_says_why(harness):
+def test_failure_waits_for_backoff_with_reason(harness):
     (feed, *_) = harness.add_feeds(3)
-    why = reason("backoff", error="timeout", failures=2, wait_s=2 * HOUR_S)
-    decision = harness.poll(feed, ok=False, backoff_until=harness.now + 2 * HOUR_S, failure=why)
-    assert (decision.at, decision.reason) == (harness.now + 2 * HOUR_S, why)
+    failure = reason("backoff", error="timeout", failures=2, wait_s=2 * HOUR_S)
+    decision = harness.poll(feed, ok=False, backoff_until=harness.now + 2 * HOUR_S, failure=failure)
+    assert (decision.at, decision.reason) == (harness.now + 2 * HOUR_S, failure)
     assert decision.learned is None
 
 
-def test_the_interval_that_subscribers_set_holds_at_once(harness):
+def test_subscribers_min_interval_applies_immediately(harness):
     (feed, *_) = harness.add_feeds(3, every_s=600.0)
-    (again,) = harness.scheduler.update_weights({feed: 1.0}, {feed: 6 * HOUR_S}, harness.now)
-    assert again.next_poll_at >= harness.now + 6 * HOUR_S
-    assert again.reason.code == "min_interval_override"
+    (schedule,) = harness.scheduler.update_weights({feed: 1.0}, {feed: 6 * HOUR_S}, harness.now)
+    assert schedule.next_poll_at >= harness.now + 6 * HOUR_S
+    assert schedule.reason.code == "min_interval_override"
 
 
-def test_a_budget_that_cannot_be_spent_is_known_with_what_holds_it_back(tmp_path):
+def test_usable_budget_is_limited_by_min_intervals(tmp_path):
     harness = SchedulerHarness(tmp_path, budget=Budget(500.0, True))
     harness.add_feeds(4)
     usable, held_back = harness.scheduler.usable_budget
@@ -146,15 +152,15 @@ def test_a_budget_that_cannot_be_spent_is_known_with_what_holds_it_back(tmp_path
     harness.close()
 
 
-def test_hours_that_a_feed_closes_are_left_out(harness):
+def test_skip_hours_are_excluded(harness):
     (feed, *_) = harness.add_feeds(3)
-    closed = np.ones(168, dtype=bool)
-    closed[100] = False
-    decision = harness.poll(feed, skip=np.packbits(closed).tobytes())
+    skipped = np.ones(168, dtype=bool)
+    skipped[100] = False
+    decision = harness.poll(feed, skip=np.packbits(skipped).tobytes())
     assert ((decision.at - MONDAY) // HOUR_S) % 168 == 100
 
 
-def test_no_feed_is_forgotten(tmp_path):
+def test_max_interval_limits_every_feed(tmp_path):
     harness = SchedulerHarness(tmp_path, budget=Budget(0.001, True))
     (feed, *_) = harness.add_feeds(2, posts=2, every_s=50 * DAY_S)
     decision = harness.poll(feed)
@@ -163,7 +169,7 @@ def test_no_feed_is_forgotten(tmp_path):
     harness.close()
 
 
-def test_feeds_that_come_later_are_taken_in_beside_the_others(harness):
+def test_later_feeds_are_added_to_running_policy(harness):
     old = harness.add_feeds(10)
     harness.now += DAY_S
     new = harness.add_feeds(1)
@@ -171,7 +177,7 @@ def test_feeds_that_come_later_are_taken_in_beside_the_others(harness):
     assert all(harness.poll(feed).reason.code != "new_feed" for feed in old + new)
 
 
-def test_many_more_feeds_share_the_budget_from_then_on(tmp_path):
+def test_added_feeds_do_not_raise_price_for_past_spending(tmp_path):
     harness = SchedulerHarness(tmp_path, budget=Budget(40.0, False))
     feeds = harness.add_feeds(4)
     for _ in range(30):
@@ -185,20 +191,20 @@ def test_many_more_feeds_share_the_budget_from_then_on(tmp_path):
     for _ in range(3):
         harness.now = harness.scheduler.next_tick
         harness.wait(harness.scheduler.tick(harness.now))
-    assert (
-        harness.scheduler.policy.controller.price < 1.01 * price
-    )  # what was spent before is not held against them
+    assert harness.scheduler.policy.controller.price < 1.01 * price
     harness.close()
 
 
 @pytest.mark.parametrize("policy", ["price", "moving-average", "min-delay"])
-def test_a_killed_process_leaves_all_that_was_learned(tmp_path, policy):
+def test_learned_state_survives_kill(tmp_path, policy):
     harness = SchedulerHarness(tmp_path, policy=policy)
     feeds = harness.add_feeds(4)
     harness.now += 2 * HOUR_S
-    kept = {feed: harness.poll(feed) for feed in feeds}
+    decisions = {feed: harness.poll(feed) for feed in feeds}
     harness.wait(
-        harness.store.save_estimates({feed: decision.estimate for feed, decision in kept.items()})
+        harness.store.save_estimates(
+            {feed: decision.estimate for feed, decision in decisions.items()}
+        )
     )
     times = [harness.wait(harness.store.feed(feed)).state.next_poll_at for feed in feeds]
     harness.restart(policy)
@@ -206,12 +212,12 @@ def test_a_killed_process_leaves_all_that_was_learned(tmp_path, policy):
     assert [harness.wait(harness.store.feed(feed)).state.next_poll_at for feed in feeds] == times
     if policy == "price":
         assert {f: harness.scheduler.policy.save_row(row) for row, f in enumerate(feeds)} == {
-            f: decision.estimate.state for f, decision in kept.items()
+            f: decision.estimate.state for f, decision in decisions.items()
         }
     harness.close()
 
 
-def test_estimates_of_another_version_are_learned_anew(harness):
+def test_incompatible_estimates_are_learned_again(harness):
     feeds = harness.add_feeds(3)
     harness.wait(
         harness.store.save_estimates(
@@ -224,7 +230,7 @@ def test_estimates_of_another_version_are_learned_anew(harness):
     assert not harness.scheduler.has_pending_feeds
 
 
-def test_what_was_spent_is_remembered_over_a_kill(harness):
+def test_spent_tokens_survive_kill(harness):
     harness.add_feeds(3)
     harness.now += 1
     tokens = harness.scheduler.bucket.tokens
@@ -236,27 +242,29 @@ def test_what_was_spent_is_remembered_over_a_kill(harness):
     assert harness.scheduler.bucket.tokens == pytest.approx(tokens - 5, abs=0.1)
 
 
-def test_feeds_that_were_added_meanwhile_bring_their_budget_along(harness):
+def test_budget_grows_with_feeds_added_before_restart(harness):
     harness.restart()
-    harness.wait(harness.scheduler.save(harness.store, harness.now))  # nobody follows anything yet
+    harness.wait(harness.scheduler.save(harness.store, harness.now))  # no subscriptions yet
     harness.wait(
-        harness.store.add([NewSubscription(f"https://{i}.example/", harness.now) for i in range(8)])
+        harness.store.add_subscriptions(
+            [NewSubscription(f"https://{i}.example/", harness.now) for i in range(8)]
+        )
     )
     assert harness.restart().scheduler.bucket.available(harness.now) == 48
 
 
-def test_a_tick_decides_anew_where_the_price_has_fallen(harness):
+def test_tick_reschedules_feeds_after_price_drop(harness):
     harness.add_feeds(6)
-    ticked = []
+    rescheduled = []
     for _ in range(12):
         harness.now = harness.scheduler.next_tick
-        ticked += harness.wait(harness.scheduler.tick(harness.now))
+        rescheduled += harness.wait(harness.scheduler.tick(harness.now))
     assert harness.scheduler.next_tick > harness.now
-    assert all(schedule.next_poll_at >= MONDAY for schedule in ticked)
-    assert ticked
+    assert all(schedule.next_poll_at >= MONDAY for schedule in rescheduled)
+    assert rescheduled
 
 
-def test_a_retired_feed_is_not_decided_for(harness):
+def test_removed_feed_is_not_scheduled(harness):
     feeds = harness.add_feeds(4)
     harness.scheduler.remove_feed(feeds[0])
     schedules = []
@@ -267,7 +275,7 @@ def test_a_retired_feed_is_not_decided_for(harness):
     assert harness.poll(feeds[0]).reason.code == "new_feed"
 
 
-def test_posts_that_come_by_push_make_polls_rarer(harness):
+def test_pushed_feed_is_polled_less_often(harness):
     (feed, *_) = harness.add_feeds(4, every_s=HOUR_S * 6)
     harness.now += HOUR_S
     before = harness.poll(feed).at
@@ -276,7 +284,7 @@ def test_posts_that_come_by_push_make_polls_rarer(harness):
 
 
 @pytest.mark.parametrize("policy", ["price", "uniform"])
-def test_another_budget_holds_at_once_and_for_the_next_process(tmp_path, policy):
+def test_changed_budget_applies_immediately_and_after_restart(tmp_path, policy):
     harness = SchedulerHarness(tmp_path, policy=policy)
     ids = harness.add_feeds(12)
     harness.now += HOUR_S
@@ -284,13 +292,12 @@ def test_another_budget_holds_at_once_and_for_the_next_process(tmp_path, policy)
     harness.wait(harness.scheduler.change_budget(harness.store, Budget(1.0, True), harness.now))
     assert harness.scheduler.next_tick <= harness.now
     schedules = harness.wait(harness.scheduler.tick(harness.now))
-    if harness.scheduler.has_pending_feeds:  # planned policies are started anew
+    if harness.scheduler.has_pending_feeds:  # planned policies are started again
         schedules = harness.wait(harness.scheduler.add_pending_feeds(harness.store, harness.now))
     assert len(schedules) == 12
     assert sum(s.next_poll_at for s in schedules) > sum(before) + 12 * 4 * HOUR_S
     assert harness.scheduler.policy.budget_per_day == pytest.approx(12.0, rel=0.01)
     assert harness.restart(policy).scheduler.budget == Budget(1.0, True)
-    assert harness.restart(policy, budget=Budget(7.0, True)).scheduler.budget == Budget(
-        7.0, True
-    )  # the configuration has spoken since
+    # A changed configuration overrides the budget set at run time.
+    assert harness.restart(policy, budget=Budget(7.0, True)).scheduler.budget == Budget(7.0, True)
     harness.close()

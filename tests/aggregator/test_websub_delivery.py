@@ -1,4 +1,4 @@
-"""What hubs send, whether it is believed, and how much of the polling it replaces; numbers are those of websub.rocks."""
+"""WebSub deliveries: authentication, recording, push share (numbers: tests of websub.rocks)."""
 
 import hmac
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from tests.aggregator.websub_harness import MAX_BYTES, WebSubHarness, atom, websub_test
-from tidings.aggregator import websub as rules
+from tidings.aggregator import websub
 from tidings.parse import parse
 
-# Receiving
+# --- receiving ----------------------------------------------------------------------------------
 
 
 @websub_test()
-async def test_300_a_delivery_is_answered_before_it_is_read(w: WebSubHarness) -> None:
+async def test_300_delivery_is_acknowledged_before_processing(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed("a", hub=f"{w.secure}/hub")
     w.delivery_gate.clear()
     assert await w.hub.send(atom("b")) == 202
@@ -24,7 +24,7 @@ async def test_300_a_delivery_is_answered_before_it_is_read(w: WebSubHarness) ->
 
 
 @websub_test()
-async def test_301_a_wrong_signature(w: WebSubHarness) -> None:
+async def test_301_invalid_signature_is_dropped(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed("a", hub=f"{w.secure}/hub")
     secret, body = w.hub.forms[0]["hub.secret"].encode(), atom("b")
     for sign in (
@@ -44,7 +44,7 @@ async def test_301_a_wrong_signature(w: WebSubHarness) -> None:
 
 
 @websub_test()
-async def test_302_no_signature(w: WebSubHarness) -> None:
+async def test_302_missing_signature_is_dropped(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed("a", hub=f"{w.secure}/hub")
     assert await w.hub.send(atom("b"), sign="") == 202
     await w.pushes.wait_for_deliveries()
@@ -53,7 +53,7 @@ async def test_302_no_signature(w: WebSubHarness) -> None:
 
 
 @websub_test()
-async def test_each_way_to_sign(w: WebSubHarness) -> None:
+async def test_all_signature_methods_are_accepted(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed(hub=f"{w.secure}/hub")
     secret = w.hub.forms[0]["hub.secret"].encode()
     for method in ("sha1", "sha256", "sha384", "sha512"):
@@ -67,7 +67,7 @@ async def test_each_way_to_sign(w: WebSubHarness) -> None:
 
 
 @websub_test()
-async def test_what_is_absent_from_a_push_is_not_gone(w: WebSubHarness) -> None:
+async def test_entries_missing_from_push_are_kept(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed("a", "b", hub=f"{w.secure}/hub")
     await w.hub.send(atom("c"))
     await w.hub.send(atom("d", "c", "b", "a"))
@@ -79,7 +79,7 @@ async def test_what_is_absent_from_a_push_is_not_gone(w: WebSubHarness) -> None:
     "body",
     [b"", b'{"ping": 1}', b"<html><body>news</body></html>", b"<rss", b"\x1f\x8b\x08 packed"],
 )
-def test_what_is_no_feed_is_a_ping(body: bytes, tmp_path: Path) -> None:
+def test_delivery_without_feed_is_a_ping(body: bytes, tmp_path: Path) -> None:
     @websub_test()
     async def run_test(w: WebSubHarness) -> None:
         feed = await w.subscribe_feed("a", hub=f"{w.secure}/hub")
@@ -92,12 +92,12 @@ def test_what_is_no_feed_is_a_ping(body: bytes, tmp_path: Path) -> None:
 
 
 @websub_test()
-async def test_a_feed_that_breaks_off_is_a_ping(w: WebSubHarness) -> None:
-    async def cannot(feed_id: int, body: bytes, content_type: str) -> int:
+async def test_truncated_feed_is_a_ping(w: WebSubHarness) -> None:
+    async def fail_to_parse(feed_id: int, body: bytes, content_type: str) -> int:
         parse(b"")
         raise AssertionError
 
-    w.options["on_content"] = cannot
+    w.options["on_content"] = fail_to_parse
     async with w.restart():
         feed = await w.subscribe_feed("a")
         await w.hub.send(atom("b"))
@@ -105,7 +105,7 @@ async def test_a_feed_that_breaks_off_is_a_ping(w: WebSubHarness) -> None:
 
 
 @websub_test()
-async def test_an_error_in_one_delivery_does_not_hurt_the_next(w: WebSubHarness) -> None:
+async def test_failed_delivery_does_not_block_next(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed("a")
     content, calls = w._content, []
 
@@ -124,7 +124,7 @@ async def test_an_error_in_one_delivery_does_not_hurt_the_next(w: WebSubHarness)
 
 
 @websub_test()
-async def test_what_nobody_signed_is_a_ping_where_the_feed_itself_is_encrypted(
+async def test_unsigned_delivery_of_https_feed_is_a_ping(
     w: WebSubHarness,
 ) -> None:
     w.feed("a")
@@ -138,7 +138,7 @@ async def test_what_nobody_signed_is_a_ping_where_the_feed_itself_is_encrypted(
 
 
 @websub_test()
-async def test_links_in_a_delivery_say_nothing_about_whose_it_is(w: WebSubHarness) -> None:
+async def test_links_in_delivery_do_not_change_its_feed(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed("a")
     w.feed("x", path="/other")
     other = await w.poll("/other")
@@ -150,35 +150,34 @@ async def test_links_in_a_delivery_say_nothing_about_whose_it_is(w: WebSubHarnes
 
 
 @websub_test()
-async def test_too_much_at_once(w: WebSubHarness) -> None:
+async def test_oversized_and_excess_deliveries_are_refused(w: WebSubHarness) -> None:
     await w.subscribe_feed("a")
     assert await w.hub.send(atom("b") + b" " * MAX_BYTES) == 413
     w.delivery_gate.clear()
-    answers = [await w.hub.send(atom("b")) for _ in range(rules.MAX_QUEUED_DELIVERIES + 2)]
-    assert answers[-1] == 503
-    assert set(answers[:-1]) <= {202, 503}
+    statuses = [await w.hub.send(atom("b")) for _ in range(websub.MAX_QUEUED_DELIVERIES + 2)]
+    assert statuses[-1] == 503
+    assert set(statuses[:-1]) <= {202, 503}
     w.delivery_gate.set()
     await w.pushes.wait_for_deliveries()
     assert await w.hub.send(atom("b")) == 202
 
 
 @websub_test()
-async def test_an_address_that_nobody_was_told(w: WebSubHarness) -> None:
+async def test_unknown_callback_url_returns_410(w: WebSubHarness) -> None:
     await w.subscribe_feed("a")
     assert await w.hub.send(atom("b"), callback=f"{w.plain}/push/guessed") == 410
 
 
-# How far a hub is trusted
+# --- push share ---------------------------------------------------------------------------------
 
 
 @websub_test()
-async def test_a_hub_earns_its_share_and_loses_it(w: WebSubHarness) -> None:
+async def test_push_share_follows_reliability_of_hub(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed("0")
     for i in range(1, 9):
         await w.hub.send(atom(str(i)))
     await w.pushes.wait_for_deliveries()
-    earned = w.pushes.share(feed.id)
-    assert earned == pytest.approx(9 / 10)
+    assert w.pushes.share(feed.id) == pytest.approx(9 / 10)
     w.feed("m1", "m2")
     await w.poll()
     assert w.pushes.share(feed.id) == pytest.approx(9 / 12)
@@ -186,11 +185,11 @@ async def test_a_hub_earns_its_share_and_loses_it(w: WebSubHarness) -> None:
     w.feed(*[f"n{i}" for i in range(7)])
     await w.poll()
     assert w.pushes.share(feed.id) < 0.5
-    assert await w.renew_due() == 1  # it may have forgotten us
+    assert await w.renew_due() == 1  # the hub may have lost the subscription
     assert await w.hub.confirm() == (200, "riddle")
     w.feed("o")
     await w.poll()
-    assert await w.renew_due() == 0  # and is not asked for every post
+    assert await w.renew_due() == 0  # once, not for every post
     for i in range(20):
         await w.hub.send(atom(f"p{i}"))
     await w.pushes.wait_for_deliveries()
@@ -198,7 +197,7 @@ async def test_a_hub_earns_its_share_and_loses_it(w: WebSubHarness) -> None:
 
 
 @websub_test()
-async def test_a_post_that_may_still_be_on_its_way_is_not_missed(w: WebSubHarness) -> None:
+async def test_recent_post_is_not_counted_as_unpushed(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed("a")
     w.feed("b", ago_s=60)
     await w.poll()
@@ -209,7 +208,7 @@ async def test_a_post_that_may_still_be_on_its_way_is_not_missed(w: WebSubHarnes
 
 
 @websub_test()
-async def test_what_a_poll_finds_after_a_ping_came_by_push(w: WebSubHarness) -> None:
+async def test_posts_found_after_ping_count_as_pushed(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed("a")
     w.feed("a", "b", ago_s=1200)
     await w.hub.send(b"")

@@ -1,4 +1,4 @@
-"""The rules of push that need no hub."""
+"""WebSub rules that need no hub: leases, signatures, reliability, choice of hub."""
 
 import hmac
 
@@ -24,7 +24,7 @@ def feed(*hubs: str, url: str = "https://a.example/feed", **state: str) -> Feed:
 
 
 def push(pushed_count: int = 0, unpushed_count: int = 0, **fields: str) -> PushSubscription:
-    of_feed = {
+    values = {
         "hub": HUB,
         "topic": "https://a.example/feed",
         "token": "t",
@@ -32,19 +32,19 @@ def push(pushed_count: int = 0, unpushed_count: int = 0, **fields: str) -> PushS
         "state": "active",
         **fields,
     }
-    return PushSubscription(1, pushed_count=pushed_count, unpushed_count=unpushed_count, **of_feed)
+    return PushSubscription(1, pushed_count=pushed_count, unpushed_count=unpushed_count, **values)
 
 
-@pytest.mark.parametrize("told", ["864000", "", "0", "-5", "soon", "1e9", "9" * 5000, "²"])
-def test_leases_are_believed_up_to_what_was_asked_for(lease_seconds: str) -> None:
+@pytest.mark.parametrize("lease_seconds", ["864000", "", "0", "-5", "soon", "1e9", "9" * 5000, "²"])
+def test_granted_lease_is_limited_to_requested(lease_seconds: str) -> None:
     assert 0.7 * LEASE_S <= renewal_at(1, lease_seconds, MONDAY) - MONDAY <= 0.8 * LEASE_S
 
 
-def test_a_hub_is_not_bothered_more_than_hourly() -> None:
+def test_short_lease_is_renewed_at_most_hourly() -> None:
     assert renewal_at(1, "10", MONDAY) == MONDAY + HOUR_S
 
 
-def test_renewals_spread_and_each_feed_keeps_its_place() -> None:
+def test_renewals_are_spread_with_constant_jitter() -> None:
     times = [renewal_at(feed_id, "864000", MONDAY) for feed_id in range(1000)]
     assert times == [renewal_at(feed_id, "864000", MONDAY) for feed_id in range(1000)]
     counts = [
@@ -54,28 +54,28 @@ def test_renewals_spread_and_each_feed_keeps_its_place() -> None:
     assert min(counts) > 70
 
 
-def test_signatures_are_read_as_hubs_write_them() -> None:
-    right = hmac.new(b"secret", b"body", "sha256").hexdigest()
-    assert has_valid_signature(b"body", f"sha256={right}", "secret")
-    assert has_valid_signature(b"body", f" SHA256={right.upper()} ", "secret")
-    assert not has_valid_signature(b"body", f"sha256={right[:-1]}", "secret")
-    assert not has_valid_signature(b"body", right, "secret")
+def test_signature_formats() -> None:
+    digest = hmac.new(b"secret", b"body", "sha256").hexdigest()
+    assert has_valid_signature(b"body", f"sha256={digest}", "secret")
+    assert has_valid_signature(b"body", f" SHA256={digest.upper()} ", "secret")
+    assert not has_valid_signature(b"body", f"sha256={digest[:-1]}", "secret")
+    assert not has_valid_signature(b"body", digest, "secret")
     assert not has_valid_signature(
         b"body", "blake2b=" + hmac.new(b"secret", b"body", "blake2b").hexdigest(), "secret"
     )
 
 
-def test_nothing_is_known_of_a_new_hub_and_the_past_fades() -> None:
+def test_reliability_starts_at_half_and_forgets() -> None:
     assert reliability(push()) == 0.5
-    faithful = add_counts(push(), pushed_count=1000)
-    assert 0.9 < reliability(faithful) < 1
+    subscription = add_counts(push(), pushed_count=1000)
+    assert 0.9 < reliability(subscription) < 1
     for _ in range(12):
-        faithful = add_counts(faithful, unpushed_count=1)
-    assert reliability(faithful) < 0.5
+        subscription = add_counts(subscription, unpushed_count=1)
+    assert reliability(subscription) < 0.5
     assert 0 < reliability(add_counts(push(), unpushed_count=1000)) < 0.1
 
 
-def test_a_subscription_that_fits_is_kept() -> None:
+def test_valid_subscription_is_kept() -> None:
     assert desired_subscription(feed("https://other.example/", HUB), push()) == push()
     renewed = desired_subscription(feed(HUB, self_url="https://a.example/other"), push())
     assert renewed is not None
@@ -87,9 +87,9 @@ def test_a_subscription_that_fits_is_kept() -> None:
 
 
 @pytest.mark.parametrize("hubs", [(), ("ftp://hub.example/",), ("mailto:hub@hub.example", "")])
-def test_what_is_no_hub(hubs: tuple[str, ...]) -> None:
+def test_invalid_hub_urls_are_ignored(hubs: tuple[str, ...]) -> None:
     assert desired_subscription(feed(*hubs), None) is None
 
 
-def test_an_address_that_cannot_be_told_is_no_topic() -> None:
+def test_url_without_host_is_no_topic() -> None:
     assert desired_subscription(feed(HUB, url="file:///etc/passwd"), None) is None

@@ -1,4 +1,4 @@
-"""Finding a hub, subscribing, renewing, letting go; the cases of websub.rocks carry its numbers."""
+"""WebSub discovery, subscription and renewal; numbers are those of websub.rocks."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.aggregator.websub_harness import WebSubHarness, atom, websub_test
 from tidings.fetch.discovery import discover
 from tidings.store.feed_models import NewSubscription, PollOutcome
 
-# Discovery
+# --- discovery ----------------------------------------------------------------------------------
 
 
 @websub_test()
@@ -23,10 +23,13 @@ async def test_100_hub_and_self_in_headers(w: WebSubHarness) -> None:
 
 
 @websub_test()
-async def test_101_a_page_is_no_feed_but_the_feed_that_it_names_is_subscribed_to(
+async def test_101_feed_linked_from_page_is_subscribed(
     w: WebSubHarness,
 ) -> None:
-    page = f'<html><head><link rel="alternate" type="application/atom+xml" href="/feed"><link rel="hub" href="{w.plain}/hub2">'
+    page = (
+        '<html><head><link rel="alternate" type="application/atom+xml" href="/feed">'
+        f'<link rel="hub" href="{w.plain}/hub2">'
+    )
     w.publish("/", page.encode(), **{"Content-Type": "text/html"})
     w.feed("a", self_url=f"{w.plain}/feed")
     (found,) = (await discover(w.fetcher, f"{w.plain}/")).feeds
@@ -45,8 +48,11 @@ async def test_102_hub_and_self_in_atom(w: WebSubHarness) -> None:
 
 @websub_test()
 async def test_103_hub_and_self_in_rss(w: WebSubHarness) -> None:
-    links = f'<atom:link rel="hub" href="{w.plain}/hub"/><atom:link rel="self" href="{w.plain}/feed?self"/>'
-    rss = f'<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>t</title>{links}</channel></rss>'
+    rss = (
+        '<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>t</title>'
+        f'<atom:link rel="hub" href="{w.plain}/hub"/>'
+        f'<atom:link rel="self" href="{w.plain}/feed?self"/></channel></rss>'
+    )
     w.publish("/feed", rss.encode())
     await w.poll()
     await w.renew_due()
@@ -54,7 +60,7 @@ async def test_103_hub_and_self_in_rss(w: WebSubHarness) -> None:
 
 
 @websub_test()
-async def test_104_headers_win_over_the_document(w: WebSubHarness) -> None:
+async def test_104_link_headers_take_precedence(w: WebSubHarness) -> None:
     link = f'<{w.plain}/hub>; rel="hub", <{w.plain}/feed?header>; rel="self"'
     w.publish(
         "/feed",
@@ -66,25 +72,25 @@ async def test_104_headers_win_over_the_document(w: WebSubHarness) -> None:
 
 
 @websub_test()
-async def test_an_answer_without_a_document_takes_no_hub_away(w: WebSubHarness) -> None:
+async def test_304_keeps_hub(w: WebSubHarness) -> None:
     w.feed("a", self_url="https://a.example/")
     first, again = await w.poll(), await w.poll()
     assert (again.state.hubs, again.state.self_url) == (first.state.hubs, "https://a.example/")
 
 
 @websub_test()
-async def test_no_password_goes_to_the_hub(w: WebSubHarness) -> None:
+async def test_password_is_not_sent_to_hub(w: WebSubHarness) -> None:
     w.feed("a")
     await w.poll(w.plain.replace("//", "//name:word@") + "/feed")
     await w.renew_due()
     assert w.hub.forms[0]["hub.topic"] == f"{w.plain}/feed"
 
 
-# Subscribing
+# --- subscribing --------------------------------------------------------------------------------
 
 
 @websub_test()
-async def test_what_a_hub_is_told(w: WebSubHarness) -> None:
+async def test_subscription_request_fields(w: WebSubHarness) -> None:
     w.feed("a")
     feed = await w.poll()
     await w.renew_due()
@@ -101,7 +107,7 @@ async def test_what_a_hub_is_told(w: WebSubHarness) -> None:
 
 
 @websub_test()
-async def test_a_secret_goes_over_encrypted_ways_only(w: WebSubHarness) -> None:
+async def test_secret_is_sent_over_https_only(w: WebSubHarness) -> None:
     w.feed("a", path="/feed1", hub=f"{w.secure}/hub")
     w.feed("a", path="/feed2", hub=f"{w.plain}/hub")
     await w.poll("/feed1")
@@ -113,7 +119,7 @@ async def test_a_secret_goes_over_encrypted_ways_only(w: WebSubHarness) -> None:
 
 
 @websub_test()
-async def test_a_secret_does_not_follow_a_redirect_away_from_encryption(w: WebSubHarness) -> None:
+async def test_secret_is_not_redirected_to_http(w: WebSubHarness) -> None:
     w.hub.redirects["/hub-old"] = (307, f"{w.plain}/hub")
     w.feed("a", hub=f"{w.secure}/hub-old")
     await w.poll()
@@ -121,7 +127,7 @@ async def test_a_secret_does_not_follow_a_redirect_away_from_encryption(w: WebSu
 
 
 @websub_test()
-async def test_200_the_feeds_own_name_is_the_topic_even_if_it_was_fetched_elsewhere(
+async def test_200_self_link_is_the_topic(
     w: WebSubHarness,
 ) -> None:
     feed = await w.subscribe_feed("a", self_url="https://elsewhere.example/feed")
@@ -129,7 +135,7 @@ async def test_200_the_feeds_own_name_is_the_topic_even_if_it_was_fetched_elsewh
 
 
 @pytest.mark.parametrize("status", [302, 301])
-def test_201_202_a_topic_that_redirects(status: int, tmp_path: Path) -> None:
+def test_201_202_redirected_topic(status: int, tmp_path: Path) -> None:
     @websub_test()
     async def run_test(w: WebSubHarness) -> None:
         w.publish("/old", b"", status, Location="/feed")
@@ -146,7 +152,7 @@ def test_201_202_a_topic_that_redirects(status: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [302, 301, 307, 308])
-def test_203_204_a_hub_that_redirects(status: int, tmp_path: Path) -> None:
+def test_203_204_redirected_hub(status: int, tmp_path: Path) -> None:
     @websub_test()
     async def run_test(w: WebSubHarness) -> None:
         w.hub.redirects["/hub-old"] = (status, "/hub-new")
@@ -158,7 +164,7 @@ def test_203_204_a_hub_that_redirects(status: int, tmp_path: Path) -> None:
 
 
 @websub_test()
-async def test_a_hub_that_sends_us_to_look_elsewhere_gets_no_form_there(w: WebSubHarness) -> None:
+async def test_303_from_hub_is_not_followed(w: WebSubHarness) -> None:
     w.hub.redirects["/hub-old"] = (303, "/hub-new")
     w.feed("a", hub=f"{w.plain}/hub-old")
     await w.poll()
@@ -166,7 +172,7 @@ async def test_a_hub_that_sends_us_to_look_elsewhere_gets_no_form_there(w: WebSu
 
 
 @websub_test()
-async def test_205_what_was_not_asked_for_is_not_confirmed(w: WebSubHarness) -> None:
+async def test_205_unrequested_verification_is_refused(w: WebSubHarness) -> None:
     w.feed("a")
     feed = await w.poll()
     await w.renew_due()
@@ -180,7 +186,7 @@ async def test_205_what_was_not_asked_for_is_not_confirmed(w: WebSubHarness) -> 
 
 
 @websub_test()
-async def test_a_hub_may_ask_back_while_it_is_still_being_asked(w: WebSubHarness) -> None:
+async def test_hub_may_verify_during_request(w: WebSubHarness) -> None:
     w.hub.verifies_immediately = True
     w.feed("a")
     feed = await w.poll()
@@ -189,13 +195,13 @@ async def test_a_hub_may_ask_back_while_it_is_still_being_asked(w: WebSubHarness
 
 
 @websub_test()
-async def test_a_confirmation_that_was_lost_is_given_again(w: WebSubHarness) -> None:
+async def test_repeated_verification_is_confirmed(w: WebSubHarness) -> None:
     await w.subscribe_feed("a")
     assert await w.hub.confirm(challenge="again") == (200, "again")
 
 
 @websub_test()
-async def test_a_hub_may_say_no_and_is_asked_again_after_a_week(w: WebSubHarness) -> None:
+async def test_denied_subscription_is_retried_after_a_week(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed("a")
     assert await w.hub.confirm(mode="denied", challenge="", reason="not today") == (200, "")
     assert await w.state(feed) == "refused"
@@ -208,7 +214,7 @@ async def test_a_hub_may_say_no_and_is_asked_again_after_a_week(w: WebSubHarness
 
 
 @websub_test()
-async def test_a_stranger_cannot_say_no_in_the_hubs_name(w: WebSubHarness) -> None:
+async def test_forged_denial_is_refused(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed("a")
     assert await w.hub.confirm(f"{w.plain}/push/guessed", mode="denied") == (404, "")
     assert await w.hub.confirm(mode="denied", topic="https://other.example/") == (404, "")
@@ -216,7 +222,7 @@ async def test_a_stranger_cannot_say_no_in_the_hubs_name(w: WebSubHarness) -> No
 
 
 @websub_test()
-async def test_after_a_refusal_the_feeds_next_hub_is_tried(w: WebSubHarness) -> None:
+async def test_next_hub_is_used_after_denial(w: WebSubHarness) -> None:
     link = f"<{w.plain}/hub1>; rel=hub, <{w.plain}/hub2>; rel=hub"
     w.publish("/feed", atom("a"), Link=link)
     feed = await w.poll()
@@ -228,7 +234,7 @@ async def test_after_a_refusal_the_feeds_next_hub_is_tried(w: WebSubHarness) -> 
 
 
 @pytest.mark.parametrize("status", [500, 429])
-def test_a_hub_in_trouble_is_asked_again_after_a_day(status: int, tmp_path: Path) -> None:
+def test_failed_hub_request_is_retried_after_a_day(status: int, tmp_path: Path) -> None:
     @websub_test()
     async def run_test(w: WebSubHarness) -> None:
         w.hub.status = status
@@ -243,7 +249,7 @@ def test_a_hub_in_trouble_is_asked_again_after_a_day(status: int, tmp_path: Path
 
 
 @websub_test()
-async def test_a_hub_that_is_down_is_tried_for_one_feed_only(w: WebSubHarness) -> None:
+async def test_unavailable_hub_gets_one_request_per_round(w: WebSubHarness) -> None:
     for path in ("/feed1", "/feed2", "/feed3"):
         w.feed("a", path=path)
         await w.poll(path)
@@ -254,8 +260,8 @@ async def test_a_hub_that_is_down_is_tried_for_one_feed_only(w: WebSubHarness) -
 
 
 @websub_test(allow_private=False)
-async def test_a_feed_cannot_make_us_ask_our_own_network(w: WebSubHarness) -> None:
-    await w.store.add([NewSubscription("https://a.example/feed", w.clock())])
+async def test_hub_on_private_network_is_refused(w: WebSubHarness) -> None:
+    await w.store.add_subscriptions([NewSubscription("https://a.example/feed", w.clock())])
     feed = await w.store.feed("https://a.example/feed")
     assert feed is not None
     feed = replace(feed, state=replace(feed.state, hubs=(f"{w.plain}/hub",)))
@@ -266,15 +272,15 @@ async def test_a_feed_cannot_make_us_ask_our_own_network(w: WebSubHarness) -> No
 
 
 @websub_test(public_url="")
-async def test_without_an_address_of_our_own_no_hub_is_asked(w: WebSubHarness) -> None:
+async def test_no_subscription_without_public_url(w: WebSubHarness) -> None:
     w.feed("a")
     feed = await w.poll()
     assert await w.renew_due(days=1) == 0
-    assert await w.store.push(feed.id) is None
+    assert await w.store.find_push_subscription(feed.id) is None
 
 
 @websub_test()
-async def test_whoever_takes_the_address_away_polls_as_before(w: WebSubHarness) -> None:
+async def test_push_share_is_zero_after_public_url_is_removed(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed("a")
     assert w.pushes.share(feed.id) == 0.5
     w.options["public_url"] = ""
@@ -285,7 +291,7 @@ async def test_whoever_takes_the_address_away_polls_as_before(w: WebSubHarness) 
 
 
 @websub_test()
-async def test_a_feed_that_changes_its_hub_gets_a_new_subscription(w: WebSubHarness) -> None:
+async def test_changed_hub_gets_new_subscription(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed("a")
     old = w.hub.callback
     w.feed("a", hub=f"{w.plain}/hub-new")
@@ -297,7 +303,7 @@ async def test_a_feed_that_changes_its_hub_gets_a_new_subscription(w: WebSubHarn
 
 
 @websub_test()
-async def test_a_feed_that_names_no_hub_any_more_is_let_go(w: WebSubHarness) -> None:
+async def test_removed_hub_is_unsubscribed(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed("a")
     w.publish("/feed", atom("a", "b"))
     await w.poll()
@@ -314,7 +320,7 @@ async def test_a_feed_that_names_no_hub_any_more_is_let_go(w: WebSubHarness) -> 
 
 
 @websub_test()
-async def test_a_retired_feed_is_let_go(w: WebSubHarness) -> None:
+async def test_retired_feed_is_unsubscribed(w: WebSubHarness) -> None:
     feed = await w.subscribe_feed("a")
     await w.store.retire(feed.id, "gone")
     assert await w.hub.send(atom("b")) == 410
@@ -323,11 +329,11 @@ async def test_a_retired_feed_is_let_go(w: WebSubHarness) -> None:
     assert await w.renew_due(days=10) == 0
 
 
-# Renewing
+# --- renewing -----------------------------------------------------------------------------------
 
 
 @websub_test()
-async def test_a_lease_is_renewed_before_it_ends_and_nothing_is_lost_meanwhile(
+async def test_lease_is_renewed_before_it_expires(
     w: WebSubHarness,
 ) -> None:
     feed = await w.subscribe_feed("a")
@@ -343,7 +349,7 @@ async def test_a_lease_is_renewed_before_it_ends_and_nothing_is_lost_meanwhile(
 
 
 @websub_test()
-async def test_a_renewal_that_the_hub_never_confirms_gives_polling_back_its_work(
+async def test_unconfirmed_renewal_resets_push_share(
     w: WebSubHarness,
 ) -> None:
     feed = await w.subscribe_feed("a")
@@ -354,7 +360,7 @@ async def test_a_renewal_that_the_hub_never_confirms_gives_polling_back_its_work
 
 
 @websub_test()
-async def test_the_lease_is_the_hubs_to_choose(w: WebSubHarness) -> None:
+async def test_lease_of_hub_is_used(w: WebSubHarness) -> None:
     w.feed("a")
     await w.poll()
     await w.renew_due()
@@ -379,7 +385,7 @@ async def test_subscriptions_survive_a_restart(w: WebSubHarness) -> None:
 
 
 @websub_test()
-async def test_rounds_go_on_until_cancelled(w: WebSubHarness) -> None:
+async def test_rounds_run_until_canceled(w: WebSubHarness) -> None:
     w.feed("a")
     await w.poll()
     running = asyncio.create_task(w.pushes.run())

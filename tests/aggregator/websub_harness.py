@@ -1,7 +1,8 @@
-"""A publisher, a hub and a subscriber on loopback, talking WebSub.
+"""WebSub test harness: a publisher, a hub and a subscriber on loopback.
 
-A test is a story: ``await w.poll("/feed")`` finds a hub, ``await w.attend()`` asks it, ``await w.hub.confirm()`` asks back,
-``await w.hub.send(atom("a"))`` pushes. The clock stands until a test moves it.
+``await w.poll("/feed")`` discovers the hub, ``await w.renew_due()`` sends the subscription request,
+``await w.hub.confirm()`` verifies it, ``await w.hub.send(atom("a"))`` delivers. The clock moves
+only when a test moves it.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ MAX_BYTES = 50_000
 
 
 def atom(*ids: str, hub: str = "", self_url: str = "", at: float = 0.0) -> bytes:
-    """A document; its entries were published at this time, each a minute after the next, or at no known one."""
+    """Build an Atom document; entries are one minute apart, the newest at ``at`` (0: undated)."""
     links = "".join(
         f'<link rel="{rel}" href="{url}"/>'
         for rel, url in (("hub", hub), ("self", self_url))
@@ -46,11 +47,12 @@ def atom(*ids: str, hub: str = "", self_url: str = "", at: float = 0.0) -> bytes
             else ""
         )
         entries += f"<entry><id>urn:{name}</id><title>{name}</title>{date}</entry>"
-    return f'<feed xmlns="http://www.w3.org/2005/Atom"><title>t</title>{links}{entries}</feed>'.encode()
+    head = '<feed xmlns="http://www.w3.org/2005/Atom"><title>t</title>'
+    return f"{head}{links}{entries}</feed>".encode()
 
 
 class Hub:
-    """Does what a test says, and remembers what it was asked."""
+    """A scripted hub that records the forms of subscription requests."""
 
     def __init__(self) -> None:
         self.forms: list[dict[str, str]] = []
@@ -73,7 +75,7 @@ class Hub:
         return self.forms[-1]["hub.callback"]
 
     async def confirm(self, callback: str = "", **changed: str) -> tuple[int, str]:
-        """Ask back whether the last request was meant; (status, body)."""
+        """Verify the intent of the last request; returns (status, body)."""
         query = {
             "mode": "subscribe",
             "topic": self.forms[-1]["hub.topic"],
@@ -89,7 +91,7 @@ class Hub:
     async def send(
         self, body: bytes, *, callback: str = "", sign: str | None = None, **headers: str
     ) -> int:
-        """Distribute; signed with the secret where there is one, unless `sign` says otherwise."""
+        """Deliver a body; returns the status. Signed with the secret unless `sign` is given."""
         secret = self.forms[-1].get("hub.secret")
         if sign is None and secret:
             sign = "sha256=" + hmac.new(secret.encode(), body, "sha256").hexdigest()
@@ -103,7 +105,7 @@ class Hub:
 
 
 class WebSubHarness:
-    """Everything on one clock; the aggregator's own reader reads."""
+    """Publisher, hub and subscriber with one clock; uses the aggregator's `Poller`."""
 
     def __init__(
         self, store: Store, fetcher: Fetcher, clock: Clock, hub: Hub, **options: Any
@@ -126,7 +128,7 @@ class WebSubHarness:
         }
         return Subscriber(self.store, self.fetcher, self.clock, sleep=self.clock.sleep, **options)
 
-    # The publisher
+    # --- publisher ------------------------------------------------------------------------------
 
     def publish(self, path: str, body: bytes, status: int = 200, **headers: str) -> None:
         self.pages[path] = (status, headers, body)
@@ -139,7 +141,7 @@ class WebSubHarness:
         self_url: str = "",
         ago_s: float = HOUR_S,
     ) -> None:
-        """A feed that names its hub, over plain http if nobody says otherwise; its entries are an hour old."""
+        """Publish a feed that declares a hub (default: over http); entries are an hour old."""
         self.publish(
             path,
             atom(*ids, hub=hub or f"{self.plain}/hub", self_url=self_url, at=self.clock() - ago_s),
@@ -149,12 +151,12 @@ class WebSubHarness:
         status, headers, body = self.pages.get(request.path, (404, {}, b""))
         return web.Response(status=status, headers=headers, body=body)
 
-    # The reader
+    # --- aggregator -----------------------------------------------------------------------------
 
     async def poll(self, path: str = "/feed", base: str = "") -> Feed:
-        """One look at the feed."""
+        """Subscribe to the feed, poll it once and record the result."""
         url = path if "://" in path else (base or self.plain) + path
-        (added,) = await self.store.add([NewSubscription(url, self.clock())])
+        (added,) = await self.store.add_subscriptions([NewSubscription(url, self.clock())])
         feed = await self.store.feed(added.feed_id)
         assert feed is not None
         self.clock.now += 1
@@ -179,17 +181,17 @@ class WebSubHarness:
     async def _ping(self, feed_id: int) -> None:
         self.pinged_feeds.append(feed_id)
 
-    # The subscriber
+    # --- subscriber -----------------------------------------------------------------------------
 
     async def renew_due(self, *, days: float = 0.0) -> int:
-        """A round, some days from now; says how often the hub was asked in it."""
+        """Run a renewal round after some days; returns the number of requests to the hub."""
         self.clock.now += days * DAY_S
         before = len(self.hub.forms)
         await self.pushes.renew_due()
         return len(self.hub.forms) - before
 
     async def subscribe_feed(self, *ids: str, **links: str) -> Feed:
-        """A feed with an active subscription."""
+        """Publish and poll a feed, and activate its subscription."""
         self.feed(*ids, **links)
         feed = await self.poll()
         assert await self.renew_due() == 1
@@ -197,7 +199,7 @@ class WebSubHarness:
         return feed
 
     async def push(self, feed: Feed) -> PushSubscription:
-        push = await self.store.push(feed.id)
+        push = await self.store.find_push_subscription(feed.id)
         assert push is not None
         return push
 
@@ -205,20 +207,20 @@ class WebSubHarness:
         return (await self.push(feed)).state
 
     async def ids(self, feed: Feed) -> list[tuple[str, str]]:
-        """What is stored, and how it came."""
+        """Return identities and sources of the stored entries."""
         entries = await self.store.entries(feed_id=feed.id)
         return sorted((entry.identity.rpartition(":")[2], entry.source) for entry in entries)
 
     async def callback(self, request: web.Request) -> web.Response:
-        """What the web application does: hands on, and answers plain text."""
+        """Handle the callback URL as the web application does."""
         token = request.match_info["token"]
         if request.method == "GET":
-            answer = await self.pushes.verify_intent(token, request.query)
+            response = await self.pushes.verify_intent(token, request.query)
         else:
-            answer = await self.pushes.receive_delivery(
+            response = await self.pushes.receive_delivery(
                 token, request.headers, await request.read()
             )
-        return web.Response(status=answer.status, text=answer.body)
+        return web.Response(status=response.status, text=response.body)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["WebSubHarness"]:
@@ -250,7 +252,7 @@ class WebSubHarness:
 
     @asynccontextmanager
     async def restart(self) -> AsyncIterator[None]:
-        """A new process on the same store."""
+        """Use a new subscriber on the same store, as after a restart."""
         old, self.pushes = self.pushes, self.subscriber()
         async with self.pushes:
             yield
@@ -260,7 +262,7 @@ class WebSubHarness:
 def websub_test(
     allow_private: bool = True, **options: Any
 ) -> Callable[[Callable[[WebSubHarness], Coroutine[Any, Any, None]]], Any]:
-    """A test that gets a world."""
+    """Decorate an async test that gets a running `WebSubHarness`."""
 
     def wrap(test: Callable[[WebSubHarness], Coroutine[Any, Any, None]]) -> Any:
         async def run_test(folder: Path) -> None:
@@ -273,9 +275,8 @@ def websub_test(
                 fetcher = await stack.enter_async_context(
                     Fetcher(settings, clock, sleep=clock.sleep)
                 )
-                fetcher.connection_pool.tls = (
-                    ssl._create_unverified_context()
-                )  # any certificate will do
+                # The test certificate is self-signed.
+                fetcher.connection_pool.tls = ssl._create_unverified_context()
                 w = await stack.enter_async_context(
                     WebSubHarness(store, fetcher, clock, Hub(), **options).running()
                 )
@@ -285,7 +286,7 @@ def websub_test(
         def run(tmp_path: Path) -> None:
             asyncio.run(run_test(tmp_path))
 
-        del run.__wrapped__  # type: ignore[attr-defined]  # pytest would take the world for a fixture
+        del run.__wrapped__  # type: ignore[attr-defined]  # pytest would take `w` for a fixture
         return run
 
     return wrap

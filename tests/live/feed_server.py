@@ -1,7 +1,8 @@
-"""A village of publishers on loopback, a clock that moves only when nobody is busy, and the whole aggregator on a real store.
+"""Feed server on loopback with a simulated clock, and the aggregator on a real store.
 
-A test is a story: ``village.write("/a", 3)`` publishes three posts, ``await village.poll()`` polls by hand, ``await
-village.live(hours=5)`` lets the loop run by the clock; then look at ``village.requests_for("/a")`` and the store.
+``feed_server.write("/a", 3)`` publishes three posts, ``await feed_server.poll()`` polls manually,
+``await feed_server.run_for(hours=5)`` runs the polling loop on the simulated clock. Tests then
+check ``feed_server.requests_for("/a")`` and the store.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ HOURLY = Budget(24.0, True)
 
 
 class Clock:
-    """Stands still while polls are under way; a sleep moves it, to nowhere behind the end."""
+    """Simulated clock: a sleep advances it up to ``end``, but not while polls are running."""
 
     def __init__(self, now=MONDAY):
         self.now = now
@@ -37,19 +38,17 @@ class Clock:
 
     async def sleep(self, seconds):
         if self.busy() or self.now >= self.end:
-            await (
-                asyncio.Event().wait()
-            )  # whoever is busy will wake the sleeper; at the end nobody does
+            await asyncio.Event().wait()  # the loop is woken by a finished poll, or stopped
         self.now = min(self.now + seconds, self.end)
 
     async def wait_for_host(self, seconds):
-        """The sleep of the host limiter, while its poll is under way: the clock moves all the same."""
+        """Advance the clock for the host limiter, whose sleeps are part of running polls."""
         self.now += seconds
         await asyncio.sleep(0)
 
 
 class PublishedFeed:
-    """A publisher's feed; what it does can be changed between polls."""
+    """A published feed, whose behavior tests can change between polls."""
 
     def __init__(self, window):
         self.window = window
@@ -58,20 +57,22 @@ class PublishedFeed:
         self.status = 200
         self.extra = ""
         self.conditional = True
-        self.etag = ""  # that never changes, whatever is posted
-        self.id_prefix = ""  # before every id: feeds that change their ids
+        self.etag = ""  # constant ETag of a broken server
+        self.id_prefix = ""  # prefix of all ids, for feeds that change them
         self.archives = {}  # path -> (posts, extra)
-        self.answer_page = None  # what answers requests with ?paged=N: a document, or None
+        self.answer_page = None  # function for requests with ?paged=N: returns a document or None
 
     def document(self, posts=None, extra=None):
         items = "".join(
-            f"<item><guid>{self.id_prefix}{number}</guid><title>Post {number}</title><link>http://blog.example/{number}</link>"
+            f"<item><guid>{self.id_prefix}{number}</guid><title>Post {number}</title>"
+            f"<link>http://blog.example/{number}</link>"
             + (f"<pubDate>{formatdate(at)}</pubDate>" if at is not None else "")
             + f"<description>{text}</description></item>"
             for number, at, text in reversed(self.posts[-self.window :] if posts is None else posts)
         )
         return (
-            '<?xml version="1.0"?><rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>A blog</title>'
+            '<?xml version="1.0"?><rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom">'
+            "<channel><title>A blog</title>"
             f"{self.extra if extra is None else extra}{items}</channel></rss>"
         )
 
@@ -82,7 +83,7 @@ class FeedServer:
         self.feeds, self.requests = {}, []
         self.pages = {}
 
-    # publishers
+    # --- publishers -----------------------------------------------------------------------------
 
     def feed(self, path, *, posts=0, window=10):
         feed = self.feeds[path] = PublishedFeed(window)
@@ -90,7 +91,7 @@ class FeedServer:
         return feed
 
     def write(self, path, posts=1, *, at="now", every_s=0.0, text="words"):
-        """Publish; the last post bears the time ``at``, those before it came earlier."""
+        """Publish posts ``every_s`` apart, the last one at ``at`` (None: undated)."""
         feed = self.feeds[path]
         last = self.clock() if at == "now" else at
         for i in range(posts):
@@ -132,13 +133,13 @@ class FeedServer:
     def request_times(self, path):
         return [at for at, request in self.requests if request.path == path]
 
-    # the reader
+    # --- aggregator -----------------------------------------------------------------------------
 
     def url(self, path):
         return f"http://127.0.0.1:{self.port}{path}"
 
     async def subscribe(self, *paths):
-        added = await self.store.add(
+        added = await self.store.add_subscriptions(
             [NewSubscription(self.url(path), self.clock()) for path in paths]
         )
         return [a.feed_id for a in added]
@@ -147,7 +148,7 @@ class FeedServer:
         return await self.aggregator.poll(list(feed_ids) or None, **options)
 
     async def run_for(self, *, hours=0.0, seconds=0.0):
-        """Let the loop run by the clock for so long."""
+        """Run the polling loop for this time of the simulated clock."""
         self.clock.end = self.clock.now + hours * HOUR_S + seconds
         stop = asyncio.Event()
         running = asyncio.create_task(self.aggregator.run(stop))
@@ -165,7 +166,7 @@ class FeedServer:
     async def run_aggregator(
         self, *, budget=HOURLY, policy="price", serving=False, fetch=None, **scheduler
     ):
-        """The aggregator from its beginning to its end; it may be awake several times, on the same store."""
+        """Open and close the aggregator; tests may do so several times on the same store."""
         settings = FetchSettings(allow_private=True, host_spacing_s=0.1, **(fetch or {}))
         self.scheduler = Scheduler(make_policy(policy, live=True), budget, **scheduler)
         async with (
@@ -181,33 +182,33 @@ class FeedServer:
 
 @asynccontextmanager
 async def feed_server(path, **options):
-    """Publishers and an aggregator that is awake."""
+    """Start a feed server and, unless ``stopped``, an aggregator."""
     clock = Clock()
-    here = FeedServer(clock, path / "store.db")
-    runner = web.ServerRunner(web.Server(here.answer))
+    server = FeedServer(clock, path / "store.db")
+    runner = web.ServerRunner(web.Server(server.answer))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    here.port = runner.addresses[0][1]
+    server.port = runner.addresses[0][1]
     try:
         if options.pop("stopped", False):
-            yield here
+            yield server
         else:
-            async with here.run_aggregator(**options):
-                yield here
+            async with server.run_aggregator(**options):
+                yield server
     finally:
         await runner.cleanup()
 
 
 def feed_server_test(limit_s=TEST_TIMEOUT_S, **options):
-    """A test that gets a village."""
+    """Decorate an async test that gets a running `FeedServer`."""
 
     def wrap(test):
         @functools.wraps(test)
         def run(tmp_path):
             async def run_test():
-                async with feed_server(tmp_path, **options) as here:
-                    await asyncio.wait_for(test(here), limit_s)
+                async with feed_server(tmp_path, **options) as server:
+                    await asyncio.wait_for(test(server), limit_s)
 
             asyncio.run(run_test())
 

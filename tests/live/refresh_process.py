@@ -1,4 +1,4 @@
-"""A refresh in a process of its own, to be killed; it ends by itself when nothing is left to do."""
+"""A refresh in a separate process, for tests that kill it; it ends when no feed is due."""
 
 import asyncio
 from pathlib import Path

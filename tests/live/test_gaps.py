@@ -1,4 +1,4 @@
-"""Posts that were pushed out unseen are noticed, estimated, and brought back where their publisher keeps them."""
+"""Gaps: missed posts are detected, estimated, and recovered from archives, pages and peers."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tidings.model import DAY_S, HOUR_S
 
 
 async def overflow(feed_server, *, links=""):
-    """A feed of ten entries that posts hourly, looked at, and looked at again after 40 hours."""
+    """Publish a feed of ten entries, poll it, and publish hourly posts for 40 hours."""
     feed = feed_server.feed("/a", window=10)
     feed_server.write("/a", 10, every_s=HOUR_S)
     (feed_id,) = await feed_server.subscribe("/a")
@@ -20,7 +20,7 @@ async def overflow(feed_server, *, links=""):
 
 
 def archive(feed_server, feed, path, first, end, older=""):
-    """Posts from ``first`` to ``end`` in a document of their own."""
+    """Publish the posts from ``first`` to ``end`` as an archive document."""
     link = f'<atom:link rel="prev-archive" href="{feed_server.url(older)}"/>' if older else ""
     feed.archives[path] = (feed.posts[first:end], link)
 
@@ -30,7 +30,7 @@ def numbers(entries):
 
 
 @feed_server_test()
-async def test_a_gap_is_reported_with_an_estimate(feed_server):
+async def test_gap_is_reported_with_estimate(feed_server):
     _, feed_id = await overflow(feed_server)
     assert (await feed_server.poll()).new == 10
     (gap,) = await feed_server.store.gaps(feed_id=feed_id)
@@ -41,7 +41,7 @@ async def test_a_gap_is_reported_with_an_estimate(feed_server):
 
 
 @feed_server_test()
-async def test_archives_bring_lost_posts_back(feed_server):
+async def test_missed_posts_are_recovered_from_archives(feed_server):
     feed, feed_id = await overflow(
         feed_server, links=f'<atom:link rel="prev-archive" href="{feed_server.url("/2")}"/>'
     )
@@ -54,11 +54,11 @@ async def test_archives_bring_lost_posts_back(feed_server):
     entries = await feed_server.store.entries(limit=100)
     assert numbers(entries) == list(range(50))
     assert numbers(e for e in entries if e.source == "archive") == list(range(10, 40))
-    assert feed_server.requests_for("/0") == []  # what is known is where the walk ends
+    assert feed_server.requests_for("/0") == []  # stops at a known entry
 
 
 @feed_server_test()
-async def test_pages_are_walked_until_something_is_known(feed_server):
+async def test_pages_are_followed_to_known_entry(feed_server):
     feed, feed_id = await overflow(
         feed_server, links=f'<atom:link rel="next" href="{feed_server.url("/p2")}"/>'
     )
@@ -80,7 +80,7 @@ async def test_pages_are_walked_until_something_is_known(feed_server):
 
 
 @feed_server_test()
-async def test_pages_in_a_circle_end(feed_server):
+async def test_cyclic_pages_are_requested_once(feed_server):
     feed, feed_id = await overflow(
         feed_server, links=f'<atom:link rel="next" href="{feed_server.url("/p2")}"/>'
     )
@@ -98,7 +98,7 @@ WORDPRESS = "<generator>https://wordpress.org/?v=6.4</generator>"
 
 
 def pages_by_number(feed_server, feed, size):
-    """As WordPress has them: no link leads to them, and behind the last there is nothing."""
+    """Serve pages as WordPress does: without links, and 404 after the last."""
 
     def page(request):
         number = int(request.query.get("paged", "1"))
@@ -109,7 +109,7 @@ def pages_by_number(feed_server, feed, size):
 
 
 @feed_server_test()
-async def test_wordpress_has_pages_that_no_link_leads_to(feed_server):
+async def test_wordpress_pages_are_requested_without_link(feed_server):
     feed, feed_id = await overflow(feed_server, links=WORDPRESS)
     pages_by_number(feed_server, feed, 10)
     await feed_server.poll()
@@ -127,7 +127,7 @@ async def test_wordpress_has_pages_that_no_link_leads_to(feed_server):
 
 
 @feed_server_test()
-async def test_others_are_not_asked_for_pages_that_they_do_not_name(feed_server):
+async def test_other_generators_get_no_guessed_page_requests(feed_server):
     feed, feed_id = await overflow(feed_server, links="<generator>Hugo</generator>")
     pages_by_number(feed_server, feed, 10)
     await feed_server.poll()
@@ -136,9 +136,9 @@ async def test_others_are_not_asked_for_pages_that_they_do_not_name(feed_server)
 
 
 @feed_server_test()
-async def test_a_wordpress_without_pages_is_asked_for_one(feed_server):
+async def test_wordpress_without_pages_gets_one_request(feed_server):
     feed, feed_id = await overflow(feed_server, links=WORDPRESS)
-    for answer in (feed.document, lambda: None):  # the same to all who ask, or nothing
+    for answer in (feed.document, lambda: None):  # a cache ignores the page number, or 404
         feed.answer_page = lambda request, answer=answer: answer()
         feed_server.requests.clear()
         await feed_server.poll()
@@ -149,7 +149,7 @@ async def test_a_wordpress_without_pages_is_asked_for_one(feed_server):
 
 
 @feed_server_test()
-async def test_what_was_posted_before_anybody_asked_was_not_lost(feed_server):
+async def test_posts_before_subscription_are_not_recovered(feed_server):
     feed, _ = await overflow(
         feed_server, links=f'<atom:link rel="prev-archive" href="{feed_server.url("/1")}"/>'
     )
@@ -162,7 +162,7 @@ async def test_what_was_posted_before_anybody_asked_was_not_lost(feed_server):
 
 
 @feed_server_test()
-async def test_an_archive_that_cannot_be_had_is_tried_again_with_the_next_document(feed_server):
+async def test_failed_archive_is_retried_with_next_document(feed_server):
     feed, feed_id = await overflow(
         feed_server, links=f'<atom:link rel="prev-archive" href="{feed_server.url("/1")}"/>'
     )
@@ -176,11 +176,11 @@ async def test_an_archive_that_cannot_be_had_is_tried_again_with_the_next_docume
 
 
 @feed_server_test()
-async def test_neighbours_are_asked_where_archives_do_not_help(feed_server):
-    asked = []
+async def test_peers_are_used_if_archives_do_not_help(feed_server):
+    calls = []
 
     async def recovery_source(feed, gap):
-        asked.append((feed.id, gap.id))
+        calls.append((feed.id, gap.id))
         return {
             "10.0.0.1:1": [
                 Entry(
@@ -193,7 +193,7 @@ async def test_neighbours_are_asked_where_archives_do_not_help(feed_server):
     _, feed_id = await overflow(feed_server)
     await feed_server.poll()
     (gap,) = await feed_server.store.gaps(feed_id=feed_id)
-    assert [(feed_id, gap.id)] == asked
+    assert [(feed_id, gap.id)] == calls
     assert (gap.state, gap.recovered) == ("partly", 1)
     assert [
         e.title for e in await feed_server.store.entries(limit=100) if e.source == "neighbour"
@@ -201,14 +201,14 @@ async def test_neighbours_are_asked_where_archives_do_not_help(feed_server):
 
 
 @feed_server_test()
-async def test_ids_that_change_at_every_fetch_are_no_gap_and_nothing_twice(feed_server):
+async def test_live_changing_ids_give_no_gap_and_no_duplicates(feed_server):
     feed = feed_server.feed("/a", posts=10)
     (feed_id,) = await feed_server.subscribe("/a")
     await feed_server.poll()
-    for again in range(1, 4):
+    for fetch in range(1, 4):
         feed_server.clock.now += HOUR_S
-        feed.posts = [(number, at, f"words {again}") for number, at, _ in feed.posts]
-        feed.id_prefix = f"fetch{again}-"
+        feed.posts = [(number, at, f"words {fetch}") for number, at, _ in feed.posts]
+        feed.id_prefix = f"fetch{fetch}-"
         await feed_server.poll()
     assert (await feed_server.store.status()).entries == 10
     assert await feed_server.store.gaps(feed_id=feed_id) == []

@@ -1,4 +1,4 @@
-"""What publishers may expect of the whole aggregator, by the clock and by hand; rows of docs/politeness.md."""
+"""Politeness of the aggregator in scheduled and manual polls (docs/politeness.md)."""
 
 import asyncio
 from email.utils import formatdate
@@ -20,8 +20,8 @@ RICH = Budget(200.0, True)
 
 
 @feed_server_test(budget=RICH)
-async def test_the_minimum_interval_follows_the_evidence(feed_server):
-    """A quarter of an hour where 304 is answered, an hour where the document comes every time."""
+async def test_min_interval_depends_on_304_responses(feed_server):
+    """15 minutes if the server answers 304, an hour if it always sends the document."""
     for path, conditional in (("/a", True), ("/full", False)):
         feed_server.feed(path, posts=10).posts[:] = [
             (i, MONDAY - 9000 + 900 * i, "") for i in range(10)
@@ -37,7 +37,7 @@ async def test_the_minimum_interval_follows_the_evidence(feed_server):
 
 
 @feed_server_test(budget=RICH, limits=Limits(min_interval_s=HOUR_S))
-async def test_the_operator_may_set_another_minimum_interval(feed_server):
+async def test_configured_min_interval_is_used(feed_server):
     feed_server.feed("/a", posts=10).posts[:] = [
         (i, MONDAY - 9000 + 900 * i, "") for i in range(10)
     ]
@@ -48,7 +48,7 @@ async def test_the_operator_may_set_another_minimum_interval(feed_server):
 
 
 @feed_server_test(budget=RICH, bytes_per_day=200_000)
-async def test_the_budget_of_bytes_is_kept_too(feed_server):
+async def test_byte_budget_is_respected(feed_server):
     for path in ("/a", "/b"):
         feed_server.feed(path, posts=20, window=20).conditional = False
     await feed_server.subscribe("/a", "/b")
@@ -60,7 +60,7 @@ async def test_the_budget_of_bytes_is_kept_too(feed_server):
 
 
 @feed_server_test(budget=RICH, policy="fixed:interval_h=0.05")
-async def test_a_server_whose_validators_do_not_work_is_found_out(feed_server):
+async def test_useless_validators_are_detected(feed_server):
     feed = feed_server.feed("/a", posts=3)
     feed.conditional, feed.headers = False, {"ETag": '"never the same"'}
     await feed_server.subscribe("/a")
@@ -72,7 +72,7 @@ async def test_a_server_whose_validators_do_not_work_is_found_out(feed_server):
 
 
 @feed_server_test(budget=RICH, policy="fixed:interval_h=0.05")
-async def test_a_feed_that_says_a_shorter_time_or_would_overflow_is_asked_sooner(feed_server):
+async def test_short_ttl_or_overflow_shortens_interval(feed_server):
     feed_server.feed("/ttl", posts=3).extra = "<ttl>10</ttl>"
     feed_server.feed("/fast", window=10)
     feed_server.write("/fast", 10, every_s=120)
@@ -92,7 +92,7 @@ async def test_no_immediate_second_poll(feed_server):
 
 
 @feed_server_test(stopped=True)
-async def test_what_was_learned_outlives_the_process(feed_server):
+async def test_scheduler_state_survives_restart(feed_server):
     feed_server.feed("/a", posts=5)
     async with feed_server.run_aggregator():
         await feed_server.subscribe("/a")
@@ -111,7 +111,7 @@ async def test_what_was_learned_outlives_the_process(feed_server):
 
 
 @feed_server_test(budget=Budget(4.0, True))
-async def test_the_rhythm_of_a_feed_is_followed(feed_server):
+async def test_busy_feed_is_polled_more_often(feed_server):
     for path, every_s in (("/busy", DAY_S / 4), ("/silent", 100 * DAY_S)):
         feed_server.feed(path, window=30)
         feed_server.write(path, 30, every_s=every_s, at=feed_server.clock() - every_s)
@@ -123,7 +123,7 @@ async def test_the_rhythm_of_a_feed_is_followed(feed_server):
 
 
 @feed_server_test()
-async def test_a_poll_that_is_being_recorded_is_not_forgotten_by_the_policy(feed_server):
+async def test_policy_start_waits_for_poll_being_recorded(feed_server):
     """The policy starts while the first poll of a second feed is decided and not yet stored."""
     record, polled = feed_server.store.record, []
 
@@ -157,27 +157,27 @@ async def test_a_poll_that_is_being_recorded_is_not_forgotten_by_the_policy(feed
 
 
 @feed_server_test(policy="min-delay", budget=Budget(6.0, True))
-async def test_a_planned_policy_learns_again_in_the_service(feed_server):
-    """A feed that was silent becomes busy: the plan of the next days gives it more of the polls."""
+async def test_planned_policy_replans_in_service(feed_server):
+    """A silent feed becomes busy: the plans of the next days give it more polls."""
     for i in range(4):
         feed_server.feed(f"/{i}", window=40)
         feed_server.write(f"/{i}", 5, every_s=DAY_S / 2)
-    feed_server.feed("/turns", window=40)
-    feed_server.write("/turns", 1, at=feed_server.clock() - 12 * DAY_S)
-    await feed_server.subscribe("/turns", *(f"/{i}" for i in range(4)))
+    feed_server.feed("/changing", window=40)
+    feed_server.write("/changing", 1, at=feed_server.clock() - 12 * DAY_S)
+    await feed_server.subscribe("/changing", *(f"/{i}" for i in range(4)))
     await feed_server.run_for(hours=24)
-    before = len(feed_server.requests_for("/turns"))
+    before = len(feed_server.requests_for("/changing"))
     for _ in range(3 * 24):
-        feed_server.write("/turns")
+        feed_server.write("/changing")
         await feed_server.run_for(hours=1)
     last_day = [
-        at for at in feed_server.request_times("/turns") if at > feed_server.clock() - DAY_S
+        at for at in feed_server.request_times("/changing") if at > feed_server.clock() - DAY_S
     ]
     assert len(last_day) > 3 * max(before, 1)
 
 
 @feed_server_test()
-async def test_only_feeds_are_asked(feed_server):
+async def test_only_feeds_are_requested(feed_server):
     feed_server.feed("/a", posts=3).extra = f"<link>{feed_server.url('/home')}</link>"
     feed_server.write("/a", text="&lt;img src='/picture.png'&gt;")
     await feed_server.subscribe("/a")
@@ -187,7 +187,7 @@ async def test_only_feeds_are_asked(feed_server):
 
 
 @feed_server_test()
-async def test_polling_by_hand_is_conditional_too(feed_server):
+async def test_manual_poll_is_conditional(feed_server):
     feed_server.feed("/a", posts=3)
     await feed_server.subscribe("/a")
     for _ in range(3):
@@ -201,7 +201,7 @@ async def test_polling_by_hand_is_conditional_too(feed_server):
 @pytest.mark.parametrize("as_public", [False, True])
 @pytest.mark.parametrize("form", ["seconds", "date"])
 @pytest.mark.parametrize("status", [429, 503])
-def test_retry_after_holds_also_by_hand(tmp_path, status, form, as_public):
+def test_retry_after_applies_to_manual_polls(tmp_path, status, form, as_public):
     @feed_server_test(fetch={"treat_private_as_public": as_public})
     async def run_test(feed_server):
         feed = feed_server.feed("/a", posts=3)
@@ -215,8 +215,8 @@ def test_retry_after_holds_also_by_hand(tmp_path, status, form, as_public):
         await feed_server.subscribe("/a")
         assert (await feed_server.poll()).failed == 1
         feed_server.clock.now += DAY_S / 2
-        again = await feed_server.poll()
-        assert again.skipped[0].reason == reason("publisher_wait", wait_s=DAY_S / 2)
+        totals = await feed_server.poll()
+        assert totals.skipped[0].reason == reason("publisher_wait", wait_s=DAY_S / 2)
         assert len(feed_server.requests_for("/a")) == 1
         feed.status = 200
         feed_server.clock.now += DAY_S / 2 + 1
@@ -226,7 +226,7 @@ def test_retry_after_holds_also_by_hand(tmp_path, status, form, as_public):
 
 
 @feed_server_test()
-async def test_freshness_and_ttl_hold_also_by_hand(feed_server):
+async def test_freshness_and_ttl_apply_to_manual_polls(feed_server):
     feed_server.feed("/fresh", posts=3).headers = {"Cache-Control": "max-age=7200"}
     feed_server.feed("/ttl", posts=3).extra = "<ttl>120</ttl>"
     feed_server.feed("/closed", posts=3).extra = "<skipDays><day>Tuesday</day></skipDays>"
@@ -243,8 +243,8 @@ async def test_freshness_and_ttl_hold_also_by_hand(feed_server):
 
 
 @feed_server_test()
-async def test_skip_hours_in_which_posts_appear_hold_all_the_same(feed_server):
-    """The publisher has said it; that a post came at such an hour does not unsay it."""
+async def test_skip_hours_apply_even_if_posts_appear(feed_server):
+    """A post at an excluded hour does not change what the publisher has declared."""
     feed = feed_server.feed("/a", posts=3)
     feed.extra = (
         "<skipHours>" + "".join(f"<hour>{hour}</hour>" for hour in range(3)) + "</skipHours>"
@@ -260,7 +260,7 @@ async def test_skip_hours_in_which_posts_appear_hold_all_the_same(feed_server):
 
 
 @feed_server_test()
-async def test_our_own_patience_gives_way_by_hand(feed_server):
+async def test_manual_poll_ignores_our_backoff(feed_server):
     feed_server.feed("/a", posts=3).status = 404
     await feed_server.subscribe("/a")
     assert (await feed_server.poll()).failed == 1
@@ -270,24 +270,24 @@ async def test_our_own_patience_gives_way_by_hand(feed_server):
 
 
 @feed_server_test()
-async def test_410_ends_the_asking_also_by_hand(feed_server):
+async def test_410_stops_manual_polls_too(feed_server):
     feed_server.feed("/a", posts=3).status = 410
     (feed_id,) = await feed_server.subscribe("/a")
     await feed_server.poll()
     feed_server.clock.now += 100 * DAY_S
     polled = await feed_server.poll(feed_id)
     assert polled.poll_count == 0
-    assert "gone for good (410)" in render(polled.skipped[0].reason)
+    assert "removed the feed (410 Gone)" in render(polled.skipped[0].reason)
     assert len(feed_server.requests_for("/a")) == 1
 
 
 @feed_server_test(stopped=True)
-async def test_a_paused_host_is_left_alone_by_the_next_process_too(feed_server):
+async def test_host_pause_survives_restart(feed_server):
     feed_server.feed("/a", posts=3)
     async with feed_server.run_aggregator():
         (feed_id,) = await feed_server.subscribe("/a")
         host = feed_server.url("")
-        pause = Pause(host, feed_server.clock() + HOUR_S, "the server answered 429")
+        pause = Pause(host, feed_server.clock() + HOUR_S, "the server responded with status 429")
         await feed_server.store.record(
             [
                 PollOutcome(
@@ -307,7 +307,7 @@ async def test_a_paused_host_is_left_alone_by_the_next_process_too(feed_server):
 
 
 @feed_server_test(budget=RICH)
-async def test_a_move_for_good_is_adopted_and_told(feed_server):
+async def test_permanent_redirect_is_adopted_and_reported(feed_server):
     moved = feed_server.feed("/old")
     moved.status, moved.headers = 301, {"Location": "/new"}
     feed_server.feed("/new", posts=3)
@@ -315,8 +315,8 @@ async def test_a_move_for_good_is_adopted_and_told(feed_server):
     await feed_server.poll()
     feed = await feed_server.store.feed(feed_id)
     assert any(
-        "has moved to" in words
-        for words in (await explain(feed_server.store, feed, feed_server.clock())).problems
+        "permanent redirect to" in problem
+        for problem in (await explain(feed_server.store, feed, feed_server.clock())).problems
     )
     for _ in range(2):
         feed_server.clock.now += 0.6 * DAY_S
@@ -334,7 +334,7 @@ async def test_a_move_for_good_is_adopted_and_told(feed_server):
 
 
 @feed_server_test()
-async def test_a_passing_move_is_told_and_not_adopted(feed_server):
+async def test_temporary_redirect_is_reported_and_not_adopted(feed_server):
     moved = feed_server.feed("/old")
     moved.status, moved.headers = 302, {"Location": "/new"}
     feed_server.feed("/new", posts=3)
@@ -345,13 +345,13 @@ async def test_a_passing_move_is_told_and_not_adopted(feed_server):
     feed = await feed_server.store.feed(feed_id)
     assert feed.url == feed_server.url("/old")
     assert any(
-        "for the time being" in words
-        for words in (await explain(feed_server.store, feed, feed_server.clock())).problems
+        "temporary redirect" in problem
+        for problem in (await explain(feed_server.store, feed, feed_server.clock())).problems
     )
 
 
 @feed_server_test()
-async def test_feeds_that_move_to_one_address_become_one(feed_server):
+async def test_feeds_redirected_to_one_url_are_merged(feed_server):
     moved = feed_server.feed("/old")
     moved.status, moved.headers = 308, {"Location": "/new"}
     feed_server.feed("/new", posts=3)
@@ -365,7 +365,7 @@ async def test_feeds_that_move_to_one_address_become_one(feed_server):
 
 
 @feed_server_test(budget=Budget(2.0, True))
-async def test_a_server_that_says_304_for_ever_is_found_out(feed_server):
+async def test_permanent_304_is_detected(feed_server):
     feed = feed_server.feed("/a", window=10)
     feed.etag = '"always"'
     feed_server.write("/a", 10, every_s=DAY_S)
@@ -384,7 +384,7 @@ async def test_a_server_that_says_304_for_ever_is_found_out(feed_server):
 
 
 @feed_server_test(budget=Budget(10.0, False))
-async def test_the_budget_is_never_overrun(feed_server):
+async def test_budget_is_never_exceeded(feed_server):
     paths = [f"/{i}" for i in range(30)]
     for path in paths:
         feed_server.feed(path, posts=3)
@@ -402,4 +402,4 @@ async def test_the_budget_is_never_overrun(feed_server):
     assert len({feed.state.next_poll_at for feed in waiting}) == 20
     await feed_server.run_for(hours=47)
     assert len(feed_server.requests) <= 30
-    assert (await feed_server.store.status()).entries > 60  # it goes on, as fast as it may
+    assert (await feed_server.store.status()).entries > 60  # polls continue within the budget

@@ -1,4 +1,4 @@
-"""The plug-in of docs/plugins.md, installed as the page says, in the laboratory and live."""
+"""The plug-in of docs/plugins.md, installed as documented, in the lab and in the service."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"
 
 
 def install(folder, code, points):
-    """What pip leaves of a package of one module."""
+    """Write the files that pip installs for a package of one module."""
     about = folder / "tidings_silence-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: tidings-silence\nVersion: 1.0\n")
@@ -44,8 +44,8 @@ def installed(tmp_path):
 
 
 @pytest.fixture
-def here(installed, monkeypatch):
-    """The same in this process; afterwards it is as if it had never been there."""
+def loaded(installed, monkeypatch):
+    """Make the plug-in importable in this process, and unload it afterwards."""
     monkeypatch.syspath_prepend(str(installed))
     before = dict(POLICIES)
     load_plugins.cache_clear()
@@ -56,9 +56,9 @@ def here(installed, monkeypatch):
     sys.modules.pop("tidings_silence", None)
 
 
-def tidings(installed, *words):
-    done = subprocess.run(
-        [Path(sys.executable).with_name("tidings"), "lab", *words],
+def tidings(installed, *arguments):
+    completed = subprocess.run(
+        [Path(sys.executable).with_name("tidings"), "lab", *arguments],
         cwd=installed,
         env={**os.environ, "PYTHONPATH": str(installed)},
         check=False,
@@ -66,52 +66,52 @@ def tidings(installed, *words):
         text=True,
         timeout=TEST_TIMEOUT_S,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
-def test_in_the_laboratory(installed):
+def test_plugin_in_lab(installed):
     tidings(installed, "generate", "sample", "--like", "sia-cho", "--feeds", "40", "--days", "40")
-    told = tidings(
+    output = tidings(
         installed, "compare", "sample", "--policies", "silence,uniform", "--budget", "1", "--json"
     )
-    rows = {row["policy"]: row for row in json.loads(told)["results"]}
+    rows = {row["policy"]: row for row in json.loads(output)["results"]}
     assert {"silence", "uniform"} <= set(rows)
     assert rows["silence"]["polls"] == pytest.approx(rows["uniform"]["polls"], rel=0.02)
 
 
-def test_live(here, tmp_path):
+def test_plugin_in_service(loaded, tmp_path):
     async def day():
-        async with feed_server(tmp_path, policy="silence:share=0.25") as there:
-            there.feed("/a")
-            there.write("/a", 3, at=there.clock() - 2 * DAY_S, every_s=HOUR_S)
-            await there.subscribe("/a")
-            await there.poll(due=True)
-            first = await there.stored_feed("/a")
+        async with feed_server(tmp_path, policy="silence:share=0.25") as server:
+            server.feed("/a")
+            server.write("/a", 3, at=server.clock() - 2 * DAY_S, every_s=HOUR_S)
+            await server.subscribe("/a")
+            await server.poll(due=True)
+            first = await server.stored_feed("/a")
             assert (first.state.reason.code, first.state.reason.params["policy"]) == (
                 "policy",
                 "silence",
             )
-            await there.run_for(hours=24)
-            assert len(there.requests_for("/a")) > 2
+            await server.run_for(hours=24)
+            assert len(server.requests_for("/a")) > 2
 
     asyncio.run(asyncio.wait_for(day(), TEST_TIMEOUT_S))
 
 
-def test_parameters_are_checked_like_ours(here):
+def test_plugin_parameters_are_checked(loaded):
     assert make_policy("silence:share=0.25").share == 0.25
     with pytest.raises(TidingsError, match="no parameter 'part'"):
         make_policy("silence:part=0.25")
 
 
 @pytest.mark.parametrize(
-    ("code", "point", "says"),
+    ("code", "point", "message"),
     [
         ("import nothing_of_this_name", "tidings_silence:Silence", "cannot be loaded"),
         ("Silence = 3", "tidings_silence:Silence", "not a subclass"),
     ],
 )
-def test_a_broken_plug_in_is_named(tmp_path, here, code, point, says):
-    (here / "tidings_silence.py").write_text(code)
-    with pytest.raises(TidingsError, match=f"{point}.*{says}"):
+def test_broken_plugin_is_named_in_error(tmp_path, loaded, code, point, message):
+    (loaded / "tidings_silence.py").write_text(code)
+    with pytest.raises(TidingsError, match=f"{point}.*{message}"):
         make_policy("another")

@@ -1,4 +1,4 @@
-"""fetch.treat_private_as_public: the whole aggregator is as polite to loopback hosts as to public ones."""
+"""fetch.treat_private_as_public: politeness rules apply to loopback hosts too."""
 
 from email.utils import formatdate
 
@@ -28,7 +28,7 @@ async def test_polls_of_one_host_are_spaced(feed_server):
 
 
 @feed_server_test(stopped=True)
-async def test_the_next_process_keeps_the_spacing(feed_server):
+async def test_host_spacing_survives_restart(feed_server):
     feed_server.feed("/a", posts=3)
     for _ in range(2):
         async with feed_server.run_aggregator(fetch=PUBLIC):
@@ -48,7 +48,7 @@ async def test_polls_of_a_private_host_are_not_spaced_by_default(feed_server):
 
 
 @pytest.mark.parametrize(("retry_after", "pause_s"), [("1800", 1800.0), ("", 900.0)])
-def test_a_429_pauses_the_whole_host_also_for_waiting_polls(tmp_path, retry_after, pause_s):
+def test_429_pauses_host_for_waiting_polls(tmp_path, retry_after, pause_s):
     @feed_server_test(budget=RICH, fetch=PUBLIC)
     async def run_test(feed_server):
         limited = feed_server.feed("/limited", posts=3)
@@ -73,7 +73,7 @@ def test_a_429_pauses_the_whole_host_also_for_waiting_polls(tmp_path, retry_afte
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
 @pytest.mark.parametrize("status", [429, 503])
-def test_the_pause_outlives_the_process(tmp_path, status, form):
+def test_retry_after_pause_survives_restart(tmp_path, status, form):
     @feed_server_test(stopped=True)
     async def run_test(feed_server):
         limited = feed_server.feed("/limited", posts=3)
@@ -100,12 +100,12 @@ def test_the_pause_outlives_the_process(tmp_path, status, form):
 
 
 @pytest.mark.parametrize("status", [500, 0])
-def test_failures_back_off_from_an_hour_to_a_day(tmp_path, status):
+def test_backoff_grows_from_one_hour_to_one_day(tmp_path, status):
     @feed_server_test(budget=RICH, fetch=PUBLIC)
     async def run_test(feed_server):
         feed = feed_server.feed("/a", posts=3)
         feed.status = status
-        if not status:  # an answer that is no feed
+        if not status:  # a response that is not a feed
             feed.status, feed.document = 200, lambda: "<html><body>maintenance</body></html>"
         await feed_server.subscribe("/a")
         await feed_server.run_for(hours=100)
@@ -118,13 +118,13 @@ def test_failures_back_off_from_an_hour_to_a_day(tmp_path, status):
 
 
 @feed_server_test(budget=RICH, fetch=PUBLIC)
-async def test_a_move_on_loopback_is_adopted_after_three_sightings(feed_server):
+async def test_loopback_redirect_is_adopted_after_three_responses(feed_server):
     moved = feed_server.feed("/old")
     moved.status, moved.headers = 301, {"Location": "/new"}
     feed_server.feed("/new", posts=3)
     (feed_id,) = await feed_server.subscribe("/old")
-    for sighting in range(3):
-        assert (await feed_server.store.feed(feed_id)).url == feed_server.url("/old"), sighting
+    for response in range(3):
+        assert (await feed_server.store.feed(feed_id)).url == feed_server.url("/old"), response
         await feed_server.poll()
         feed_server.clock.now += DAY_S
     assert (await feed_server.store.feed(feed_id)).url == feed_server.url("/new")

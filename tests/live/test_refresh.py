@@ -1,4 +1,4 @@
-"""From a list of feeds to entries, each once, over real HTTP."""
+"""Refresh of imported feeds over HTTP: every entry is stored once."""
 
 import pytest
 
@@ -11,11 +11,12 @@ from tidings.model import DAY_S
 
 def opml(urls):
     rows = "\n".join(f'<outline text="Feed {i}" xmlUrl="{url}"/>' for i, url in enumerate(urls))
-    return f'<opml version="2.0"><body><outline text="Blogs">\n{rows}\n</outline></body></opml>'.encode()
+    body = f'<outline text="Blogs">\n{rows}\n</outline>'
+    return f'<opml version="2.0"><body>{body}</body></opml>'.encode()
 
 
 @feed_server_test(budget=Budget(4.0, True))
-async def test_two_hundred_feeds_of_an_opml_file_have_every_entry_once(feed_server):
+async def test_opml_import_stores_every_entry_once(feed_server):
     paths = [f"/feed/{i}" for i in range(200)]
     for path in paths:
         feed_server.feed(path, posts=5)
@@ -34,7 +35,7 @@ async def test_two_hundred_feeds_of_an_opml_file_have_every_entry_once(feed_serv
 
 
 @feed_server_test()
-async def test_a_second_refresh_brings_only_what_is_new(feed_server):
+async def test_second_refresh_finds_only_new_entries(feed_server):
     feed_server.feed("/a", posts=5)
     await feed_server.subscribe("/a")
     assert (await feed_server.poll()).new == 5
@@ -49,7 +50,7 @@ async def test_a_second_refresh_brings_only_what_is_new(feed_server):
 
 
 @feed_server_test()
-async def test_posts_are_found_by_the_clock(feed_server):
+async def test_scheduled_polls_find_new_posts(feed_server):
     feed_server.feed("/a", posts=5)
     await feed_server.subscribe("/a")
     await feed_server.run_for(hours=2)
@@ -62,7 +63,7 @@ async def test_posts_are_found_by_the_clock(feed_server):
 
 
 @feed_server_test()
-async def test_no_more_documents_are_read_than_can_soon_be_recorded(feed_server):
+async def test_parsing_waits_for_recording(feed_server):
     size, feeds = 100, 60
     read, waiting = [], []
     parse, record = feed_server.aggregator.poller.parse, feed_server.store.record
@@ -73,9 +74,9 @@ async def test_no_more_documents_are_read_than_can_soon_be_recorded(feed_server)
 
     async def counted_record(outcomes):
         waiting.append(sum(read))
-        brought = await record(outcomes)
+        results = await record(outcomes)
         read[:] = read[len(outcomes) :]
-        return brought
+        return results
 
     feed_server.aggregator.poller.parse, feed_server.store.record = counted_parse, counted_record
     paths = [f"/feed/{i}" for i in range(feeds)]

@@ -1,4 +1,4 @@
-"""One policy and one constraint rule, two clocks: a trace served over real HTTP comes out as in the simulator."""
+"""Agreement of service and simulator: a trace served over HTTP gives the same delays."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -32,12 +32,12 @@ from tidings.store.feed_models import (
 )
 
 TRAINING_D = 10
-#: In the text of a post: a document then costs some times what a 304 does.
+#: Words in the text of a post, so that a document is several times as large as a 304.
 WORDS = 100
 
 
 class TraceServer(FeedServer):
-    """Every feed of a trace, each showing its last posts as of the clock, under its own conditions."""
+    """Serves every feed of a trace with its latest posts at the clock's time."""
 
     def __init__(self, trace, path, conditions):
         super().__init__(Clock(), path)
@@ -46,7 +46,7 @@ class TraceServer(FeedServer):
         self.not_modified = 0
 
     def shown(self, feed, now):
-        """Numbers and times of the posts in a feed's document."""
+        """Return the number of the first post and the times of the posts in a feed's document."""
         first, end = self.trace.offsets[feed], self.trace.offsets[feed + 1]
         posted = self.trace.times[
             first : first + np.searchsorted(self.trace.times[first:end], now, side="right")
@@ -80,7 +80,7 @@ class TraceServer(FeedServer):
         return f'"{base + len(shown)}"'
 
     def state(self, feed, start):
-        """What is known of a feed that was polled just now."""
+        """Return the state of a feed that was polled at ``start``."""
         _, shown = self.shown(feed, start)
         conditions, size = self.conditions, len(self.document(feed, start))
         ttl_s, max_age_s = (
@@ -115,11 +115,11 @@ class TraceServer(FeedServer):
         )
 
     async def train(self, start):
-        """The store as if every feed had been watched from the trace's beginning until ``start``."""
+        """Fill the store as if every feed had been polled until ``start``."""
         trace = self.trace
         self.clock.now = trace.start
         async with Store.open(self.path, clock=self.clock) as store:
-            added = await store.add(
+            added = await store.add_subscriptions(
                 [
                     NewSubscription(self.url(f"/{i}"), start + 1000 * DAY_S)
                     for i in range(trace.n_feeds)
@@ -144,7 +144,7 @@ class TraceServer(FeedServer):
                     added, self.conditions.override_s.tolist(), strict=True
                 ):
                     await store.write(
-                        folders.change,
+                        folders.update_subscription,
                         DEFAULT_USER_ID,
                         feed.feed_id,
                         {"min_interval_s": override_s},
@@ -157,19 +157,19 @@ class TraceServer(FeedServer):
 
 @asynccontextmanager
 async def trace_server(trace, path, conditions):
-    here = TraceServer(trace, path / "store.db", conditions)
-    runner = web.ServerRunner(web.Server(here.answer))
+    server = TraceServer(trace, path / "store.db", conditions)
+    runner = web.ServerRunner(web.Server(server.answer))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    here.port = runner.addresses[0][1]
+    server.port = runner.addresses[0][1]
     try:
-        yield here
+        yield server
     finally:
         await runner.cleanup()
 
 
 def extra_of(conditions, feed):
-    """What a feed's document says beside its posts."""
+    """Return ttl and skipHours elements of a feed."""
     if conditions is None:
         return ""
     hours = np.unpackbits(conditions.skip[feed])[:24]
@@ -179,7 +179,7 @@ def extra_of(conditions, feed):
 
 
 def all_conditions(feeds):
-    """Publishers of all kinds: by tens, those with a ttl, max-age, skipHours, no validators, an override, and plain ones."""
+    """Return conditions of publishers with ttl, max-age, skipHours, no validators, overrides."""
     kind = np.arange(feeds) % 10
     nights = np.frombuffer(skip_hours(Hints(skip_hours=frozenset(range(6)))), dtype=np.uint8)
     return Conditions(
@@ -200,73 +200,72 @@ def live_and_simulated(
     end = start + days * DAY_S
 
     async def live():
-        async with trace_server(trace, path, conditions) as here:
-            await here.train(start)
+        async with trace_server(trace, path, conditions) as server:
+            await server.train(start)
             sizes = np.array(
-                [len(here.document(feed, start)) for feed in range(feeds)], dtype=np.float64
+                [len(server.document(feed, start)) for feed in range(feeds)], dtype=np.float64
             )
             limits = Limits(0.0, np.inf) if conditions is None else conditions.limits
-            async with here.run_aggregator(
+            async with server.run_aggregator(
                 budget=Budget(per_feed_day, True), policy=policy, limits=limits
             ):
-                await here.run_for(hours=days * 24)
-                status = await here.store.status()
-            assert (here.not_modified > 0) == (conditions is not None)
-            return here.poll_list(), status, sizes
+                await server.run_for(hours=days * 24)
+                status = await server.store.status()
+            assert (server.not_modified > 0) == (conditions is not None)
+            return server.poll_list(), status, sizes
 
     polls, status, sizes = asyncio.run(live())
     if conditions is None:
         conditions = Conditions(Limits(0.0, np.inf), conditional=np.zeros(feeds, dtype=np.bool_))
     conditions = replace(conditions, document_bytes=sizes)
     expected = simulate(trace, make_policy(policy), per_feed_day, start, end, conditions=conditions)
-    ours, theirs = (metrics(score_polls(trace, p, start, end)) for p in (polls, expected))
-    return ours, theirs, status
+    live_metrics, simulated = (
+        metrics(score_polls(trace, p, start, end)) for p in (polls, expected)
+    )
+    return live_metrics, simulated, status
 
 
-def agree(ours, theirs):
-    """Within 2 %."""
+def assert_agreement(live, simulated):
+    """Assert that delays, missed share and polls differ by at most 2 %."""
     for key in ("mean_delay_s", "missed_share", "polls"):
-        assert ours[key] == pytest.approx(theirs[key], rel=0.02, abs=1e-3), key
+        assert live[key] == pytest.approx(simulated[key], rel=0.02, abs=1e-3), key
 
 
 @pytest.mark.parametrize("policy", ["price", "min-delay"])
-def test_live_delays_and_losses_are_the_simulators(tmp_path, policy):
-    ours, theirs, status = live_and_simulated(
+def test_live_delays_and_missed_posts_match_simulator(tmp_path, policy):
+    live, simulated, status = live_and_simulated(
         tmp_path, 80, policy, window=10, per_feed_day=1.5, median=2.5
     )
-    agree(ours, theirs)
-    assert theirs["missed_share"] > 0.01  # else there would be nothing to agree about
-    assert status.day.polls == ours["polls"]
-    assert (
-        0.5 * ours["missed"] < status.day.missed < 2 * ours["missed"]
-    )  # as the monitor has it, who cannot know
+    assert_agreement(live, simulated)
+    assert simulated["missed_share"] > 0.01  # otherwise there would be nothing to compare
+    assert status.day.polls == live["polls"]
+    # The service can only estimate the missed posts.
+    assert 0.5 * live["missed"] < status.day.missed < 2 * live["missed"]
 
 
-def test_a_policy_that_looks_at_whole_documents_gets_them_also_when_they_are_the_known_ones(
+def test_policy_gets_known_documents_on_304(
     tmp_path,
 ):
-    ours, theirs, _ = live_and_simulated(
-        tmp_path, 40, "moving-average", per_feed_day=60.0
-    )  # it has no budget of its own
-    agree(ours, theirs)
+    # This policy does not use the budget.
+    live, simulated, _ = live_and_simulated(tmp_path, 40, "moving-average", per_feed_day=60.0)
+    assert_agreement(live, simulated)
 
 
-def test_all_constraints_hold_live_as_in_the_simulator(tmp_path):
+def test_constraints_match_simulator(tmp_path):
     conditions = all_conditions(150)
-    ours, theirs, _ = live_and_simulated(
+    live, simulated, _ = live_and_simulated(
         tmp_path, 150, "price", window=10, per_feed_day=12.0, median=3.0, conditions=conditions
     )
-    agree(ours, theirs)
-    assert theirs["missed_share"] > 0.01
+    assert_agreement(live, simulated)
+    assert simulated["missed_share"] > 0.01
 
 
 @pytest.mark.slow
-def test_a_day_of_a_thousand_feeds_with_all_constraints(tmp_path):
-    ours, theirs, _ = live_and_simulated(
+def test_thousand_feeds_with_constraints_match_simulator(tmp_path):
+    live, simulated, _ = live_and_simulated(
         tmp_path, 1000, "price", per_feed_day=12.0, median=1.5, conditions=all_conditions(1000)
     )
     for key in ("mean_delay_s", "missed", "polls"):
-        print(
-            f"{key}: live {ours[key]:.6g}, simulated {theirs[key]:.6g}, ratio {ours[key] / theirs[key]:.4f}"
-        )
-    agree(ours, theirs)
+        ratio = live[key] / simulated[key]
+        print(f"{key}: live {live[key]:.6g}, simulated {simulated[key]:.6g}, ratio {ratio:.4f}")
+    assert_agreement(live, simulated)

@@ -1,4 +1,4 @@
-"""Whatever dies while workers poll: no entry is lost or doubled, no feed is forgotten, and nobody has to help."""
+"""Workers survive killed processes, database restarts and network failures."""
 
 import pytest
 
@@ -7,14 +7,14 @@ from tests.live.worker_cluster import WorkerCluster
 
 @pytest.fixture(scope="module")
 def worker_cluster():
-    with WorkerCluster() as here:
-        here.start_workers(2)
-        yield here
+    with WorkerCluster() as cluster:
+        cluster.start_workers(2)
+        yield cluster
 
 
 @pytest.fixture
 def complete(worker_cluster):
-    """Afterwards everything has been read, once, by workers that live."""
+    """Check after the test that every entry is stored once and all workers are alive."""
     yield
     worker_cluster.wait_until_read()
     entries, different = worker_cluster.counts()
@@ -26,13 +26,13 @@ def complete(worker_cluster):
     assert all(process.is_alive() for process in worker_cluster.workers)
 
 
-def test_all_is_well(worker_cluster, complete):
+def test_workers_poll_each_feed_once(worker_cluster, complete):
     worker_cluster.publish(until=1.0)
     worker_cluster.wait_until_read()
     assert set(worker_cluster.publishers.request_counts.values()) == {1}
 
 
-def test_a_worker_is_killed(worker_cluster, complete):
+def test_killed_worker_loses_nothing(worker_cluster, complete):
     worker_cluster.wait_for(worker_cluster.leader, "leader")
     (other,) = [
         process for process in worker_cluster.workers if process is not worker_cluster.leader()
@@ -43,7 +43,7 @@ def test_a_worker_is_killed(worker_cluster, complete):
     worker_cluster.start_workers(1)
 
 
-def test_the_leader_is_killed(worker_cluster, complete):
+def test_killed_leader_is_replaced(worker_cluster, complete):
     worker_cluster.wait_for(worker_cluster.leader, "leader")
     leader = worker_cluster.leader()
     worker_cluster.publish(until=0.3)
@@ -53,7 +53,7 @@ def test_the_leader_is_killed(worker_cluster, complete):
     worker_cluster.start_workers(1)
 
 
-def test_postgresql_is_killed_and_comes_back(worker_cluster, complete):
+def test_workers_survive_postgresql_restart(worker_cluster, complete):
     worker_cluster.publish(until=0.3)
     worker_cluster.kill_postgres()
     assert worker_cluster.stuck_feeds() == []
@@ -61,8 +61,8 @@ def test_postgresql_is_killed_and_comes_back(worker_cluster, complete):
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_the_line_between_a_worker_and_the_database_is_cut(worker_cluster, complete, silent):
-    """Silently: nothing says so, and only patience ends it."""
+def test_worker_reconnects_after_network_failure(worker_cluster, complete, silent):
+    """If ``silent``, the connection is not closed and only timeouts end it."""
     (far,) = worker_cluster.start_workers(1, worker_cluster.database_proxy.url.format("postgres"))
     worker_cluster.publish(until=0.3)
     worker_cluster.database_proxy.cut(silent=silent)

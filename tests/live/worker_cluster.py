@@ -1,7 +1,7 @@
-"""Several workers as processes of their own, a PostgreSQL that may die, and a line to it that may be cut.
+"""Worker cluster: several worker processes, a PostgreSQL server, a proxy that can be cut.
 
-Publishers bring out editions: with each, every feed has one post more, and is due. The workers' clock runs faster than ours,
-so that a lease of a quarter of an hour is waited for.
+`WorkerCluster.publish` adds one post to every feed and makes all feeds due. The workers' clock runs
+faster than real time, so that tests can wait for a lease of 15 minutes to expire.
 """
 
 import asyncio
@@ -32,21 +32,21 @@ from tidings.store import Store
 from tidings.store.feed_models import NewSubscription
 
 SPEED = 120.0
-#: A publisher takes its time, so that workers are always in the middle of something.
+#: Delay of publishers' responses, so that workers always have polls in progress.
 RESPONSE_DELAY_S = 0.05
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.live.worker_cluster"])
 
 
-def worker(url, began, started):
-    """The process: as `tidings worker`, but for its clock; from ``started`` on it must outlive whatever happens."""
+def worker(url, started_at, started):
+    """Run a process like `tidings worker` with a faster clock; sets ``started`` when it polls."""
     settings = read(Path("/nonexistent"), {}, {"policy.budget": "1200", "log.level": "error"})
     fetcher_settings = FetchSettings(
         allow_private=True, treat_private_as_public=True, host_spacing_s=1.0, concurrency=8
     )
 
     def clock():
-        return MONDAY + (time.time() - began) * SPEED
+        return MONDAY + (time.time() - started_at) * SPEED
 
     async def run():
         stop = asyncio.Event()
@@ -64,7 +64,7 @@ def worker(url, began, started):
 
 
 class Publisher(LocalServer):
-    """A host with some of the feeds."""
+    """A host that serves some of the feeds."""
 
     protocol = "HTTP/1.1"
 
@@ -83,16 +83,17 @@ class Publisher(LocalServer):
 
 
 class PublisherGroup:
-    """Publishers, each on a port of its own."""
+    """Publishers, each on a separate port."""
 
     def __init__(self, hosts, feeds, stack):
-        self.revision, self.request_counts = 0, Counter()  # by feed, in this edition
+        self.revision = 0  # number of posts in each feed
+        self.request_counts = Counter()  # by feed, for this revision
         publishers = [stack.enter_context(Publisher(self)) for _ in range(hosts)]
         self.urls = [f"{publishers[i % hosts].address}/{i}" for i in range(feeds)]
 
 
 class DatabaseProxy:
-    """To the database, through a socket of ours that can be cut: what is on it is lost, and nobody answers."""
+    """Proxy to the database through a Unix socket, which can be cut like a network connection."""
 
     def __init__(self, folder, to):
         self._to, self._sockets, self._is_cut = to, [], False
@@ -116,7 +117,7 @@ class DatabaseProxy:
     def _forward(self, source, target):
         with suppress(OSError):
             while data := source.recv(65536):
-                if self._is_cut:  # as if the cable had been pulled: neither data nor an end arrives
+                if self._is_cut:  # like an unplugged cable: neither data nor a close arrives
                     return
                 target.sendall(data)
         if not self._is_cut:
@@ -125,7 +126,7 @@ class DatabaseProxy:
                     end.shutdown(socket.SHUT_RDWR)
 
     def cut(self, *, silent):
-        """Silently, or so that both ends notice."""
+        """Cut all connections: ``silent`` drops data without closing them."""
         self._is_cut = True
         if not silent:
             self._close_all()
@@ -148,7 +149,7 @@ class DatabaseProxy:
 
 class WorkerCluster:
     def __init__(self, *, feeds=60, hosts=12):
-        self._stack, self._began = ExitStack(), time.time()
+        self._stack, self._started_at = ExitStack(), time.time()
         folder = Path(tempfile.mkdtemp(prefix="tidings-news-"))
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
         self.postgres = start_server(folder / "data")
@@ -170,36 +171,40 @@ class WorkerCluster:
         self._stack.close()
 
     def now(self):
-        return MONDAY + (time.time() - self._began) * SPEED
+        return MONDAY + (time.time() - self._started_at) * SPEED
 
     async def _subscribe(self):
         async with Store.open(self.url, clock=self.now) as store:
-            await store.add(
+            await store.add_subscriptions(
                 [NewSubscription(url, self.now() + 1e9) for url in self.publishers.urls]
             )
 
     def start_workers(self, count, url=None):
-        begun = [PROCESSES.Event() for _ in range(count)]
-        started = [
-            PROCESSES.Process(target=worker, args=(url or self.url, self._began, one), daemon=True)
-            for one in begun
+        events = [PROCESSES.Event() for _ in range(count)]
+        processes = [
+            PROCESSES.Process(
+                target=worker, args=(url or self.url, self._started_at, event), daemon=True
+            )
+            for event in events
         ]
-        for process in started:
+        for process in processes:
             process.start()
-        self.workers += started
-        self.wait_for(lambda: all(one.is_set() for one in begun), "workers at work")
-        return started
+        self.workers += processes
+        self.wait_for(lambda: all(event.is_set() for event in events), "running workers")
+        return processes
 
     def connected_workers(self):
-        """Pids of workers that have connections."""
+        """Return the process ids of workers that are connected to the database."""
         rows = self.query(
-            "SELECT application_name FROM pg_stat_activity WHERE application_name LIKE 'tidings %:%'"
+            "SELECT application_name FROM pg_stat_activity "
+            "WHERE application_name LIKE 'tidings %:%'"
         )
         return {int(name.rpartition(":")[2]) for (name,) in rows}
 
     def leader(self):
         rows = self.query(
-            "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted"
+            "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) "
+            "WHERE locktype = 'advisory' AND granted"
         )
         pids = {int(name.rpartition(":")[2]) for (name,) in rows}
         return next((process for process in self.workers if process.pid in pids), None)
@@ -208,16 +213,15 @@ class WorkerCluster:
         return sql(self.url, *statements)
 
     def publish(self, until):
-        """A new edition; returns when that share of the feeds has been asked for it."""
+        """Publish a new revision; returns when this share of the feeds has been requested."""
         self.publishers.request_counts.clear()
         self.publishers.revision += 1
         ((before,),) = self.query("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
         self._since = int(
             before
-        )  # what has not been recorded by now is recorded by this transaction or a later one
-        lasting = "SET synchronous_commit = on"  # whoever kills PostgreSQL now kills what workers do, not what we did
+        )  # polls that are not recorded yet get this transaction id or later
         self.query(
-            lasting,
+            "SET synchronous_commit = on",  # this change must survive a kill of PostgreSQL
             f"UPDATE feeds SET next_poll_at = {self.now()}",
             f"SELECT pg_notify('{FEEDS_CHANNEL}', '')",
         )
@@ -227,16 +231,19 @@ class WorkerCluster:
         )
 
     def stuck_feeds(self):
-        """Feeds that nobody would ask for longer than a lease although they have not been read.
+        """Return feeds without the latest post that are not due within the time of a lease.
 
-        One that was being asked when the edition came out, and shown the one before, has had its look: it is not due.
+        A feed whose poll was in progress when the revision was published, and got the one before,
+        has been polled and is not due.
         """
         now = self.now()
         shown = f"entries < {self.publishers.revision} AND xmin::text::bigint >= {self._since}"
         return self.query(
-            f"SELECT id, next_poll_at - {now}, last_poll_at - {now}, reason FROM feeds WHERE next_poll_at > {now + LEASE_S} "
-            f"AND id NOT IN (SELECT feed_id FROM entries WHERE identity LIKE '%{self.publishers.revision - 1}') "
-            f"AND NOT EXISTS (SELECT 1 FROM polls WHERE feed_id = feeds.id AND at = last_poll_at AND {shown})"
+            f"SELECT id, next_poll_at - {now}, last_poll_at - {now}, reason FROM feeds "
+            f"WHERE next_poll_at > {now + LEASE_S} AND id NOT IN (SELECT feed_id FROM entries "
+            f"WHERE identity LIKE '%{self.publishers.revision - 1}') "
+            "AND NOT EXISTS (SELECT 1 FROM polls WHERE feed_id = feeds.id AND at = last_poll_at "
+            f"AND {shown})"
         )
 
     def wait_until_read(self):
@@ -246,7 +253,7 @@ class WorkerCluster:
         )
 
     def counts(self):
-        """Entries, and as many as there should be if none is there twice."""
+        """Return the number of entries and of distinct entries."""
         (row,) = self.query("SELECT count(*), count(DISTINCT (feed_id, identity)) FROM entries")
         return row
 
@@ -254,10 +261,9 @@ class WorkerCluster:
         deadline = time.monotonic() + TEST_TIMEOUT_S
         while not condition():
             if time.monotonic() > deadline:
-                request_counts = f"{len(self.publishers.request_counts)} feeds asked"
-                raise AssertionError(
-                    f"no {what} after {TEST_TIMEOUT_S} s: {describe() if describe else (request_counts, self.counts())}"
-                )
+                requested = f"{len(self.publishers.request_counts)} feeds requested"
+                state = describe() if describe else (requested, self.counts())
+                raise AssertionError(f"no {what} after {TEST_TIMEOUT_S} s: {state}")
             time.sleep(0.05)
 
     def kill(self, process):
@@ -272,7 +278,7 @@ class WorkerCluster:
         self.wait_for(self._start_postgres, "PostgreSQL", self.postgres.log.read_text)
 
     def _start_postgres(self):
-        """Refused as long as a process of the one before is there."""
+        """Start PostgreSQL; fails while processes of the killed server are running."""
         with suppress(subprocess.SubprocessError):
             self.postgres.start()
             return True

@@ -1,8 +1,10 @@
-"""The living loop: importer, reader, monitor and the policy that says when to look next (Han et al., Fig. 13).
+"""Aggregator: the polling loop around fetcher, parser, scheduling policy and store.
 
-`Aggregator` begins what is due, `polls` are under way until they are recorded, `Brain` decides what is next and `planner` tells
-the policy of feeds. Beside them: `importer` brings feeds in, `monitor` and `dating` judge documents, `repair` looks for lost
-posts, `push` listens to hubs, `explain` says what is known and why.
+It follows the architecture of Han et al., Fig. 13. `aggregator` starts due polls, `poll_tasks` runs
+them, `poller` fetches and parses, `document_diff` and `entry_dates` find and date new entries,
+`result_writer` stores results in batches, `scheduler` and `planner` decide the next poll.
+`importer` adds feeds, `gap_repair` recovers missed posts, `websub` receives pushes,
+`peer_exchange` connects to peers, `explain` gives the reasons of decisions.
 """
 
 from tidings.aggregator.aggregator import Aggregator, PollTotals

@@ -1,8 +1,7 @@
-"""The living loop: feeds that are due are claimed, polled, recorded and given their next time, for as long as it runs.
+"""Polling loop: lease due feeds, poll them concurrently, record results, plan next polls.
 
-Any number of polls are under way; what they bring is recorded in batches, as many as have finished while the last batch was
-written. A claim is a lease: if the process dies, the feeds it held are due again when the lease runs out, and nothing of them
-was recorded, or all.
+Results are recorded in batches. A feed is leased while it is polled: if the process dies, the feed
+is due again when the lease expires, and its poll was recorded either completely or not at all.
 """
 
 import asyncio
@@ -34,20 +33,21 @@ from tidings.reasons import Reason, reason, with_modifier
 from tidings.store import Store, StoreError
 from tidings.store.feed_models import Feed, Schedule
 
-#: Polls under way for each that may be asking: the others wait for their host's turn, or are being read.
+#: Concurrent polls per allowed connection: some wait for their host's rate limit or are parsed.
 POLLS_PER_CONNECTION = 2
-#: New feeds are made known to the policy when nothing is due for so long, and every so often if that never happens.
+#: Idle time ahead that is needed to add pending feeds to the policy.
 IDLE_S = 30.0
+#: Maximum time that feeds stay pending if the loop is never idle.
 MAX_PENDING_S = 600.0
-#: So long the loop waits, at most, before it tries a store again that could not be used.
+#: Maximum backoff after errors of the store.
 MAX_STORE_BACKOFF_S = 30.0
-#: So long a worker waits that found nothing although something is due: another holds the hosts of it.
+#: Delay before a worker retries when all due feeds belong to hosts leased by other workers.
 LEASE_RETRY_S = 0.5
-#: On this channel other processes say that there are feeds to be asked.
+#: Notification channel on which other processes announce due feeds.
 FEEDS_CHANNEL = "feeds"
-#: Old entries are forgotten so often.
+#: Interval of retention runs, which delete old entries.
 RETENTION_S = DAY_S
-#: The first time, soon: there are services that are restarted every night.
+#: Delay of the first retention run; short, since some services are restarted every night.
 FIRST_RETENTION_S = 3600.0
 
 HUB_NOTIFIED = reason("hub_notified")
@@ -57,7 +57,7 @@ Progress = Callable[[int, int], object]
 
 
 class PollTotals(Struct, frozen=True):
-    """What polling by hand came to."""
+    """Totals of a manual refresh."""
 
     poll_count: int = 0
     new: int = 0
@@ -65,20 +65,23 @@ class PollTotals(Struct, frozen=True):
     failed: int = 0
     skipped: tuple[SkippedPoll, ...] = ()
 
-    def plus(self, one: PollSummary) -> "PollTotals":
-        if one.skipped is not None:
-            return replace(self, skipped=(*self.skipped, one.skipped))
+    def plus(self, poll: PollSummary) -> "PollTotals":
+        if poll.skipped is not None:
+            return replace(self, skipped=(*self.skipped, poll.skipped))
         return PollTotals(
             self.poll_count + 1,
-            self.new + one.new,
-            self.changed + one.changed,
-            self.failed + one.failed,
+            self.new + poll.new,
+            self.changed + poll.changed,
+            self.failed + poll.failed,
             self.skipped,
         )
 
 
 class Aggregator:
-    """Use it with ``async with``: that takes up what the last process left."""
+    """The polling loop and manual polls.
+
+    ``async with`` restores host pauses and the scheduler's state from the store, and saves it.
+    """
 
     def __init__(
         self,
@@ -92,7 +95,10 @@ class Aggregator:
         retain_entries: int = 100,
         worker: str = "",
     ) -> None:
-        """``worker`` is the name of one of several processes that share the store; the only one needs none."""
+        """Wire the components.
+
+        ``worker`` names this process if several share the store; empty for a single process.
+        """
         self.store, self.fetcher, self.scheduler = store, fetcher, scheduler
         self.polls = PollTasks(
             store, fetcher, scheduler, clock, sleep=sleep, worker=worker, wake=self.wake
@@ -104,7 +110,7 @@ class Aggregator:
         self._retain_days, self._retain_entries = retain_days, retain_entries
         self._max_polls = POLLS_PER_CONNECTION * fetcher.settings.concurrency
         self._wake = asyncio.Event()
-        self.is_idle = False  #: nothing is due, and nothing under way
+        self.is_idle = False  #: nothing is due and no poll is running
 
     async def __aenter__(self) -> "Aggregator":
         now = self._clock()
@@ -125,23 +131,23 @@ class Aggregator:
 
     @property
     def polls_in_flight(self) -> int:
-        """Polls that have been begun and not yet recorded."""
+        """Number of polls that have started and are not recorded yet."""
         return len(self.polls.tasks)
 
     def set_scheduler(self, scheduler: Scheduler) -> None:
-        """Go on with a brain that knows more."""
+        """Replace the scheduler, after another process has polled."""
         self.scheduler = self.polls.result_writer.scheduler = scheduler
 
     def wake(self) -> None:
-        """Something has changed outside: feeds were added, or are due sooner."""
+        """Wake the loop: feeds were added or are due sooner."""
         self._wake.set()
 
-    # --- by the clock --------------------------------------------------------------------------------------------------
+    # --- scheduled polls ------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Poll what is due, whenever it is due, until ``stop``; polls under way are then finished.
+        """Poll feeds when they are due, until ``stop`` is set; then wait for running polls.
 
-        A store that cannot be used now (a database that is being restarted, a full disk) is tried again and again.
+        Errors of the store (a database restart, a full disk) are retried with exponential backoff.
         """
         self._retain_at, self._pending_deadline = (
             self._clock() + FIRST_RETENTION_S,
@@ -152,22 +158,18 @@ class Aggregator:
             while not stop.is_set():
                 self._wake.clear()
                 try:
-                    rest_until = await self._run_due_work()
+                    wake_at = await self._run_due_work()
                     failures = 0
                 except StoreError as error:
                     failures += 1
-                    rest_until = self._clock() + min(2.0**failures, MAX_STORE_BACKOFF_S)
-                    log.warning(
-                        "the store cannot be used; trying again",
-                        error=str(error),
-                        failures=failures,
-                    )
-                await self._wait_until(rest_until, stop)
+                    wake_at = self._clock() + min(2.0**failures, MAX_STORE_BACKOFF_S)
+                    log.warning("store_operation_failed", error=str(error), failures=failures)
+                await self._wait_until(wake_at, stop)
         finally:
             await self.polls.finish()
 
     async def _run_due_work(self) -> float:
-        """Returns when there will be something to do again."""
+        """Do everything that is due; returns the time of the next work."""
         while True:
             now = self._clock()
             if now >= self.scheduler.next_tick:
@@ -177,10 +179,10 @@ class Aggregator:
             if now >= self._retain_at:
                 self._retain_at = now + RETENTION_S
                 if self.scheduler.is_leader:
-                    gone = await self.store.apply_retention(
+                    deleted = await self.store.apply_retention(
                         days=self._retain_days, min_entries=self._retain_entries
                     )
-                    log.info("retained", entries=gone.entries, polls=gone.polls)
+                    log.info("retention_finished", entries=deleted.entries, polls=deleted.polls)
             if await self._start_due_polls(now):
                 continue
             next_at = await self._next_at(now)
@@ -192,21 +194,21 @@ class Aggregator:
             self._pending_deadline = now + MAX_PENDING_S
 
     async def _start_due_polls(self, now: float) -> int:
-        """Claim what is due and can be begun; returns how many."""
+        """Lease due feeds and start their polls; returns the number of leased feeds."""
         free = self._max_polls - len(self.polls.tasks)
         if free <= 0:
             return 0
         await self.polls.release_hosts()
         if self._worker and await self._next_at(now) > now + LEASE_RETRY_S:
-            return 0  # do not trouble the budget of all for nothing
+            return 0  # do not take tokens from the shared budget in vain
         granted = await self.scheduler.take_tokens(min(free, BATCH), now)
         if not granted:
             return await self._postpone_until_budget(now)
-        claimed = await self.store.lease_feeds(granted, lease_s=LEASE_S, worker=self._worker)
+        leased = await self.store.lease_feeds(granted, lease_s=LEASE_S, worker=self._worker)
         started_count, postponed_schedules = 0, []
-        for feed in claimed:
+        for feed in leased:
             if feed.id in self.polls.tasks:
-                continue  # its lease has run out while it waits for its host; it will be recorded
+                continue  # its lease expired while it waits for its host; it will be recorded
             if self.polls.is_host_busy(feed.url):
                 wait_s = MAX_POLLS_PER_HOST * self.fetcher.settings.host_spacing_s
                 postponed_schedules.append(
@@ -219,42 +221,44 @@ class Aggregator:
             await self.scheduler.consume_budget(started_count - granted, now)
         if postponed_schedules:
             await self.store.reschedule(postponed_schedules)
-        return len(claimed)
+        return len(leased)
 
     async def _next_at(self, now: float) -> float:
-        """When there is something to do."""
+        """Return the time of the next poll or tick."""
         due = await self.store.next_due()
-        if due is not None and due <= now and self._worker:  # another worker holds its host
+        if due is not None and due <= now and self._worker:  # another worker has leased its host
             due = now + LEASE_RETRY_S
         return min(self.scheduler.next_tick, now + DAY_S if due is None else due)
 
     async def _postpone_until_budget(self, now: float) -> int:
-        """All that may be spent is spent: what is due takes its place in line, and says so. Returns 0 if nothing is due."""
+        """Postpone due feeds to the times of the next tokens, in order; returns how many are due.
+
+        Returns 1 if there are tokens again.
+        """
         token_times = await self.scheduler.next_token_times(self.store, BATCH, now)
         if not token_times:
             return 1
-        claimed = await self.store.lease_feeds(
-            BATCH, lease_s=LEASE_S
-        )  # whoever holds their hosts: they are only put off
-        waits = [
+        # Without a worker name, since hosts that others have leased do not matter here.
+        leased = await self.store.lease_feeds(BATCH, lease_s=LEASE_S)
+        postponed = [
             Schedule(feed.id, at, with_modifier(feed.state.reason, "budget_spent"))
-            for feed, at in zip(claimed, token_times, strict=False)
+            for feed, at in zip(leased, token_times, strict=False)
         ]
-        if waits:
-            await self.store.reschedule(waits)
+        if postponed:
+            await self.store.reschedule(postponed)
             log.info(
-                "budget spent",
-                waiting=len(waits),
-                until=waits[-1].next_poll_at,
+                "budget_exhausted",
+                waiting=len(postponed),
+                until=postponed[-1].next_poll_at,
                 budget_per_day=self.scheduler.budget_per_day,
             )
-        return len(claimed)
+        return len(leased)
 
     async def _wait_until(self, until: float, stop: asyncio.Event) -> None:
-        """Until then, or until something happens."""
+        """Wait until this time, a call of `wake`, or ``stop``."""
         waits: list[asyncio.Future[object]] = [
-            asyncio.ensure_future(what)
-            for what in (
+            asyncio.ensure_future(event)
+            for event in (
                 self._sleep(max(until - self._clock(), 0.0)),
                 self._wake.wait(),
                 stop.wait(),
@@ -272,7 +276,7 @@ class Aggregator:
             await self._reschedule(await self.scheduler.add_pending_feeds(self.store, now))
 
     async def _reschedule(self, schedules: Sequence[Schedule]) -> None:
-        """Not those that are being polled, which will have a time of their own, nor those that have news."""
+        """Store new poll times, except for feeds that are being polled or were pinged by a hub."""
         await self.store.reschedule(
             [
                 s
@@ -281,7 +285,7 @@ class Aggregator:
             ]
         )
 
-    # --- by hand -------------------------------------------------------------------------------------------------------
+    # --- manual polls and external events -------------------------------------------------------
 
     async def poll(
         self,
@@ -290,13 +294,15 @@ class Aggregator:
         due: bool = False,
         progress: Progress | None = None,
     ) -> PollTotals:
-        """Poll these feeds, or all, whether ``due`` or not: our own timing gives way, the servers' wishes never do."""
+        """Poll these feeds (default: all) now; with ``due``, only those that are due.
+
+        A manual poll ignores the schedule but respects the publisher's poll constraints
+        (Retry-After, ttl, skipHours). ``progress`` is called with (finished, total).
+        """
         now = self._clock()
         wanted, skipped = await self._allowed_polls(feed_ids, now, due=due)
         total, totals = len(wanted) + len(skipped), PollTotals(skipped=tuple(skipped))
-        done: asyncio.Queue[PollSummary] = (
-            asyncio.Queue()
-        )  # cheaper than waiting for a set of tasks
+        done: asyncio.Queue[PollSummary] = asyncio.Queue()  # cheaper than asyncio.wait on a set
         running = 0
         while wanted or running:
             if wanted and (free := min(self._max_polls - len(self.polls.tasks), BATCH)) > 0:
@@ -327,7 +333,7 @@ class Aggregator:
     async def _allowed_polls(
         self, feed_ids: Sequence[int] | None, now: float, *, due: bool
     ) -> tuple[list[int], list[SkippedPoll]]:
-        """Those that may be asked now, longest due first, and why the others may not."""
+        """Return the feeds that may be polled now, longest due first, and the skipped ones."""
         timings = await self.store.timings()
         forbidden = await self.store.forbidden_hours()
         timings = timings[np.argsort(timings["next_poll_at"], kind="stable")]
@@ -347,21 +353,26 @@ class Aggregator:
                 wanted.append(feed_id)
         for feed_id in set(feed_ids or ()) - set(timings["feed_id"].tolist()) if not due else ():
             feed = await self.store.feed(feed_id)
-            why = reason("retired", text=feed.retired_reason) if feed else reason("no_such_feed")
-            skipped.append(SkippedPoll(feed_id, why))
+            skip_reason = (
+                reason("retired", text=feed.retired_reason) if feed else reason("no_such_feed")
+            )
+            skipped.append(SkippedPoll(feed_id, skip_reason))
         return wanted, skipped
 
     async def handle_fetch_result(self, feed_id: int, result: FetchResult) -> PollSummary:
-        """Record an answer that was had by other means: the request by which a new feed was found."""
+        """Record the response by which autodiscovery found a new feed, as its first poll."""
         if feed_id in self.polls.tasks:
             return PollSummary()
-        claimed = await self.store.lease_feeds(1, lease_s=LEASE_S, feed_ids=[feed_id])
+        (feed,) = await self.store.lease_feeds(1, lease_s=LEASE_S, feed_ids=[feed_id])
         return await self.polls.start_poll(
-            claimed[0], partial(self.poller.poll, claimed[0], reason("added_manually"), result)
+            feed, partial(self.poller.poll, feed, reason("added_manually"), result)
         )
 
     async def handle_push(self, feed_id: int, body: bytes, content_type: str) -> int:
-        """Record what a hub has sent; returns how many entries were new. `ParseError` if it is no feed."""
+        """Record a document pushed by a WebSub hub; returns the number of new entries.
+
+        Raises `ParseError` if the body is not a feed.
+        """
         feed = await self.store.feed(feed_id)
         if feed is None or feed.retired_at is not None:
             return 0
@@ -378,7 +389,11 @@ class Aggregator:
     async def handle_peer_entries(
         self, feed_id: int, entries: Sequence[Entry], max_delay_s: float, **fields: Any
     ) -> int:
-        """Record what neighbours have told; returns how many entries were new. See `Reader.take_told` and `take_look`."""
+        """Record entries received from peers; returns the number of new entries.
+
+        The next poll is postponed by at most ``max_delay_s``. ``fields`` are those of the
+        `PollOutcome`; see `Poller.handle_peer_entries`.
+        """
         feed = await self.polls.lease_feed(feed_id)
         if feed is None:
             return 0
@@ -392,8 +407,9 @@ class Aggregator:
         return (await self.polls.start_poll(feed, poll)).new
 
     async def handle_peer_poll(self, feed_id: int, at: float, max_delay_s: float) -> None:
-        """Somebody else has looked at the feed, so that it need not be asked so soon: but for no more than ``bound_s`` after
-        our own last look.
+        """Postpone the next poll because a peer polled the feed at ``at``.
+
+        The next poll is at most ``max_delay_s`` after our own last poll.
         """
         feed = await self.store.feed(feed_id)
         if (
@@ -407,34 +423,34 @@ class Aggregator:
         (decision,) = await self.polls.result_writer.decide(
             [self.poller.peer_poll_observation(feed, at)]
         )
-        then = min(max(decision.at, now), _latest_poll_at(feed, max_delay_s, now))
+        poll_at = min(max(decision.at, now), _latest_poll_at(feed, max_delay_s, now))
         if decision.estimate is not None:
             await self.store.save_estimates({feed_id: decision.estimate})
         await self._reschedule(
             [
                 Schedule(
                     feed_id,
-                    then,
+                    poll_at,
                     with_modifier(decision.reason, "peer_polled"),
                     expected_poll_at=planned,
                 )
             ]
         )
 
-    async def handle_ping(self, feed_id: int, why: Reason = HUB_NOTIFIED) -> None:
-        """A hub says that there is news: the feed is due as soon as its server's wishes allow."""
+    async def handle_ping(self, feed_id: int, ping_reason: Reason = HUB_NOTIFIED) -> None:
+        """Make a feed due as soon as its server allows: a hub has announced a new post."""
         feed = await self.store.feed(feed_id)
         if feed is not None and feed.retired_at is None and feed_id not in self.polls.tasks:
             self.polls.pinged_feeds.add(feed_id)
             at = max(self._clock(), feed.state.earliest_at or 0.0)
-            await self.store.reschedule([Schedule(feed_id, at, why)])
+            await self.store.reschedule([Schedule(feed_id, at, ping_reason)])
             self.wake()
 
     async def update_weights(self, feed_ids: Sequence[int]) -> None:
-        """Take other weights and minimum intervals of these feeds from the store, or that nobody is subscribed any more.
+        """Apply changed weights, minimum intervals and unsubscriptions of these feeds.
 
-        A feed may be polled sooner than was planned, and is never polled before its minimum interval is over. Otherwise it
-        is soon enough to decide after its next poll.
+        The next poll is moved only if it becomes earlier, or if it would violate the minimum
+        interval. Other changes take effect after the next poll.
         """
         feeds = {
             feed_id: feed
@@ -461,10 +477,10 @@ class Aggregator:
         self.wake()
 
     def _changed_schedule(self, feed: Feed, decided: Schedule | None) -> Schedule | None:
-        """The next poll of a feed whose weight or minimum interval has changed; None where it stays as planned."""
+        """Return the new schedule after a change of weight or minimum interval; None to keep it."""
         planned, at = feed.state.next_poll_at, None if decided is None else decided.next_poll_at
         later = postpone_to_min_interval(feed, self.scheduler.limits)
-        if later is not None:  # where another process plans, nothing is decided here
+        if later is not None:  # if another process plans, `decided` is None
             return (
                 decided
                 if at is not None and later.next_poll_at is not None and at >= later.next_poll_at
@@ -472,12 +488,15 @@ class Aggregator:
             )
         return decided if at is not None and planned is not None and at < planned else None
 
-    def _start_poll(self, feed: Feed, why: Reason) -> "asyncio.Task[PollSummary]":
-        return self.polls.start_poll(feed, partial(self.poller.poll, feed, why))
+    def _start_poll(self, feed: Feed, poll_reason: Reason) -> "asyncio.Task[PollSummary]":
+        return self.polls.start_poll(feed, partial(self.poller.poll, feed, poll_reason))
 
 
 def _latest_poll_at(feed: Feed, max_delay_s: float, now: float) -> float:
-    """Until when others' looks may put off our own: not where it is due, and what was planned anyway may be later."""
+    """Return the latest time to which peers' polls may postpone ours.
+
+    A due poll is not postponed. A poll that is already planned for later stays there.
+    """
     planned = feed.state.next_poll_at or now
     return (
         planned if planned <= now else max(planned, (feed.state.last_poll_at or now) + max_delay_s)

@@ -1,7 +1,8 @@
-"""The cap behind the price: however wrong a policy may be about its spending, requests cannot run away.
+"""Token bucket: hard limit of the request budget, independent of the scheduling policy.
 
-A bucket that holds a day's budget and fills evenly. A day and not an hour, because a policy rightly asks more by day than by
-night: in a day of the common pattern up to eight hours' worth is moved. So no day costs more than two, and no week more
+The bucket holds one day's budget and is refilled at a constant rate. Its capacity is a day rather
+than an hour because policies poll more by day than by night: a typical weekly profile moves up to
+eight hours' worth of polls within a day. So no day can cost more than two budgets, and no week more
 than eight.
 """
 
@@ -13,21 +14,21 @@ from msgspec import Struct
 from tidings.config import Budget
 from tidings.model import DAY_S
 
-#: Among the store's shared values: the budget that somebody has set while the service runs.
+#: Key of the stored budget that was set while the service runs.
 BUDGET_OVERRIDE_KEY = "budget"
-#: Polls over which the mean transfer of a poll is taken.
+#: Number of polls that the running mean of bytes per poll covers.
 MEAN_POLLS = 5000
 
 
 class BudgetOverride(Struct, frozen=True):
-    """Holds until the configuration says something else than it did then: whoever spoke last is right."""
+    """A budget set at run time; it is in effect until the configured budget changes."""
 
     budget: Budget
-    instead_of: Budget
+    instead_of: Budget  #: configured budget at that time
 
 
 def effective_budget(shared: Mapping[str, bytes], configured: Budget) -> Budget:
-    """The budget that holds."""
+    """Return the budget in effect: a valid run-time override, else the configured one."""
     try:
         override = (
             msgspec.json.decode(shared[BUDGET_OVERRIDE_KEY], type=BudgetOverride)
@@ -44,13 +45,13 @@ def effective_budget(shared: Mapping[str, bytes], configured: Budget) -> Budget:
 
 
 class MeanBytes(Struct, frozen=True):
-    """The mean transfer of a poll, by which a budget of bytes becomes one of requests."""
+    """Running mean of bytes per poll, to convert a byte budget into a request budget."""
 
     polls: int = 0
     mean: float = 0.0
 
     def after(self, transferred: Sequence[int]) -> "MeanBytes":
-        """With more polls; those of long ago count less and less."""
+        """Return the mean updated with these polls; older polls lose weight."""
         if not transferred:
             return self
         known = min(self.polls, MEAN_POLLS)
@@ -59,7 +60,10 @@ class MeanBytes(Struct, frozen=True):
 
 
 class TokenBucket(Struct):
-    """Requests that may be made; those made by hand are counted and not refused, so it may be in debt for a day."""
+    """Token bucket of requests or bytes.
+
+    Manual polls are counted but never refused, so the balance may be negative, by at most one day.
+    """
 
     per_day: float
     tokens: float
@@ -74,7 +78,7 @@ class TokenBucket(Struct):
         return max(self.per_day, 1.0)
 
     def available(self, now: float) -> int:
-        """Whole tokens that are there."""
+        """Return the number of available tokens, rounded down."""
         self._refill(now)
         return max(int(self.tokens + 1e-9), 0)
 
@@ -83,12 +87,12 @@ class TokenBucket(Struct):
         self.tokens = max(self.tokens - amount, -self.capacity)
 
     def ready_at(self, now: float, position: float = 0) -> float:
-        """When there is one again, for whoever stands at this place in line."""
+        """Return when a token is available for this position in the queue."""
         self._refill(now)
         return now + max(position + 1 - self.tokens, 0.0) * DAY_S / self.per_day
 
     def set_budget(self, per_day: float, now: float) -> None:
-        """A larger budget may be used at once."""
+        """Change the rate; an increase is available immediately."""
         self._refill(now)
         self.tokens += max(per_day - self.per_day, 0.0)
         self.per_day = per_day

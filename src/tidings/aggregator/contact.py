@@ -1,15 +1,19 @@
-"""The contact address that an admin entered on the first-run page; it is used where the configuration has none."""
+"""Contact URL for the User-Agent, as entered by an admin on the first-run page.
+
+It is used if the configuration has none.
+"""
 
 from tidings.config import is_web_address
 from tidings.errors import UsageError
+from tidings.i18n import _
 from tidings.store import Store
 
-#: Key among the store's shared values.
+#: Key of the stored contact URL.
 CONTACT = "contact_url"
 
 
 async def stored_contact(store: Store) -> str:
-    """Return the contact address in the store, or an empty text."""
+    """Return the stored contact URL, or an empty string."""
     return (await store.load_values()).get(CONTACT, b"").decode()
 
 
@@ -18,8 +22,8 @@ async def store_contact(store: Store, url: str) -> None:
 
 
 def check_contact(url: str) -> str:
-    """Return the address without surrounding blanks; `UsageError` if it is no web address."""
+    """Return the URL without surrounding whitespace; `UsageError` if it is not an http(s) URL."""
     url = url.strip()
     if not is_web_address(url):
-        raise UsageError("the contact must be a web address, such as https://example.org/about")
+        raise UsageError(_("the contact must be a web address, such as https://example.org/about"))
     return url

@@ -1,7 +1,7 @@
-"""Feeds that nobody here reads, fetched and advertised as if somebody did, so that neighbours cannot tell which are read.
+"""Decoy feeds: fetched and announced to peers to hide which feeds have subscribers here.
 
-They are chosen among those that neighbours read, and asked at a fixed pace with the manners that all feeds enjoy. Nothing of
-them is stored: what they bring goes to those who do read them.
+Decoys are chosen among the feeds of peers and polled at a fixed interval, with the same politeness
+rules as all feeds. Their entries are not stored, only passed on to peers that subscribe to them.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,12 @@ from tidings.fetch import Fetcher, FetchRequest, FetchResult
 from tidings.model import HOUR_S
 from tidings.parse import ParseError, parse
 
+#: Interval between two polls of a decoy feed.
 DECOY_INTERVAL_S = 4 * HOUR_S
 
 
 class Decoys:
-    """As many as the operator wants, or as neighbours have."""
+    """Polls up to ``number`` decoy feeds."""
 
     def __init__(
         self, number: int, node: Node, fetcher: Fetcher, clock: Callable[[], float]
@@ -26,12 +27,12 @@ class Decoys:
         self._last: dict[str, FetchResult] = {}
 
     async def poll_due_decoy(self) -> None:
-        """Choose what is lacking, and look at one that is due."""
+        """Choose missing decoys and poll one that is due."""
         if not self._number:
             return
         now = self._clock()
-        for place, url in enumerate(self._node.choose_decoys(self._number)):
-            self._next.setdefault(url, now + DECOY_INTERVAL_S * (place + 1) / self._number)
+        for index, url in enumerate(self._node.choose_decoys(self._number)):
+            self._next.setdefault(url, now + DECOY_INTERVAL_S * (index + 1) / self._number)
         due = min(self._next, key=self._next.__getitem__, default=None)
         if due is None or self._next[due] > now:
             return

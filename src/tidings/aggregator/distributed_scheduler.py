@@ -1,9 +1,10 @@
-"""One brain for any number of workers: what it knows lies in the store, and each process takes up the part that it needs.
+"""Distributed scheduler: several workers share one policy whose state is in the database.
 
-A worker decides for the feeds that it has just polled: it takes up their records and what all feeds share (the price of a
-poll, the common patterns), observes, decides, and the records go back with what the polls brought. One process at a time
-leads: now and then it takes up everything, moves the price, and gives new times to feeds whose time has come closer by that.
-Nobody holds anything between two calls that is not in the store, so another can go on wherever one stopped.
+A worker decides for the feeds that it has just polled: it loads their policy rows and the shared
+state (price of a poll, common weekly profiles), observes, decides, and stores the rows together
+with the poll results. One process at a time is the leader: at each tick it loads all feeds, adjusts
+the price, and reschedules feeds whose next poll becomes earlier. No process keeps state that is not
+in the store, so any other can take over.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from tidings.aggregator.budget import effective_budget
 from tidings.aggregator.poll_observation import Decision, PollObservation
-from tidings.aggregator.scheduler import GROWTH_FACTOR, Scheduler
+from tidings.aggregator.scheduler import GROWTH_FACTOR, STATE_KEY, Scheduler
 from tidings.config import Budget
 from tidings.logs import Log
 from tidings.model import DAY_S
@@ -22,21 +23,22 @@ from tidings.policy import Policy
 from tidings.policy.constraints import DEFAULT_LIMITS, Limits
 from tidings.store import Store
 from tidings.store.feed_models import Schedule
-from tidings.store.leases import BYTES
+from tidings.store.token_bucket import BYTES
 
-#: How often a process asks whether it leads, and the leader whether there is something to do: so soon another takes over.
+#: Interval of leader election and of the leader's checks for work.
 LEADER_CHECK_S = 15.0
-#: In the store: how many looks of others were told of, which the one process that has neighbours counts, and of how many of
-#: them the policy knows.
-PEER_POLLS_COUNTED_KEY, PEER_POLLS_APPLIED_KEY = "looks_heard", "looks_told"
-#: So old may be what a worker knows of the price, which moves every four hours.
+#: Key of the stored number of peers' polls, counted by the one process that has peers.
+PEER_POLLS_COUNTED_KEY = "looks_heard"
+#: Key of the stored number of peers' polls that the policy has been given.
+PEER_POLLS_APPLIED_KEY = "looks_told"
+#: Maximum age of a worker's copy of the shared state; the price changes every four hours.
 MAX_SHARED_STATE_AGE_S = 30.0
 
 log = Log("tidings.scheduler")
 
 
 class DistributedScheduler(Scheduler):
-    """The brain as one of several processes has it."""
+    """Scheduler of one of several processes on a shared database."""
 
     def __init__(
         self,
@@ -58,39 +60,39 @@ class DistributedScheduler(Scheduler):
         self.next_tick = now
 
     async def save(self, store: Store, now: float) -> None:
-        """Nothing: all of it is in the store already."""
+        """Do nothing: all state is already in the store."""
 
     async def _refresh(self, now: float) -> None:
-        """What all feeds share, as the leader has left it."""
+        """Load the shared state that the leader has stored."""
         shared = await self._store.load_values()
         self._refreshed_at, self._shared = now, shared.get("policy", b"")
-        own = self.decode_state(shared)
+        state = self.decode_state(shared)
         self.budget = effective_budget(shared, self.configured)
-        if own is not None and own.poll_bytes.polls > self.poll_bytes.polls:
-            self.poll_bytes = own.poll_bytes
-        self._feed_count = len(await self._store.timings()) if own is None else own.feeds
+        if state is not None and state.poll_bytes.polls > self.poll_bytes.polls:
+            self.poll_bytes = state.poll_bytes
+        self._feed_count = len(await self._store.timings()) if state is None else state.feeds
 
     async def decide(self, observations: Sequence[PollObservation]) -> list[Decision]:
-        """As ever, by a brain that knows these feeds only."""
+        """Decide with a temporary scheduler that has only these feeds."""
         now = max(observation.at for observation in observations)
         if now - self._refreshed_at > MAX_SHARED_STATE_AGE_S:
             await self._refresh(now)
-        part = self._full_scheduler()
-        part.set_feed_count(self._feed_count)
+        partial_scheduler = self._local_scheduler()
+        partial_scheduler.set_feed_count(self._feed_count)
         if self._shared:
             saved = await self._store.estimates(
                 self.policy.name, [observation.feed_id for observation in observations]
             )
-            part.restore_feeds(observations, saved, self._shared, now)
-            self.policy.participation = part.policy.participation
+            partial_scheduler.restore_feeds(observations, saved, self._shared, now)
+            self.policy.participation = partial_scheduler.policy.participation
         await self.consume_byte_budget(
             [observation.bytes for observation in observations if observation.bytes is not None],
             now,
         )
-        return await part.decide_with_new_feeds(observations, now)
+        return await partial_scheduler.decide_with_new_feeds(observations, now)
 
-    def _full_scheduler(self) -> Scheduler:
-        """A brain of this process alone, which is dropped after use."""
+    def _local_scheduler(self) -> Scheduler:
+        """Create a temporary scheduler whose state is in this process."""
         return Scheduler(
             self._make_policy(),
             self.budget,
@@ -103,7 +105,7 @@ class DistributedScheduler(Scheduler):
         self._peer_poll_count += 1
         await self._store.save_values({PEER_POLLS_COUNTED_KEY: str(self._peer_poll_count).encode()})
 
-    # --- the budget is the store's -------------------------------------------------------------------------------------
+    # --- budget, kept in the store --------------------------------------------------------------
 
     async def take_tokens(self, wanted: int, now: float) -> int:
         if await self._missing_bytes() > 0:
@@ -129,10 +131,10 @@ class DistributedScheduler(Scheduler):
 
     async def next_token_times(self, store: Store, queue_length: int, now: float) -> list[float]:
         await self._refresh(now)
-        if (bytes_ := await self._missing_bytes()) > 0:
+        if (byte_deficit := await self._missing_bytes()) > 0:
             mean = self.poll_bytes.mean
             return [
-                now + (bytes_ + position * mean) * DAY_S / self.bytes_per_day
+                now + (byte_deficit + position * mean) * DAY_S / self.bytes_per_day
                 for position in range(queue_length)
             ]
         token_deficit = await self._store.token_deficit(self.budget_per_day)
@@ -146,16 +148,16 @@ class DistributedScheduler(Scheduler):
         )
 
     async def change_budget(self, store: Store, budget: Budget, now: float) -> None:
-        """The leader finds its price as soon as it looks."""
+        """Change the budget; the leader computes the new price at its next check."""
         await super().change_budget(store, budget, now)
-        own = self.decode_state(await store.load_values())
-        if own is not None:
-            await store.save_values({"brain": msgspec.json.encode(replace(own, next_tick=now))})
+        state = self.decode_state(await store.load_values())
+        if state is not None:
+            await store.save_values({STATE_KEY: msgspec.json.encode(replace(state, next_tick=now))})
 
-    # --- leading -------------------------------------------------------------------------------------------------------
+    # --- leader ---------------------------------------------------------------------------------
 
     async def tick(self, now: float) -> list[Schedule]:
-        """If this process leads: learn, move the price, when it is time for that."""
+        """Add new feeds and adjust the price, if this process is the leader and a tick is due."""
         self.next_tick = now + LEADER_CHECK_S
         self.is_leader = await self._store.acquire_leadership()
         if not self.is_leader or not await self._is_tick_due(now):
@@ -164,7 +166,7 @@ class DistributedScheduler(Scheduler):
         expected_poll_at = dict(
             zip(timings["feed_id"].tolist(), timings["next_poll_at"].tolist(), strict=True)
         )
-        full_scheduler = self._full_scheduler()
+        full_scheduler = self._local_scheduler()
         await full_scheduler.start(self._store, now)
         full_scheduler.poll_bytes = self.poll_bytes
         schedules = (
@@ -185,7 +187,7 @@ class DistributedScheduler(Scheduler):
         await full_scheduler.save(self._store, now)
         await self._refresh(now)
         log.info(
-            "led",
+            "tick_finished",
             feeds=len(expected_poll_at),
             rescheduled=len(schedules),
             next_tick=full_scheduler.next_tick,
@@ -193,9 +195,9 @@ class DistributedScheduler(Scheduler):
         return [replace(s, expected_poll_at=expected_poll_at.get(s.feed_id)) for s in schedules]
 
     async def _is_tick_due(self, now: float) -> bool:
-        own = self.decode_state(await self._store.load_values())
-        if own is None or now >= own.next_tick:
+        state = self.decode_state(await self._store.load_values())
+        if state is None or now >= state.next_tick:
             return True
         return await self._store.count_estimates(self.policy.name) > GROWTH_FACTOR * max(
-            own.learned, 1
+            state.learned, 1
         )

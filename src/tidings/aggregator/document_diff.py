@@ -1,7 +1,8 @@
-"""What a document says about its feed: which entries are new or changed, and whether some were pushed out unseen.
+"""Document diff: find new and changed entries, detect gaps (missed posts), track windows.
 
-A gap is suspected when a full document holds nothing that is known although the feed was known (Han et al. sect. 3). Feeds
-whose ids change with every fetch would look like that for ever; what they repeat is recognised by address and title.
+A gap is suspected when a full document has no known entry although the feed was polled before
+(Han et al. sect. 3). Feeds whose ids change with every fetch would always look like that; their
+repeated entries are recognized by URL and title.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,27 +22,27 @@ from tidings.model import DAY_S, Bools, Floats, Ints
 from tidings.store.feed_models import Entry as StoredEntry
 from tidings.store.feed_models import FeedState, KnownEntry, SuspectedGap
 
-#: Share of a document's entries that must be found again by address and title for its ids to count as changed.
+#: Share of entries recognized by URL and title from which the document's ids count as changed.
 CHANGED_IDS_SHARE = 0.5
-#: Posts of the last so many days tell a feed's recent rate.
+#: Period whose posts give a feed's recent rate.
 RECENT_S = 14 * DAY_S
-#: A guess at the window of a feed that has never been seen to drop an entry, and the window of one that drops them by age.
+#: Assumed window of a feed that has never dropped an entry.
 DEFAULT_WINDOW = 10
+#: Window of a feed that drops entries by age.
 UNBOUNDED_WINDOW = 10_000
-#: Documents in a row that dropped entries without being full, until a feed counts as one that drops them by age.
+#: Consecutive non-full documents with dropped entries after which a feed counts as dropping by age.
 MIN_AGE_DROPS = 3
 
 
 class DocumentDiff(Struct, frozen=True):
-    """What is to be stored and learned from one document."""
+    """New and changed entries of a document, and the times that the policy learns from."""
 
     new: tuple[Entry, ...]
-    dates: tuple[EntryDates, ...]  #: of the new ones
+    dates: tuple[EntryDates, ...]  #: dates of the new entries
     changed: tuple[Entry, ...]
-    times: (
-        Floats  #: of all entries, known ones first, each part oldest first: what policies are shown
-    )
-    new_count: int  #: how many of `times` are new
+    #: Times of all entries for the policy: known ones first, each part oldest first.
+    times: Floats
+    new_count: int  #: number of new entries in `times`
     gap: SuspectedGap | None = None
 
 
@@ -52,17 +53,18 @@ def diff_document(
     previous_poll_at: float | None,
     now: float,
 ) -> DocumentDiff:
-    """Compare a document with what is known of its entries.
+    """Compare a document with the stored entries.
 
-    ``before`` are the feed's newest entries in the store; they are needed (and have to be given) only where `suspicious`.
+    ``known`` has the stored entries with identities of the document. ``stored_entries`` are the
+    feed's newest stored entries; they are needed only if `may_have_gap` returns True.
     """
     entries = document.entries
     new = [entry for entry in entries if entry.identity not in known]
     if stored_entries:
         seen = {(entry.url, entry.title) for entry in stored_entries}
-        other = [entry for entry in new if (entry.url, entry.title) not in seen]
-        if len(other) <= (1 - CHANGED_IDS_SHARE) * len(new):
-            new = other
+        unseen = [entry for entry in new if (entry.url, entry.title) not in seen]
+        if len(unseen) <= (1 - CHANGED_IDS_SHARE) * len(new):
+            new = unseen
     changed = [
         e
         for e in entries
@@ -71,8 +73,10 @@ def diff_document(
         and k.digest != e.digest
     ]
     dates = date_new_entries(new, previous_poll_at, now, uniform=has_uniform_dates(entries))
-    ours = {entry.identity for entry in new}
-    old = sorted(_known_time(entry, known, now) for entry in entries if entry.identity not in ours)
+    new_ids = {entry.identity for entry in new}
+    old = sorted(
+        _known_time(entry, known, now) for entry in entries if entry.identity not in new_ids
+    )
     new_times = sorted(
         entry_dates.appeared_at for entry_dates in dates if entry_dates.appeared_at is not None
     )
@@ -86,7 +90,10 @@ def diff_document(
 def may_have_gap(
     document: Document, known: Mapping[str, KnownEntry], window: int, *, delta: bool
 ) -> bool:
-    """Whether nothing in a full document is known, though the feed is. A delta (226) leaves known entries out on purpose."""
+    """Return whether no entry of a full document is known although the feed was polled before.
+
+    A delta response (226, RFC 3229) omits known entries on purpose and is never a gap.
+    """
     return window > 0 and not delta and len(document.entries) >= window and not known
 
 
@@ -98,7 +105,7 @@ def _known_time(entry: Entry, known: Mapping[str, KnownEntry], now: float) -> fl
 def _estimate_gap(
     visible: list[float], stored_entries: Sequence[StoredEntry], now: float
 ) -> SuspectedGap | None:
-    """Posts between the newest that was known and the oldest that can be seen, at the rate of both sides together."""
+    """Estimate the missed posts from the posting rate on both sides of the gap."""
     last, oldest = max(entry.published_at for entry in stored_entries), min(visible)
     if oldest <= last:
         return None
@@ -112,14 +119,14 @@ def _estimate_gap(
 
 
 class Window(Struct, frozen=True):
-    """How many entries a feed's document holds, as far as documents have shown."""
+    """Estimate of a feed's window: the number of entries that its document holds."""
 
-    most: int = 0  #: entries seen in one document
-    shown: int = 0  #: in the last one
-    oldest: float | None = None  #: of these
-    dropped: bool = False  #: a full document was seen to drop entries, so `most` is what it holds
-    by_age: int = 0  #: documents in a row that dropped entries without being full
-    usual_gap_s: float | None = None  #: between the posts of the last one
+    most: int = 0  #: maximum number of entries in a document
+    shown: int = 0  #: number of entries in the last document
+    oldest: float | None = None  #: time of its oldest entry
+    dropped: bool = False  #: a full document has dropped entries, so `most` is the window
+    by_age: int = 0  #: consecutive documents that dropped entries without being full
+    usual_gap_s: float | None = None  #: mean gap between the posts of the last document
 
     @classmethod
     def of(cls, state: FeedState) -> "Window":
@@ -133,7 +140,7 @@ class Window(Struct, frozen=True):
         )
 
     def apply_to(self, state: FeedState) -> FeedState:
-        """The state of a feed with this window."""
+        """Return the feed state with this window."""
         return replace(
             state,
             window=self.most,
@@ -145,23 +152,31 @@ class Window(Struct, frozen=True):
         )
 
     def after(self, count: int, times: Floats) -> "Window":
-        """With another document of so many entries, which have these times, as far as they have any."""
+        """Return the estimate updated with a document of ``count`` entries.
+
+        ``times`` are those of its dated entries.
+        """
         if not len(times):
             return replace(self, most=max(count, self.most), shown=count)
         oldest = float(times.min())
-        gone = self.oldest is not None and oldest > self.oldest
+        has_dropped = self.oldest is not None and oldest > self.oldest
         full = count >= self.most
-        by_age = (0 if full else self.by_age + 1) if gone else self.by_age
+        by_age = (0 if full else self.by_age + 1) if has_dropped else self.by_age
         gap_s = (
             (float(times.max()) - oldest) / (len(times) - 1) if len(times) > 1 else self.usual_gap_s
         )
         return Window(
-            max(count, self.most), count, oldest, self.dropped or (gone and full), by_age, gap_s
+            most=max(count, self.most),
+            shown=count,
+            oldest=oldest,
+            dropped=self.dropped or (has_dropped and full),
+            by_age=by_age,
+            usual_gap_s=gap_s,
         )
 
     @property
     def size(self) -> int:
-        """For a policy, which fears that more posts than this are lost."""
+        """Window for the policy: if more posts appear between two polls, some are missed."""
         return (
             UNBOUNDED_WINDOW
             if self.by_age >= MIN_AGE_DROPS
@@ -172,7 +187,7 @@ class Window(Struct, frozen=True):
 
 
 def window_sizes(most: Ints, dropped: Bools, by_age: Ints) -> Ints:
-    """As `Window.size`, of many feeds."""
+    """Return `Window.size` for arrays of feeds."""
     sizes: Ints = np.where(
         by_age >= MIN_AGE_DROPS,
         UNBOUNDED_WINDOW,

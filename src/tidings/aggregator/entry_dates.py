@@ -1,8 +1,9 @@
-"""When an entry was published, as far as its feed can be believed.
+"""Entry dates: plausible publication times of entries, from declared dates and poll times.
 
-Three times come of it. What a reader is shown (`published_at`) stays close to what the feed says. What counts for the policy
-(`counts_at`) must be a time at which posts really appeared, else an archive that is put online in one evening would look like
-years of habits. The delay is told only where the feed's word and our polls do not contradict each other.
+Each new entry gets three values. `published_at`, for display, stays close to the declared date.
+`appeared_at`, for the policy, is when the post really appeared in the feed; otherwise an archive
+that is published in one evening would look like years of posting history. `delay_s` is set only if
+the declared date is consistent with our polls.
 """
 
 from collections.abc import Sequence
@@ -12,26 +13,26 @@ from msgspec import Struct
 from tidings.document import Entry
 from tidings.model import DAY_S, HOUR_S
 
-#: Clocks of servers are so far ahead without meaning anything by it.
+#: Tolerated clock skew of servers: a date up to this far in the future counts as now.
 CLOCK_SKEW_S = 300.0
-#: A date so long before the last look, at which the entry was not there, is not the time at which it appeared.
+#: An entry dated longer than this before the previous poll, which did not show it, appeared later.
 MAX_LATENESS_S = DAY_S
-#: So many entries with one and the same time are dated by the program that wrote the document, not by their author.
+#: Minimum number of entries with identical times that were dated by the generator of the document.
 MIN_UNIFORM_ENTRIES = 3
-#: Programs that have no date write the beginning of their clock, of Unix or of .NET, in some time zone.
+#: Placeholder dates: programs without a date write the epoch of Unix or .NET, in some time zone.
 EPOCHS, ZONES_S = (0.0, -62_135_596_800.0), 14 * HOUR_S
 
 
 class EntryDates(Struct, frozen=True, gc=False):
-    """The times of a new entry."""
+    """Times of a new entry."""
 
     published_at: float
-    delay_s: float | None  #: None where it says nothing
-    appeared_at: float | None  #: None where it says nothing: no date, in a feed's first document
+    delay_s: float | None  #: from publication to our poll; None if unknown
+    appeared_at: float | None  #: None if unknown: undated entries of a feed's first document
 
 
 def declared_date(entry: Entry) -> float | None:
-    """The date that the document gives it."""
+    """Return the date declared by the document; None if missing or a placeholder (an epoch)."""
     for at in (entry.published, entry.updated):
         if at is not None and (
             at > ZONES_S or not any(abs(at - zero) <= ZONES_S for zero in EPOCHS)
@@ -41,7 +42,7 @@ def declared_date(entry: Entry) -> float | None:
 
 
 def has_uniform_dates(entries: Sequence[Entry]) -> bool:
-    """Whether all entries of a document bear one time: that of its making, usually."""
+    """Return whether all entries have the same time, usually that of the document's generation."""
     if len(entries) < MIN_UNIFORM_ENTRIES or entries[0].date_only:
         return False
     first = declared_date(entries[0])
@@ -51,33 +52,36 @@ def has_uniform_dates(entries: Sequence[Entry]) -> bool:
 def date_new_entries(
     new: Sequence[Entry], previous_poll_at: float | None, now: float, *, uniform: bool = False
 ) -> list[EntryDates]:
-    """Times for the new entries of a document seen at ``now``, in its order; ``previous`` is the last look, if any."""
+    """Date the new entries of a document fetched at ``now``, in the order of the document.
+
+    ``previous_poll_at`` is None for a feed's first document. ``uniform`` ignores declared dates
+    (see `has_uniform_dates`). Undated entries are spread evenly over the time since the previous
+    poll.
+    """
     undated = [i for i, entry in enumerate(new) if uniform or declared_date(entry) is None]
-    places = {i: place for place, i in enumerate(undated)}
+    undated_index = {i: index for index, i in enumerate(undated)}
     return [
-        _date(entry, places.get(i), len(undated), i, previous_poll_at, now)
+        _date(entry, undated_index.get(i), len(undated), i, previous_poll_at, now)
         for i, entry in enumerate(new)
     ]
 
 
 def _date(
     entry: Entry,
-    place: int | None,
-    places: int,
+    undated_index: int | None,
+    undated_count: int,
     position: int,
     previous_poll_at: float | None,
     now: float,
 ) -> EntryDates:
     at = declared_date(entry)
-    if place is not None or at is None:
+    if undated_index is not None or at is None:
         if previous_poll_at is None:
-            return EntryDates(
-                now - position, None, None
-            )  # a second apart, to keep the document's order
-        spread = now - (now - previous_poll_at) * (place or 0) / max(
-            places, 1
-        )  # newest first, as documents are
-        return EntryDates(spread, None, spread)
+            # One second apart, to keep the order of the document.
+            return EntryDates(now - position, None, None)
+        # Newest first, as in documents.
+        age_s = (now - previous_poll_at) * (undated_index or 0) / max(undated_count, 1)
+        return EntryDates(now - age_s, None, now - age_s)
     if at > now:
         return EntryDates(
             now, 0.0 if at <= now + CLOCK_SKEW_S and previous_poll_at is not None else None, now
@@ -92,11 +96,11 @@ def _date(
 
 
 def _date_of_day(day: float, previous_poll_at: float | None, now: float) -> EntryDates:
-    """Some time of that day: of the part of it that was not over at the last look."""
+    """Date an entry that has a day but no time: the middle of the day after the last poll."""
     end = min(day + DAY_S, now)
-    begin = day if previous_poll_at is None else max(previous_poll_at, day)
-    if begin < end:
-        return EntryDates((begin + end) / 2, None, (begin + end) / 2)
+    start = day if previous_poll_at is None else max(previous_poll_at, day)
+    if start < end:
+        return EntryDates((start + end) / 2, None, (start + end) / 2)
     middle = min(day + DAY_S / 2, now)
     if previous_poll_at is not None and day < previous_poll_at - MAX_LATENESS_S:
         return EntryDates(middle, None, (previous_poll_at + now) / 2)

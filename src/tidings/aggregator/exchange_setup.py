@@ -1,4 +1,4 @@
-"""From configuration to a node of the exchange."""
+"""Setup of the peer exchange: configuration checks, node, client, and manual recovery."""
 
 import ssl
 from collections.abc import Callable
@@ -20,35 +20,45 @@ from tidings.exchange.keys import Signer, is_valid_signature
 from tidings.exchange.node import Node
 from tidings.exchange.protocol import Nid, NodeSettings, Query
 from tidings.fetch.user_agent import user_agent
+from tidings.i18n import _
 from tidings.store import Store, peers
 from tidings.store.feed_models import Feed
 
-#: In the store: where neighbours reach the service, address and port, for commands that speak in its name.
+#: Key of the stored address and port where peers reach the service, for commands that act for it.
 LISTEN_ADDRESS_KEY = "exchange"
 
 
 def check_exchange_config(config: Config, address: str) -> None:
-    """Refuse what cannot work, before anything has begun; ``address`` is where neighbours would have to reach us."""
+    """Raise `ConfigError` for settings that cannot work; peers would have to reach ``address``."""
     if ip_address(address).is_loopback and not config.fetch_allow_private:
         raise ConfigError(
             "exchange.enabled",
-            f"others cannot reach {address}; set exchange.host to an address that they can (0.0.0.0 for all) and exchange.port",
+            _(
+                "peers cannot reach %(address)s; set exchange.host to an address that they can "
+                "reach (0.0.0.0 for all) and exchange.port",
+                address=address,
+            ),
         )
     if config.exchange_friends_only and not (config.exchange_keys and config.exchange_friends):
         raise ConfigError(
             "exchange.friends_only",
-            "friends know each other by keys: set exchange.keys and exchange.friends",
+            _("trusted peers are identified by keys: set exchange.keys and exchange.friends"),
         )
     if config.exchange_certificate and not config.exchange_port:
-        raise ConfigError("exchange.certificate", "is for a port of its own: set exchange.port too")
+        raise ConfigError(
+            "exchange.certificate", _("needs a separate port for peers: set exchange.port")
+        )
 
 
 def make_client(config: Config, address: str, port: int, contact_url: str) -> Client:
-    """Calls come from where we listen, unless that is everywhere: a node is known by that address."""
+    """Create the client for calls to peers.
+
+    Calls use the listening address as source, unless it is unspecified (0.0.0.0): peers identify a
+    node by its address.
+    """
     tls = None
-    if (
-        config.exchange_certificate
-    ):  # nodes are addresses, which no authority vouches for: keys tell friends from others
+    if config.exchange_certificate:
+        # Certificates are not verified: no CA signs bare IP addresses. Keys identify trusted peers.
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     local = "" if ip_address(address).is_unspecified else address
@@ -67,7 +77,10 @@ def make_peer_exchange(
     clock: Callable[[], float],
     **options: Any,
 ) -> PeerExchange:
-    """A node that listens there; ``secret`` is its own, from which its key is made."""
+    """Create the exchange for a node that listens on ``address`` and ``port``.
+
+    The signing key is derived from ``secret``. ``options`` are passed to `PeerExchange`.
+    """
     friends = [
         match
         for part in split_list(config.exchange_friends)
@@ -78,13 +91,13 @@ def make_peer_exchange(
         friends_only=config.exchange_friends_only,
     )
     signer = Signer(secret) if config.exchange_keys else None
-    keyed: dict[str, Any] = {"sign": signer.sign, "key": signer.key} if signer is not None else {}
+    signing: dict[str, Any] = {"sign": signer.sign, "key": signer.key} if signer is not None else {}
     node = Node(
         {},
         settings,
         seed=int.from_bytes(secret[:8], "big"),
         verify=is_valid_signature if friends else None,
-        **keyed,
+        **signing,
     )
     known: list[Nid] = [messages.read_nid(friend["nid"]) for friend in friends if friend["nid"]]
     node.add_candidates(known, clock())
@@ -93,16 +106,16 @@ def make_peer_exchange(
     loopback_only = ip_address(address).is_loopback
     options |= {
         "signer": signer,
-        "among_ourselves": loopback_only,
+        "loopback_only": loopback_only,
         "decoys": config.exchange_decoys,
     }
     return PeerExchange(aggregator, node, client, clock, **options)
 
 
 class RecoveryResult(Struct, frozen=True):
-    """What others' archives had."""
+    """Result of a manual recovery from peers' archives."""
 
-    holders: int
+    holders: int  #: peers that had entries
     entries: int
     new: int
 
@@ -115,38 +128,49 @@ async def recover_manually(
     clock: Callable[[], float],
     until: float = 4e9,
 ) -> RecoveryResult:
-    """Ask the neighbours of the service that works on this store, in its name: a node is who calls from its address."""
+    """Recover entries of a feed from the archives of peers (`tidings recover`).
+
+    The calls are made from the address of the service on this store, by which peers identify it.
+    Raises `UsageError` if the exchange is off, there are no peers, or the feed is private.
+    """
     if not config.exchange_enabled:
         raise UsageError(
-            "the exchange is off; set exchange.enabled, and start the service once (docs/exchange.md)"
+            _(
+                "peer exchange is off; set exchange.enabled and start the service once "
+                "(docs/exchange.md)"
+            )
         )
-    listens = (await store.load_values()).get(LISTEN_ADDRESS_KEY)
-    present = [peer.nid for peer in await store.read(peers.peers) if peer.present]
-    if listens is None or not present:
+    listen_address = (await store.load_values()).get(LISTEN_ADDRESS_KEY)
+    connected = [peer.nid for peer in await store.read(peers.peers) if peer.present]
+    if listen_address is None or not connected:
         raise UsageError(
-            "there are no neighbours yet; start the service with `tidings serve`, and look with `tidings peers`"
+            _("no peers yet; start the service with `tidings serve` and check `tidings peers`")
         )
-    address, _, port = listens.decode().partition(" ")
+    address, port = listen_address.decode().split(" ")
     shareable_ids = {known.id for known in await store.read(peers.shareable_feeds)}
     if feed.id not in shareable_ids or is_private(
         feed.url, loopback_only=ip_address(address).is_loopback
     ):
         raise UsageError(
-            f"{feed.url} is private: neighbours are not told of it, and so they cannot be asked"
+            _(
+                "%(url)s is a private feed; its posts are not shared with peers and cannot be "
+                "recovered from them",
+                url=feed.url,
+            )
         )
     client = make_client(
         config, address, int(port), config.contact_url or await stored_contact(store)
     )
     try:
         holdings = await find_holdings(
-            client, present, Query(token_hex(16), feed.url, since, until)
+            client, connected, Query(token_hex(16), feed.url, since, until)
         )
         found = await download(
             client, Trade(altruist=True), holdings, feed.url, since, until, clock
         )
     finally:
         await client.close()
-    entries = sum(len(some) for some in found.values())
+    entries = sum(len(received) for received in found.values())
     return RecoveryResult(
         len(found), entries, await store_recovered_entries(store, feed, found, clock())
     )

@@ -1,4 +1,4 @@
-"""What an installation knows of its feeds and their posts, as arrays for the laboratory (`web.forecast`)."""
+"""Posting history of all feeds as arrays, for simulations on the installation's own data."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,21 +12,19 @@ from tidings.store import Store
 
 
 class FeedHistory(Struct, frozen=True):
-    """Feeds that have shown a document, and their posts of the last months."""
+    """Feeds that have been fetched at least once, and their posts of the last months."""
 
     feed_ids: Ints
     window: Ints
     weight: Floats
-    pushed: Floats  #: share of its posts that a hub sends
-    facts: npt.NDArray[
-        np.void
-    ]  #: of each feed, as the constraint rule has them (`policy.constraints.FACTS`)
-    feed: Ints  #: of each post, as a place in the arrays above
-    times: Floats
+    pushed: Floats  #: share of a feed's posts that a hub pushes
+    facts: npt.NDArray[np.void]  #: constraint facts of each feed (`policy.constraints.FACTS`)
+    feed: Ints  #: index of each post's feed in the arrays above
+    times: Floats  #: time of each post
 
 
 async def load_feed_history(store: Store, now: float) -> FeedHistory:
-    """Everything that was collected and is still remembered; what was lost cannot be replayed."""
+    """Load the posts that are still stored; missed and deleted posts are not included."""
     timings = await store.timings()
     members = timings[timings["window"] > 0]
     posts, _ = await posting_history(store, members, now)

@@ -1,7 +1,8 @@
-"""From a list of feeds (OPML, plain text) or what a person types to subscriptions; every row that is passed over is reported.
+"""Import of feed lists (OPML, plain text), and adding a feed by URL with autodiscovery.
 
-All rows of a list are stored in one transaction. The first polls of a large list are spread over time by each feed's place in
-it, so that no herd forms; a small one is polled at once.
+All feeds of a list are stored in one transaction; skipped rows are reported with their line
+numbers. The first polls of a large list are spread over time; those of a small list are due
+immediately.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,32 +13,39 @@ from tidings.aggregator.aggregator import FEEDS_CHANNEL, Aggregator
 from tidings.errors import TidingsError, UsageError
 from tidings.fetch.discovery import discover
 from tidings.fetch.models import Problem as FetchError
-from tidings.formatting import count
+from tidings.i18n import _, n_
 from tidings.parse.autodiscovery import FeedLink
 from tidings.parse.opml import Outline, RowError, parse_opml, parse_url_list
 from tidings.store import Store, folders
 from tidings.store.feed_models import DEFAULT_USER_ID, NewSubscription, SubscribeResult
 
-#: So many feeds of a list are first polled at once, the others this far apart: ten thousand within ten minutes. Their hosts are
-#: spaced by the fetcher in any case; this keeps our own machine and line usable meanwhile.
+#: Number of feeds of a list whose first poll is due immediately.
 IMMEDIATE_POLLS = 100
+#: Spacing of the other first polls: ten thousand in ten minutes. This limits the load on our own
+#: machine and connection; the fetcher spaces requests to one host in any case.
 FIRST_POLL_SPACING_S = 0.06
 
 
 class AddError(TidingsError):
-    """There is no feed at an address; says why."""
+    """No feed was found at a URL."""
 
 
 class ImportReport(Struct, frozen=True):
-    """What an import did, or would do."""
+    """Result of an import or dry run."""
 
     new: tuple[Outline, ...] = ()
-    known: tuple[Outline, ...] = ()  #: subscribed to already
-    problems: tuple[RowError, ...] = ()  #: rows that were passed over, by line
+    known: tuple[Outline, ...] = ()  #: already subscribed
+    problems: tuple[RowError, ...] = ()  #: skipped rows, by line
 
     @property
     def summary(self) -> str:
-        return f"{count(len(self.new), 'new feed')}, {len(self.known)} known already, {count(len(self.problems), 'bad row')}"
+        return ", ".join(
+            (
+                n_("%(num)s new feed", "%(num)s new feeds", len(self.new)),
+                _("%(count)s already subscribed", count=len(self.known)),
+                n_("%(num)s line skipped", "%(num)s lines skipped", len(self.problems)),
+            )
+        )
 
 
 async def import_feeds(
@@ -48,7 +56,11 @@ async def import_feeds(
     dry_run: bool = False,
     user_id: int = DEFAULT_USER_ID,
 ) -> ImportReport:
-    """Subscribe to all feeds of a list, or to none of them if it cannot be stored."""
+    """Subscribe to all feeds of a list, atomically.
+
+    ``body`` is OPML, or text with one URL per line. ``dry_run`` only reports. Raises a
+    `TidingsError` if the list cannot be read or stored.
+    """
     start = body[:1000].lstrip(b"\xef\xbb\xbf \t\r\n")
     outlines, problems = parse_opml(body) if start.startswith(b"<") else parse_url_list(body)
     now = clock()
@@ -65,7 +77,9 @@ async def import_feeds(
             )
             for i, o in enumerate(outlines)
         ]
-        new_flags = [added.subscription_new for added in await store.add(wanted, user_id)]
+        new_flags = [
+            added.subscription_new for added in await store.add_subscriptions(wanted, user_id)
+        ]
         await store.notify(FEEDS_CHANNEL)
     new = tuple(outline for outline, is_new in zip(outlines, new_flags, strict=True) if is_new)
     known = tuple(
@@ -75,13 +89,11 @@ async def import_feeds(
 
 
 class AddResult(Struct, frozen=True):
-    """What became of an address that a person gave: a subscription, or several feeds to choose from."""
+    """Result of adding a URL: a subscription, or several feeds to choose from."""
 
     added: SubscribeResult | None = None
     choices: tuple[FeedLink, ...] = ()
-    subscribed: dict[
-        str, int
-    ] = {}  #: the feeds of those choices that are followed already, by address
+    subscribed: dict[str, int] = {}  #: feed ids of choices that are already subscribed, by URL
 
 
 async def add_feed(
@@ -93,7 +105,11 @@ async def add_feed(
     folder: str = "",
     user_id: int = DEFAULT_USER_ID,
 ) -> AddResult:
-    """Subscribe to the feed at an address, or of the site there. Its own address costs one request, whose document is used."""
+    """Subscribe to the feed at a URL, or to the feed of the website there (autodiscovery).
+
+    The URL of a feed costs one request, whose response is used as the first poll. Raises
+    `UsageError` for an invalid URL and `AddError` if no feed is found.
+    """
     store = aggregator.store
     document = None
     if await store.feed(url) is None:
@@ -108,10 +124,12 @@ async def add_feed(
                 choices=found.feeds, subscribed=await _subscribed_feeds(store, found.feeds, user_id)
             )
         url, document = found.feeds[0].url, found.document
-    (added,) = await store.add([NewSubscription(url, clock(), title, folder)], user_id)
+    (added,) = await store.add_subscriptions(
+        [NewSubscription(url, clock(), title, folder)], user_id
+    )
     if document is not None and added.feed_new:
         await aggregator.handle_fetch_result(added.feed_id, document)
-    elif added.feed_new:  # its site was asked, which said where it is
+    elif added.feed_new:  # found through its website, so it has not been fetched yet
         await aggregator.poll([added.feed_id])
     else:
         aggregator.wake()
@@ -122,16 +140,16 @@ async def add_feed(
 async def _subscribed_feeds(
     store: Store, choices: Iterable[FeedLink], user_id: int
 ) -> dict[str, int]:
-    """Which of these the user has, by the addresses that the site gives them; former ones count."""
+    """Return the ids of the choices that the user is subscribed to, by URL (including old URLs)."""
     known = {
         choice.url: feed.id
         for choice in choices
         if (feed := await store.feed(choice.url)) is not None
     }
-    own = {
+    subscribed_ids = {
         subscription.feed.id
         for subscription in await store.read(
             folders.subscriptions, user_id, list(known.values()), None
         )
     }
-    return {url: feed_id for url, feed_id in known.items() if feed_id in own}
+    return {url: feed_id for url, feed_id in known.items() if feed_id in subscribed_ids}

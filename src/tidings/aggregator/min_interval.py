@@ -1,4 +1,4 @@
-"""The minimum interval of one feed, from what the store knows of it: for display, and for subscribers' changes."""
+"""Minimum poll interval of one feed, computed from its stored state."""
 
 import math
 
@@ -14,34 +14,37 @@ from tidings.store.feeds import timing_of
 
 
 class MinInterval(Struct, frozen=True):
-    """The minimum interval of a feed, before the stretch that spreads feeds (`constraints.STRETCH`)."""
+    """Minimum interval of a feed, before the stretch that spreads feeds (`constraints.STRETCH`)."""
 
     interval_s: float
     reason: Reason  #: what sets it; none before the first document
-    automatic_s: float  #: without what subscribers have set
+    automatic_s: float  #: value without the subscribers' setting
 
 
 def min_interval(feed: Feed, limits: Limits) -> MinInterval:
-    """The minimum interval in force for a feed, and what sets it."""
-    facts, found = _constrain(feed, limits)
+    """Return the minimum interval in effect for a feed, and what sets it."""
+    facts, constraints = _constrain(feed, limits)
     without = facts.copy()
     without["override_s"] = 0.0
     automatic = constrain(without, np.zeros(1), limits)
-    why = reason_of(found, facts, 0) if feed.state.window else NO_REASON
-    return MinInterval(float(found.min_interval_s[0]), why, float(automatic.min_interval_s[0]))
+    return MinInterval(
+        interval_s=float(constraints.min_interval_s[0]),
+        reason=reason_of(constraints, facts, 0) if feed.state.window else NO_REASON,
+        automatic_s=float(automatic.min_interval_s[0]),
+    )
 
 
 def postpone_to_min_interval(feed: Feed, limits: Limits) -> Schedule | None:
-    """The next poll of a feed that is planned before the minimum interval of its subscribers is over; else None."""
-    facts, found = _constrain(feed, limits)
-    planned, earliest = feed.state.next_poll_at, float(found.earliest[0])
-    if planned is None or planned >= earliest or found.code[0] != OVERRIDE:
+    """Postpone a planned poll that violates the subscribers' minimum interval; else return None."""
+    facts, constraints = _constrain(feed, limits)
+    planned, earliest = feed.state.next_poll_at, float(constraints.earliest[0])
+    if planned is None or planned >= earliest or constraints.code[0] != OVERRIDE:
         return None
-    return Schedule(feed.id, math.ceil(earliest), reason_of(found, facts, 0))
+    return Schedule(feed.id, math.ceil(earliest), reason_of(constraints, facts, 0))
 
 
 def _constrain(feed: Feed, limits: Limits) -> tuple[npt.NDArray[np.void], Constraints]:
-    """The constraint rule for one feed, without waits after failures."""
+    """Apply the constraint rule to one feed, without waits after failures."""
     facts = stored_constraint_facts(timing_of(feed), {})
     facts["retry_at"] = facts["backoff_until"] = -np.inf
     return facts, constrain(facts, np.zeros(1), limits)

@@ -1,8 +1,9 @@
-"""The exchange as a part of the living aggregator: what our polls show is put to neighbours, what neighbours tell is kept.
+"""Peer exchange: connects the exchange node to the aggregator (FeedEx).
 
-Nothing that a neighbour says is believed for being said. Its entries go through the same cleaning as every document's, are
-marked until our own fetch or others confirm them, and are taken back with everything that only a liar has told. Its looks put
-off our own for a while, longer for those whose looks have proved true.
+Results of our polls are sent to peers, and entries of peers are stored. Entries of a peer are
+sanitized like those of any document and are marked as unconfirmed until our own poll or other
+peers confirm them; those that only a lying peer has sent are withdrawn. A peer's poll postpones
+ours, for longer if its earlier notices were confirmed.
 """
 
 import asyncio
@@ -51,15 +52,23 @@ from tidings.store.feed_models import Entry as StoredEntry
 from tidings.store.feed_models import Feed, Gap, PollOutcome
 from tidings.store.peers import Peer
 
-#: What others do puts off our own look by so much at most; by more where their looks have proved true so many times.
-UNPROVEN_PEER_DELAY_S, PROVEN_PEER_DELAY_S, MIN_CONFIRMED_POLLS = DAY_S, WEEK_S, 10
-#: So often the feeds are looked at that have come and gone, and neighbours are put down; new ones sooner.
-SAVE_INTERVAL_S, CHECK_INTERVAL_S = 20.0, 2.0
-#: Parameters of addresses that are keys to something, and parts of paths that nobody could guess.
+#: Maximum time by which a peer's polls postpone ours.
+UNPROVEN_PEER_DELAY_S = DAY_S
+#: The same for a peer with at least `MIN_CONFIRMED_POLLS` confirmed poll notices.
+PROVEN_PEER_DELAY_S = WEEK_S
+MIN_CONFIRMED_POLLS = 10
+#: Interval at which feeds are reloaded and peers are saved.
+SAVE_INTERVAL_S = 20.0
+#: Interval of checks for changed peers, which are saved immediately.
+CHECK_INTERVAL_S = 2.0
+#: Names of URL parameters that carry credentials.
 SECRET_PARAMETER = re.compile(
-    r"(?i)(.*[_-])?(token|(api)?key|auth|secret|pass(word|wd)?|pwd|sig(nature)?|session|sid|hash|private)"
+    r"(?i)(.*[_-])?"
+    r"(token|(api)?key|auth|secret|pass(word|wd)?|pwd|sig(nature)?|session|sid|hash|private)"
 )
+#: Random parts of a URL, which act as a password.
 RANDOM_TOKEN = re.compile(r"(?i)[0-9a-f]{20,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+#: Domains of local networks and of Tor.
 LOCAL_NAMES = (
     ".local",
     ".localhost",
@@ -76,7 +85,10 @@ log = Log("tidings.exchange")
 
 
 def is_private(url: str, *, loopback_only: bool = False) -> bool:
-    """Whether an address may not be told to others: it has a password, a key, or lives where others cannot ask."""
+    """Return whether a URL must not be sent to peers: it has credentials or a local host.
+
+    With ``loopback_only``, all nodes are on this machine and local hosts are allowed.
+    """
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").rstrip(".")
@@ -88,12 +100,12 @@ def is_private(url: str, *, loopback_only: bool = False) -> bool:
         or parts.password is not None
     ):
         return True
-    here = (
+    is_local = (
         not is_public(host)
         if is_ip_literal(host)
         else "." not in host or f".{host}".endswith(LOCAL_NAMES)
     )
-    if here and not loopback_only:
+    if is_local and not loopback_only:
         return True
     if any(
         SECRET_PARAMETER.fullmatch(name) or RANDOM_TOKEN.search(value)
@@ -118,7 +130,11 @@ class PeerExchange:
         loopback_only: bool = False,
         decoys: int = 0,
     ) -> None:
-        """``among_ourselves`` all nodes are on this machine, and so may feeds be that are told."""
+        """Connect ``node`` to an aggregator.
+
+        With ``loopback_only``, all nodes are on this machine and feeds on local hosts are shared.
+        ``decoys`` is the number of decoy feeds.
+        """
         self.node, self._clock, self._loopback_only = node, clock, loopback_only
         self._aggregator, self._store = aggregator, aggregator.store
         self.exchange = Exchange(
@@ -131,11 +147,9 @@ class PeerExchange:
             signer=signer,
         )
         self._decoys = Decoys(decoys, node, aggregator.fetcher, clock)
-        self._feeds: dict[str, int] = {}  # that may be told
-        self._drop_reasons: dict[Nid, str] = {}  # why
-        self._feed_locks: dict[
-            int, asyncio.Lock
-        ] = {}  # what is told of a feed is taken in one by one
+        self._feeds: dict[str, int] = {}  # ids of shareable feeds, by URL
+        self._drop_reasons: dict[Nid, str] = {}
+        self._feed_locks: dict[int, asyncio.Lock] = {}  # entries of a feed are stored one by one
 
     async def __aenter__(self) -> Self:
         now = self._clock()
@@ -149,9 +163,9 @@ class PeerExchange:
             now,
             {p.nid: p.figures for p in known},
         )
-        for t in await self._store.read(peers.unconfirmed_peer_claims):
+        for c in await self._store.read(peers.unconfirmed_peer_claims):
             self.node.ledger.restore_claim(
-                t.feed, Claim(t.identity, t.digest, t.published, t.received_at, t.sender, t.path)
+                c.feed, Claim(c.identity, c.digest, c.published, c.received_at, c.sender, c.path)
             )
         await self.refresh()
         await self._store.listen(
@@ -173,30 +187,31 @@ class PeerExchange:
             await self.save()
 
     async def _run_maintenance(self) -> None:
-        told: set[Nid] = set()
-        at = self._clock()
+        saved_peers: set[Nid] = set()
+        saved_at = self._clock()
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
-            with suppress(
-                StoreError
-            ):  # the loop that polls has told of it, and tries again as we do
-                if told != self.node.peers.keys() or self._clock() - at >= SAVE_INTERVAL_S:
-                    told, at = set(self.node.peers), self._clock()
+            with suppress(StoreError):  # the polling loop has logged it; both retry
+                if (
+                    saved_peers != self.node.peers.keys()
+                    or self._clock() - saved_at >= SAVE_INTERVAL_S
+                ):
+                    saved_peers, saved_at = set(self.node.peers), self._clock()
                     await self.refresh()
                     await self.save()
                     await self._decoys.poll_due_decoy()
                     self.exchange.apply_effects()
 
     async def refresh(self) -> None:
-        """Follow what has been subscribed to and given up, and what has been marked as private."""
-        told = [
+        """Reload the shareable feeds, after changes of subscriptions or privacy settings."""
+        shareable = [
             f for f in await self._store.read(peers.shareable_feeds) if self._is_shareable(f.url)
         ][:MAX_FEEDS]
-        feeds = {f.url: f.id for f in told}
+        feeds = {f.url: f.id for f in shareable}
         if feeds != self._feeds:
             self._feeds = feeds
-            self.node.set_feeds({f.url: f.weight for f in told})
-            for f in told:
+            self.node.set_feeds({f.url: f.weight for f in shareable})
+            for f in shareable:
                 if f.last_ok_at is not None:
                     self.node.ledger.restore_document(f.url, f.last_ok_at, f.oldest_at)
 
@@ -208,33 +223,35 @@ class PeerExchange:
         )
 
     async def save(self) -> None:
-        await self._store.write(peers.save, self.peers())
+        await self._store.write(peers.save_peers, self.peers())
 
     def peers(self) -> list[Peer]:
-        """Neighbours of now and before, the most useful first."""
+        """Return present and former peers, the most useful first."""
         now, node = self._clock(), self.node
         found = []
         for nid, figures in node.membership.peer_stats().items():
             peer = node.peers.get(nid)
             useful = node.interests.usefulness(peer.hops) if peer is not None else 0.0
             key = peer.key if peer is not None else b""
-            why = "" if peer is not None else self._drop_reasons.get(nid, "")
+            drop_reason = "" if peer is not None else self._drop_reasons.get(nid, "")
             banned_until = node.membership.banned_until(nid, now)
-            found.append(Peer(nid, now, peer is not None, useful, banned_until, why, key, figures))
+            found.append(
+                Peer(nid, now, peer is not None, useful, banned_until, drop_reason, key, figures)
+            )
         return sorted(found, key=lambda peer: (not peer.present, -peer.usefulness, peer.nid))
 
     def public_nodes(self) -> list[Nid]:
-        """Nodes that output feeds may name: we ourselves, as others see us, and our neighbours."""
+        """Return the nodes that output feeds may name: this node and its peers."""
         return [
             nid
             for nid in (self.node.nid, *self.node.peers)
             if nid and (self._loopback_only or is_public(_host(nid)))
         ]
 
-    # --- what we saw ---------------------------------------------------------------------------------------------------
+    # --- results of our polls -------------------------------------------------------------------
 
     def on_poll_recorded(self, result: PollResult) -> None:
-        """A poll or push is recorded: what it showed is put to neighbours, and judges what they told."""
+        """Announce a recorded poll or push to peers, and check their claims against it."""
         if (
             result.feed.url in self._feeds
             and (notice := make_poll_notice(result, keep_sendable=bool(self.node.peers)))
@@ -243,7 +260,7 @@ class PeerExchange:
             self._publish_notice(notice)
 
     async def _publish_worker_polls(self) -> None:
-        """Workers on the same store have polled."""
+        """Announce polls of workers on the same store."""
         for notice in await self._store.write(peers.take_poll_notices):
             self._publish_notice(msgspec.msgpack.decode(notice, type=PollNotice))
 
@@ -251,7 +268,9 @@ class PeerExchange:
         node, url = self.node, notice.url
         if url not in self._feeds:
             return
-        node.add_candidates([nid for told in notice.peers if (nid := _nid(told))], notice.at)
+        node.add_candidates(
+            [nid for declared in notice.peers if (nid := _parse_nid(declared))], notice.at
+        )
         if notice.entries is None:
             node.record_unchanged(url, notice.at)
         else:
@@ -259,14 +278,14 @@ class PeerExchange:
                 url,
                 [entry.identity for entry in notice.entries if entry.identity not in notice.new],
             )
-            if notice.whole:
+            if notice.is_complete:
                 node.record_document(url, notice.entries, notice.at)
             else:
                 node.record_push(url, notice.entries, notice.at)
         self.exchange.apply_effects()
         self.exchange.schedule_tick()
 
-    # --- what others tell ----------------------------------------------------------------------------------------------
+    # --- events from peers ----------------------------------------------------------------------
 
     async def _apply_effect(self, effect: Effect) -> None:
         match effect:
@@ -282,39 +301,41 @@ class PeerExchange:
             case EntriesConfirmed(feed, identities) if feed in self._feeds:
                 await self._store.write(peers.confirm, self._feeds[feed], identities)
             case EntriesWithdrawn(feed, identities) if feed in self._feeds:
-                gone = await self._store.write(peers.withdraw, self._feeds[feed], identities)
-                log.warning("forged entries withdrawn", feed=feed, entries=gone)
+                withdrawn = await self._store.write(peers.withdraw, self._feeds[feed], identities)
+                log.warning("forged_entries_withdrawn", feed=feed, entries=withdrawn)
             case Verify(feed) if feed in self._feeds:
                 await self._aggregator.handle_ping(self._feeds[feed], reason("peer_disputed"))
             case Search(query):
                 self.node.on_answer(query.id, "", await self._holdings(query), self._clock())
                 self.exchange.apply_effects()
-            case PeerDropped(nid, why, banned):
-                self._drop_reasons[nid] = why
-                gone = await self._store.write(peers.withdraw_all, nid) if banned else 0
-                log.info("neighbour dropped", nid=nid, why=why, withdrawn=gone)
+            case PeerDropped(nid, drop_reason, banned):
+                self._drop_reasons[nid] = drop_reason
+                withdrawn = await self._store.write(peers.withdraw_all, nid) if banned else 0
+                log.info("peer_dropped", nid=nid, reason=drop_reason, withdrawn=withdrawn)
                 await self.save()
             case _:
                 pass
 
     async def _store_peer_entries(self, arrived: EntriesReceived) -> None:
-        """News of a feed of ours."""
+        """Store entries of a shareable feed that a peer has sent."""
         bundle, feed_id = arrived.bundle, self._feeds.get(arrived.bundle.feed)
         if feed_id is None:
             return
         max_delay_s = self._max_delay_s(arrived.sender)
-        doubtful = [
+        unconfirmed = [
             entry for entry in bundle.entries if entry.identity not in arrived.trusted_identities
         ]
-        signed = [entry for entry in bundle.entries if entry.identity in arrived.trusted_identities]
+        trusted = [
+            entry for entry in bundle.entries if entry.identity in arrived.trusted_identities
+        ]
         async with self._feed_locks.setdefault(feed_id, asyncio.Lock()):
-            if doubtful:
+            if unconfirmed:
                 await self._aggregator.handle_peer_entries(
-                    feed_id, doubtful, max_delay_s, source="neighbour", peer_path=bundle.path
+                    feed_id, unconfirmed, max_delay_s, source="neighbour", peer_path=bundle.path
                 )
-            if signed:
+            if trusted:
                 await self._aggregator.handle_peer_entries(
-                    feed_id, signed, max_delay_s, source="confirmed"
+                    feed_id, trusted, max_delay_s, source="confirmed"
                 )
 
     def _max_delay_s(self, sender: Nid) -> float:
@@ -325,7 +346,7 @@ class PeerExchange:
             else UNPROVEN_PEER_DELAY_S
         )
 
-    # --- archives ------------------------------------------------------------------------------------------------------
+    # --- archives -------------------------------------------------------------------------------
 
     async def _archive(self, query: Query, limit: int) -> list[Entry]:
         feed_id = self._feeds.get(query.feed)
@@ -346,7 +367,7 @@ class PeerExchange:
         return [Holding("", *held, self.node.settings.altruist)] if held else []
 
     async def recover(self, feed: Feed, gap: Gap) -> Mapping[Nid, Sequence[Entry]]:
-        """What neighbours' archives have of a gap."""
+        """Fetch the entries of a gap from peers' archives."""
         if feed.url not in self._feeds or not self.node.peers:
             return {}
         return await self.exchange.recover(feed.url, gap.from_at, gap.until_at)
@@ -355,7 +376,7 @@ class PeerExchange:
 async def store_recovered_entries(
     store: Store, feed: Feed, found: Mapping[Nid, Sequence[Entry]], now: float
 ) -> int:
-    """Store what others' archives had, marked as theirs; returns how many entries were new."""
+    """Store entries from peers' archives, marked as unconfirmed; returns the number of new ones."""
     outcomes = [
         PollOutcome(
             feed_id=feed.id,
@@ -373,7 +394,7 @@ async def store_recovered_entries(
 
 
 def _as_published(entry: StoredEntry) -> Entry:
-    """An entry of the store as others are given it: cleaned already, and with its addresses made whole."""
+    """Convert a stored entry, which is sanitized and has absolute URLs, for sending to peers."""
     return Entry(
         identity=entry.identity,
         digest=blake2b(entry.content.encode(), digest_size=16).digest(),
@@ -390,9 +411,9 @@ def _as_published(entry: StoredEntry) -> Entry:
     )
 
 
-def _nid(told: str) -> Nid | None:
+def _parse_nid(text: str) -> Nid | None:
     try:
-        return messages.read_nid(told)
+        return messages.read_nid(text)
     except TidingsError:
         return None
 

@@ -1,4 +1,4 @@
-"""The policy, feed by feed: which feed each row of its table is, its constraints, and its next poll with the reason."""
+"""Planner: maps feeds to rows of the policy's table and applies poll constraints."""
 
 import asyncio
 import random
@@ -38,23 +38,23 @@ from tidings.policy.coordination import coordination_delay_s
 from tidings.reasons import Reason, reason
 from tidings.store.feed_models import Estimate, Schedule
 
-#: Two polls of one feed are at least this far apart, as in the simulator; polls happen at whole seconds.
+#: Minimum time between two polls of a feed, as in the simulator; polls are at whole seconds.
 MIN_GAP_S = 1.0
-#: What its document showed in so long a time is a feed's window, even if it was never seen to drop an entry.
+#: Age of a subscription after which the largest document counts as the feed's window.
 WINDOW_CERTAIN_AFTER_S = 30 * DAY_S
 
 log = Log("tidings.scheduler")
 
 
 class PendingFeed(Struct, frozen=True):
-    """A feed that the policy does not know yet."""
+    """A new feed that has not been added to the policy yet."""
 
     observation: PollObservation
-    times: Floats
+    times: Floats  #: posts so far
 
 
 class ConstraintBatch(Struct, frozen=True):
-    """What a batch of polls means for when their feeds may be polled again; one element per poll."""
+    """Facts and poll constraints of a batch of polls; one element per poll."""
 
     facts: npt.NDArray[np.void]
     constraints: Constraints
@@ -66,21 +66,20 @@ class ConstraintBatch(Struct, frozen=True):
 
 
 class Planner:
-    """Speaks of feeds where the policy speaks of rows."""
+    """Translates between feeds and the rows of the policy's table."""
 
     def __init__(self, policy: Policy, limits: Limits, seed: int) -> None:
         self.policy, self.limits = policy, limits
-        self.ready = False  #: whether the policy can decide
-        self.row: dict[int, int] = {}  #: of each feed that it knows
-        self.ids: list[int] = []  #: of each row, also where the feed is followed no more
+        self.ready = False  #: the policy has been started and can decide
+        self.row: dict[int, int] = {}  #: row of each feed that the policy knows
+        self.ids: list[int] = []  #: feed id of each row, including removed feeds
         self._first_phase = float(golden_ratio_phases(1, seed)[0])
-        self._documents: dict[
-            int, Floats
-        ] = {}  # only for policies that look at more than what is new
-        self._facts = no_facts(0)  # of each row
-        self._failures: dict[int, Reason] = {}  # why a feed that fails has to wait
+        # Last documents, only for policies that use more than the new entries.
+        self._documents: dict[int, Floats] = {}
+        self._facts = no_facts(0)  # constraint facts of each row
+        self._failures: dict[int, Reason] = {}  # reasons of waits after failures
 
-    # --- the table -----------------------------------------------------------------------------------------------------
+    # --- table ----------------------------------------------------------------------------------
 
     def assign_rows(self, ids: list[int]) -> None:
         self.ids = ids
@@ -89,7 +88,10 @@ class Planner:
     def table(
         self, members: np.ndarray, skip: Mapping[int, bytes], now: float, full: Bools | bool = False
     ) -> Feeds:
-        """The policy's table from the store's; ``full`` where more posts are known than a document holds."""
+        """Build the policy's table from the store's.
+
+        ``full`` marks feeds with more known posts than a document holds.
+        """
         dropped = (
             (members["dropped"] > 0) | full | (now - members["added_at"] > WINDOW_CERTAIN_AFTER_S)
         )
@@ -100,7 +102,7 @@ class Planner:
         return feeds
 
     def feeds(self, ids: npt.ArrayLike, windows: npt.ArrayLike, weights: npt.ArrayLike) -> Feeds:
-        """A table of no more than these; phases are as `spread`'s, but a feed's own whenever it is asked for."""
+        """Build a table of these feeds without constraints; phases depend only on feed ids."""
         feeds = Feeds.of(windows, weights)
         feeds.phase = np.mod(self._first_phase + GOLDEN_RATIO * (np.asarray(ids) - 1), 1.0)
         feeds.max_interval_s[:] = self.limits.max_interval_s
@@ -118,7 +120,10 @@ class Planner:
         budget: float,
         now: float,
     ) -> None:
-        """Begin with these, which were numbered, and what they have posted; ``budget`` as far as it can be used."""
+        """Start the policy with these feeds (see `assign_rows`) and their posts.
+
+        ``budget`` is in requests per day; the policy gets the part that constraints allow to use.
+        """
         table = self.table(members, skip, now, history.count > members["window"])
         usable, _ = usable_budget(table, budget)
         await asyncio.to_thread(self.policy.start, table, history, since, now, usable)
@@ -145,23 +150,21 @@ class Planner:
         budget: float | None,
         now: float,
     ) -> bool:
-        """Go on with what was saved of these; False if it cannot be used, and has to be learned again."""
+        """Restore the policy's saved state of these feeds; False if it must be learned again."""
         try:
             usable = None if budget is None else usable_budget(table, budget)[0]
             self.policy.restore(table, [saved[i] for i in ids], shared, usable, now)
-        except UsageError as problem:
-            log.warning("estimates not usable", problem=str(problem))
+        except UsageError as error:
+            log.warning("estimates_discarded", error=str(error))
             return False
         self.assign_rows(ids)
-        if len(self._facts) != len(
-            ids
-        ):  # constraints come with the polls that these are recalled for
+        if len(self._facts) != len(ids):  # `apply_observations` will set the constraints
             self._facts = no_facts(len(ids))
         self.ready = True
         return True
 
     async def extend(self, pending_feeds: Sequence[PendingFeed], now: float) -> Rows:
-        """Take in more feeds; returns their rows."""
+        """Add feeds to the policy; returns their rows."""
         observations = [pending_feed.observation for pending_feed in pending_feeds]
         ids = [observation.feed_id for observation in observations]
         more = self.feeds(
@@ -188,7 +191,7 @@ class Planner:
         return rows
 
     def remove_feed(self, feed_id: int) -> None:
-        """It keeps its row, but no poll of it is worth anything."""
+        """Remove a feed: it keeps its row, but with a weight near 0."""
         row = self.row.pop(feed_id, None)
         if row is not None:
             self.policy.feeds.weight[row] = 1e-12
@@ -196,10 +199,10 @@ class Planner:
     def estimate(self, feed_id: int) -> Estimate:
         return Estimate(self.policy.name, self.policy.save_row(self.row[feed_id]))
 
-    # --- after polls ---------------------------------------------------------------------------------------------------
+    # --- after polls ----------------------------------------------------------------------------
 
     def apply_observations(self, observations: Sequence[PollObservation]) -> ConstraintBatch:
-        """Take in what polls say about their feeds beside the posts: constraints, weights, windows."""
+        """Update constraints, weights and windows of the polled feeds."""
         facts = constraint_facts(observations)
         constraint_batch = ConstraintBatch(
             facts,
@@ -230,13 +233,13 @@ class Planner:
         return constraint_batch
 
     def constraint_reason(self, feed_id: int, constraint_batch: ConstraintBatch, i: int) -> Reason:
-        """Why a feed may not be polled sooner; none where it may be at any time."""
+        """Return why a feed may not be polled sooner; `NO_REASON` if it may."""
         if constraint_batch.constraints.code[i] == BACKOFF and feed_id in self._failures:
             return self._failures[feed_id]
         return reason_of(constraint_batch.constraints, constraint_batch.facts, i)
 
     def set_override(self, overrides: Mapping[int, float]) -> None:
-        """Subscribers have set other minimum intervals, 0 for none."""
+        """Apply minimum intervals set by subscribers, in seconds; 0 for none."""
         known = {
             self.row[feed_id]: override
             for feed_id, override in overrides.items()
@@ -252,7 +255,7 @@ class Planner:
             )
 
     def usable_budget(self, budget: float) -> tuple[float, int]:
-        """How much of a budget can be used, and how many feeds their minimum interval keeps below their share."""
+        """Return the usable part of a budget, and the number of feeds at their minimum interval."""
         return usable_budget(self.policy.feeds, budget) if self.ready else (budget, 0)
 
     def observe(self, observations: Sequence[PollObservation]) -> None:
@@ -269,44 +272,51 @@ class Planner:
             observation.new_count if observation.times is not None else 0
             for observation in observations
         ]
-        seen = build_documents(shown, new_counts, [observation.gap for observation in observations])
-        self.policy.observe(rows, np.array([observation.at for observation in observations]), seen)
+        documents = build_documents(
+            shown, new_counts, [observation.gap for observation in observations]
+        )
+        poll_times = np.array([observation.at for observation in observations])
+        self.policy.observe(rows, poll_times, documents)
 
     def schedules(
         self, rows: Rows, poll_times: Floats, now: float | None = None, *, first: bool = False
     ) -> list[Schedule]:
-        """Decide for these rows, after their polls of ``asked`` (or, between polls, after ``now``)."""
-        least = poll_times + MIN_GAP_S if now is None else poll_times
-        chosen = self.policy.decide(rows, poll_times, first=first)
-        times = np.maximum(chosen.times, least)
+        """Decide the next polls of these rows after polls at ``poll_times``.
+
+        With ``now``, the decision is made between polls. ``first`` marks feeds that are new to the
+        policy.
+        """
+        min_times = poll_times + MIN_GAP_S if now is None else poll_times
+        decisions = self.policy.decide(rows, poll_times, first=first)
+        times = np.maximum(decisions.times, min_times)
         if self.policy.has_peer_polls:
-            longer = [
+            delays = [
                 coordination_delay_s(gap_s, self.policy.participation, random.random)
                 for gap_s in (times - poll_times).tolist()
             ]
-            times = clamp(self.policy.feeds, rows, poll_times, times + longer)
+            times = clamp(self.policy.feeds, rows, poll_times, times + delays)
         times = np.ceil(times)
-        bound = self.policy.feeds.earliest[rows]
-        late = poll_times + self.policy.feeds.max_interval_s[rows]
+        earliest = self.policy.feeds.earliest[rows]
+        latest = poll_times + self.policy.feeds.max_interval_s[rows]
         facts = self._facts[rows]
         constraint_batch = ConstraintBatch(
             facts, constrain(facts, self.policy.feeds.phase[rows], self.limits)
         )
-        out = []
+        schedules = []
         for i, row in enumerate(rows.tolist()):
             feed_id = self.ids[row]
             if feed_id not in self.row:
                 continue
             at = float(times[i])
-            if constraint_batch.constraints.code[i] != UNCONSTRAINED and at <= bound[i] + 1:
-                why = self.constraint_reason(feed_id, constraint_batch, i)
-            elif at >= late[i] and bound[i] <= late[i]:
-                why = reason("max_interval", interval_s=self.limits.max_interval_s)
+            if constraint_batch.constraints.code[i] != UNCONSTRAINED and at <= earliest[i] + 1:
+                poll_reason = self.constraint_reason(feed_id, constraint_batch, i)
+            elif at >= latest[i] and earliest[i] <= latest[i]:
+                poll_reason = reason("max_interval", interval_s=self.limits.max_interval_s)
             else:
-                why = self.policy.reason(int(chosen.code[i]), chosen.numbers[i])
-            out.append(Schedule(feed_id, at, why))
-        return out
+                poll_reason = self.policy.reason(int(decisions.code[i]), decisions.numbers[i])
+            schedules.append(Schedule(feed_id, at, poll_reason))
+        return schedules
 
     def reschedule(self, rows: Rows, now: float) -> list[Schedule]:
-        """Decide for these rows between their polls: something else has changed."""
+        """Decide for these rows between polls, after a change of price, budget or weight."""
         return self.schedules(rows, np.full(len(rows), now - MIN_GAP_S), now)

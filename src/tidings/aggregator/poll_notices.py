@@ -1,9 +1,9 @@
-"""What a poll has shown, as the exchange is told of it: by the service that polls, or by workers through the store."""
+"""Poll notices: results of polls for the peer exchange, passed directly or via the store."""
 
 import asyncio
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from tidings.aggregator.poller import PollResult
@@ -12,25 +12,29 @@ from tidings.exchange import messages
 from tidings.logs import Log
 from tidings.store import Store, StoreError, peers
 
-#: On this channel workers say that there are sights in the store.
+#: Notification channel on which workers announce poll notices in the store.
 POLL_NOTICES_CHANNEL = "sights"
 
 log = Log("tidings.exchange")
 
 
 class PollNotice(Struct, frozen=True):
-    """A look at a feed that was answered."""
+    """A successful poll of a feed, in the form that the exchange needs."""
 
     url: str
     at: float
-    entries: tuple[Entry, ...] | None = None  #: as others will read them; None: nothing has changed
-    new: frozenset[str] = frozenset()  #: identities of those that were not known before
-    whole: bool = True  #: the document had no others: not so where a hub has sent it, or the server what was new alone
+    entries: tuple[Entry, ...] | None = None  #: as sent to peers; None: nothing has changed
+    new: frozenset[str] = frozenset()  #: identities of new entries
+    #: `entries` is the complete document; False for pushes and delta responses (226).
+    is_complete: bool = field(default=True, name="whole")
     peers: tuple[str, ...] = ()  #: nodes that the document names
 
 
 def make_poll_notice(result: PollResult, *, keep_sendable: bool = True) -> PollNotice | None:
-    """Nothing where the poll failed, or neighbours themselves have told it. Entries need not be passable if nobody is there."""
+    """Create the notice of a recorded poll; None if it failed or its entries came from peers.
+
+    ``keep_sendable`` removes entries that the protocol cannot transfer; not needed without peers.
+    """
     outcome = result.outcome
     if outcome.error_kind or outcome.source in ("neighbour", "confirmed"):
         return None
@@ -51,7 +55,7 @@ def make_poll_notice(result: PollResult, *, keep_sendable: bool = True) -> PollN
 
 
 class NoticePublisher:
-    """In a worker, where the service has neighbours: the store carries to it what polls have shown."""
+    """Passes poll notices of a worker through the store to the service, which has the peers."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -64,9 +68,7 @@ class NoticePublisher:
             task.add_done_callback(self._tasks.discard)
 
     async def _publish(self, notice: PollNotice) -> None:
-        if (
-            notice.entries is not None
-        ):  # of what was known, neighbours need no more than that it was there
+        if notice.entries is not None:  # of known entries, peers need only that they were present
             entries = (
                 e
                 if e.identity in notice.new
@@ -80,4 +82,4 @@ class NoticePublisher:
             )
             await self._store.notify(POLL_NOTICES_CHANNEL)
         except StoreError as error:
-            log.warning("neighbours will not be told of a poll", url=notice.url, error=str(error))
+            log.warning("poll_notice_failed", url=notice.url, error=str(error))

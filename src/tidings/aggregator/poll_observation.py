@@ -1,4 +1,4 @@
-"""What polls say, and the arrays that policies are shown of it."""
+"""Poll observations: facts from polls and the store, as arrays for the scheduling policy."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,52 +13,50 @@ from tidings.reasons import NO_REASON, Reason
 from tidings.store import Store
 from tidings.store.feed_models import Estimate
 
-#: Older posts say nothing about a feed's habits of today.
+#: Maximum age of posts that the policy learns from.
 HISTORY_S = 180 * DAY_S
 NO_TIMES: Floats = np.empty(0)
 
 
 class PollObservation(Struct, frozen=True):
-    """What one poll (or push) means to the brain: what it found, and what the constraint rule needs."""
+    """What the scheduler learns from one poll (or push): its result and the constraint facts."""
 
     feed_id: int
     at: float
     weight: float = 1.0
     added_at: float = 0.0
-    ok: bool = True  #: it was answered with a document, or that there is no new one
-    times: Floats | None = (
-        None  #: of the document's entries, known ones first; None where there was none to read
-    )
-    new_count: int = 0  #: so many of these are new
+    ok: bool = True  #: the response was a document or 304
+    times: Floats | None = None  #: times of the entries, known ones first; None: no document
+    new_count: int = 0  #: number of new entries in `times`
     gap: bool = False
-    window: int = 0  #: entries that its document holds, for the policy
-    count: bool = True  #: whether it was a request, and to be paid for
+    window: int = 0  #: number of entries that the document holds, for the policy
+    count: bool = True  #: it was a request that counts against the budget
 
-    # Facts for `policy.constraints`, as known before this poll or stated by its answer.
+    # Facts for `policy.constraints`, known before this poll or stated by its response.
     polled_at: float | None = None  #: our own last poll; None: this one
-    ttl_s: float = 0.0  #: stated by the document, 0 for nothing
-    period_s: float = 0.0
-    fresh_s: float = 0.0  #: stated by the answer's headers
-    stated_s: float = 0.0  #: stated before, where this is no poll
+    ttl_s: float = 0.0  #: stated by the document; 0: not stated
+    period_s: float = 0.0  #: sy:updatePeriod of the document; 0: not stated
+    fresh_s: float = 0.0  #: stated by the response headers
+    stated_s: float = 0.0  #: stated before, if this is not a poll
     stated_by: int = 0
     retry_at: float = -np.inf
     backoff_until: float = -np.inf
-    failure: Reason = NO_REASON  #: why it has to wait after a failure
-    override_s: float = 0.0  #: the minimum interval that subscribers have set
-    entries: int = 0  #: in the last document
-    most_entries: int = 0  #: that a document has had; 0 where it drops entries by age
-    mean_gap_s: float = np.nan  #: between the entries of the last document
-    skip: bytes = b""  #: hours of the week not to poll in
+    failure: Reason = NO_REASON  #: reason of the wait after a failure
+    override_s: float = 0.0  #: minimum interval set by subscribers
+    entries: int = 0  #: number of entries in the last document
+    most_entries: int = 0  #: maximum number in a document; 0 if entries are dropped by age
+    mean_gap_s: float = np.nan  #: mean gap between the entries of the last document
+    skip: bytes = b""  #: hours of the week in which polls are excluded
     not_modified: float = 1.0  #: share of unchanged polls that were answered with 304
     document_bytes: float = 0.0
     poll_bytes: float = 0.0
-    bytes: int | None = None  #: that this poll transferred; None where it was none
-    unchanged: bool = False  #: nothing new or changed in it
+    bytes: int | None = None  #: transfer of this poll; None if there was no request
+    unchanged: bool = False  #: no new or changed entries
     answered_304: bool = False
 
 
 class LearnedFacts(Struct, frozen=True):
-    """What a poll taught about its publisher, to be kept with the feed."""
+    """Facts about the publisher learned from a poll, stored with the feed."""
 
     stated_s: float
     stated_by: int
@@ -68,16 +66,16 @@ class LearnedFacts(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """The next poll."""
+    """The next poll with its reason."""
 
     at: float
     reason: Reason
-    estimate: Estimate | None = None
-    learned: LearnedFacts | None = None  #: None where the poll taught nothing
+    estimate: Estimate | None = None  #: policy state of the feed, to be stored
+    learned: LearnedFacts | None = None  #: None if the poll failed
 
 
 def constraint_facts(observations: Sequence[PollObservation]) -> npt.NDArray[np.void]:
-    """The constraint rule's facts after these polls."""
+    """Build the facts of the constraint rule from these polls."""
     facts = no_facts(len(observations))
     if not observations:
         return facts
@@ -97,23 +95,24 @@ def constraint_facts(observations: Sequence[PollObservation]) -> npt.NDArray[np.
         if observation.ok and observation.bytes is not None
     ]
     if polled:
-        answers = [observations[i] for i in polled]
-        said = (
-            [getattr(observation, name) for observation in answers]
+        responses = [observations[i] for i in polled]
+        stated = (
+            [getattr(observation, name) for observation in responses]
             for name in ("ttl_s", "period_s", "fresh_s")
         )
         facts["stated_s"][polled], facts["stated_by"][polled] = stated_interval(
-            *map(np.array, said)
+            *map(np.array, stated)
         )
         facts[polled] = learn_transfer(
             facts[polled],
-            np.array([float(observation.bytes or 0) for observation in answers]),
-            np.array([observation.unchanged for observation in answers]),
-            np.array([observation.answered_304 for observation in answers]),
+            np.array([float(observation.bytes or 0) for observation in responses]),
+            np.array([observation.unchanged for observation in responses]),
+            np.array([observation.answered_304 for observation in responses]),
         )
     return facts
 
 
+#: Fields of `PollObservation` that are copied to the facts of the same name.
 _SAME = (
     *("stated_s", "stated_by", "retry_at", "backoff_until", "override_s", "entries", "mean_gap_s"),
     *("not_modified", "document_bytes", "poll_bytes"),
@@ -121,13 +120,16 @@ _SAME = (
 
 
 def stored_constraint_facts(members: np.ndarray, skip: Mapping[int, bytes]) -> npt.NDArray[np.void]:
-    """The constraint rule's facts from the store's table (`store.feeds.TIMING`) and the hours that feeds skip."""
+    """Build the facts of the constraint rule from stored feeds (`store.feeds.TIMING`).
+
+    ``skip`` has the excluded hours of the week by feed id.
+    """
     facts = no_facts(len(members))
     for name in ("stated_s", "stated_by", "not_modified", "document_bytes", "poll_bytes"):
         facts[name] = members[name]
     failing = members["errors"] > 0
     facts["stated_s"][failing] = 0.0
-    # A failing feed waits for as long as was decided when it failed.
+    # A failing feed waits until the time that was decided when it failed.
     facts["backoff_until"] = np.where(failing, members["next_poll_at"], -np.inf)
     facts["polled_at"], facts["override_s"] = members["last_poll_at"], members["min_interval_s"]
     facts["entries"], facts["mean_gap_s"] = members["shown"], members["usual_gap_s"]
@@ -139,7 +141,7 @@ def stored_constraint_facts(members: np.ndarray, skip: Mapping[int, bytes]) -> n
 
 
 def observation_from_timing(timing: np.void, skip: bytes, now: float) -> PollObservation:
-    """A feed of the store's table as if it had just been polled without news."""
+    """Create the observation of a stored feed as if it had just been polled without a new post."""
     failing = bool(timing["errors"])
     return PollObservation(
         int(timing["feed_id"]),
@@ -165,7 +167,7 @@ def observation_from_timing(timing: np.void, skip: bytes, now: float) -> PollObs
 async def posting_history(
     store: Store, members: np.ndarray, now: float
 ) -> tuple[Documents, Floats]:
-    """What these feeds posted, and since when that is complete."""
+    """Load the posts of these feeds, and the time from which each feed's history is complete."""
     posts = await store.posting_times(now - HISTORY_S, members["feed_id"].tolist())
     posts = posts[posts["at"] <= now]
     first = np.searchsorted(posts["feed_id"], members["feed_id"], side="left")
@@ -180,7 +182,7 @@ async def posting_history(
 def build_documents(
     times: Sequence[Floats], new_counts: Sequence[int], gap: Sequence[bool]
 ) -> Documents:
-    """One batch for `Policy.observe`: the last ``new_counts`` of each row's times are new."""
+    """Build a batch for `Policy.observe`; the last ``new_counts`` of each row's times are new."""
     end = np.cumsum([len(t) for t in times])
     first = end - [len(t) for t in times]
     flat = np.concatenate(times) if len(times) else NO_TIMES

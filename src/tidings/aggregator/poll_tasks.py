@@ -1,4 +1,4 @@
-"""Polls under way: each is a task that goes from the claim of its feed to the record of what it brought, and what follows."""
+"""Poll tasks: one asyncio task per running poll, from lease to recording and follow-up work."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,28 +20,28 @@ from tidings.store import Store, StoreError
 from tidings.store.feed_models import Feed, PollOutcome, RecordResult, Schedule
 from tidings.store.feeds import host_of as leased_host
 
-if TYPE_CHECKING:  # those who only poll need no hubs
+if TYPE_CHECKING:  # commands that only poll do not load these modules
     from tidings.aggregator.peer_exchange import PeerExchange
     from tidings.aggregator.poll_notices import NoticePublisher
     from tidings.aggregator.websub import Subscriber
 
-#: Longer than any poll takes, with its wait for the host's turn.
+#: Duration of a lease: longer than any poll, including the wait for the host's rate limit.
 LEASE_S = 900.0
-#: Feeds of one host under way at once; more would wait in line and keep others from being asked.
+#: Maximum number of running polls per host; more would only wait and block other hosts' polls.
 MAX_POLLS_PER_HOST = 20
 
 log = Log("tidings.aggregator")
 
 
 class SkippedPoll(Struct, frozen=True):
-    """A feed that was not polled although somebody asked for it."""
+    """A requested poll that was skipped, with the reason."""
 
     feed_id: int
     reason: Reason
 
 
 class PollSummary(Struct, frozen=True):
-    """What one poll came to."""
+    """Result of one poll, in numbers."""
 
     new: int = 0
     changed: int = 0
@@ -50,7 +50,7 @@ class PollSummary(Struct, frozen=True):
 
 
 class PollTasks:
-    """Those that have been begun and are not yet recorded."""
+    """Running polls: started and not yet recorded."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class PollTasks:
         worker: str,
         wake: Callable[[], None],
     ) -> None:
-        """``wake`` is called whenever one has ended."""
+        """Create the result writer and the gap repairer; ``wake`` is called after each poll."""
         self._store, self._fetcher, self._clock, self._worker, self._wake = (
             store,
             fetcher,
@@ -73,23 +73,18 @@ class PollTasks:
         )
         self.result_writer = ResultWriter(store, scheduler, sleep)
         self.gap_repairer = GapRepairer(store, fetcher, clock)
-        self.tasks: dict[int, asyncio.Task[PollSummary]] = {}  #: by feed
-        self.pinged_feeds: set[int] = (
-            set()
-        )  #: a hub has said that there is news of these, which will be asked
-        self._leased_feeds: dict[int, Feed] = {}  # what was claimed and is not recorded
-        self._per_host: dict[str, int] = {}
-        self._idle_hosts: list[tuple[str, float]] = []  # hosts that others may have, and from when
+        self.tasks: dict[int, asyncio.Task[PollSummary]] = {}  #: by feed id
+        self.pinged_feeds: set[int] = set()  #: announced by a hub and due, but not polled yet
+        self._leased_feeds: dict[int, Feed] = {}  # leased and not recorded yet
+        self._per_host: dict[str, int] = {}  # number of running polls
+        self._idle_hosts: list[tuple[str, float]] = []  # hosts to release, and from when
         self._feeds_with_gaps: set[int] = set()
-        self.hub_subscriber: Subscriber | None = (
-            None  #: set by who has one: it is told of hubs, and tells what they are worth
-        )
-        self.peer_exchange: PeerExchange | None = (
-            None  #: set by who has one: it is told what polls have shown
-        )
-        self.notice_publisher: NoticePublisher | None = (
-            None  #: the same, where another process has the neighbours
-        )
+        #: Set by the service: manages WebSub subscriptions of polled feeds.
+        self.hub_subscriber: Subscriber | None = None
+        #: Set by the service if the exchange is on: gets all recorded polls.
+        self.peer_exchange: PeerExchange | None = None
+        #: The same in a worker, where the service has the peers.
+        self.notice_publisher: NoticePublisher | None = None
 
     async def open(self) -> None:
         self._feeds_with_gaps = {
@@ -97,7 +92,7 @@ class PollTasks:
         }
 
     async def close(self) -> None:
-        """Let go of all: what was begun is due again, for whoever comes next."""
+        """Cancel running polls and release their leases: they are due again."""
         for task in self.tasks.values():
             task.cancel()
         await self.finish()
@@ -110,14 +105,14 @@ class PollTasks:
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
 
     async def release_hosts(self) -> None:
-        """Let other workers have the hosts that we have asked all we wanted."""
+        """Release the leases of hosts that have no running polls, for other workers."""
         if self._idle_hosts:
-            held = {leased_host(feed.url) for feed in self._leased_feeds.values()}
-            hosts, self._idle_hosts = [one for one in self._idle_hosts if one[0] not in held], []
-            await self._store.release_hosts(hosts, self._worker)
+            busy = {leased_host(feed.url) for feed in self._leased_feeds.values()}
+            idle, self._idle_hosts = [host for host in self._idle_hosts if host[0] not in busy], []
+            await self._store.release_hosts(idle, self._worker)
 
     def is_host_busy(self, url: str) -> bool:
-        """Whether enough feeds of its host are under way; hosts without limits are never crowded."""
+        """Return whether the URL's host has the maximum of running polls; exempt hosts never do."""
         if self._per_host.get(host_of(url), 0) < MAX_POLLS_PER_HOST:
             return False
         try:
@@ -126,22 +121,25 @@ class PollTasks:
             return False
 
     def is_leased(self, feed_id: int) -> bool:
-        """Whether a feed was claimed for a poll that is not recorded yet: that poll will give it its next time."""
+        """Return whether a feed has a running poll, which will set its next poll time."""
         return feed_id in self._leased_feeds
 
     async def lease_feed(self, feed_id: int) -> Feed | None:
-        """Claim a feed once nobody is at it; None if it cannot be claimed. Begin before anything is awaited."""
+        """Lease a feed after its running poll; None if it does not exist or is retired.
+
+        The caller must call `start_poll` before awaiting anything else.
+        """
         while True:
             while feed_id in self.tasks:
                 await asyncio.wait([self.tasks[feed_id]])
-            claimed = await self._store.lease_feeds(1, lease_s=LEASE_S, feed_ids=[feed_id])
+            leased = await self._store.lease_feeds(1, lease_s=LEASE_S, feed_ids=[feed_id])
             if feed_id not in self.tasks:
-                return claimed[0] if claimed else None
+                return leased[0] if leased else None
 
     def start_poll(
         self, feed: Feed, poll: Callable[[], Awaitable[PollResult]]
     ) -> "asyncio.Task[PollSummary]":
-        """Of a feed that was claimed; ``look`` asks for it, or has what somebody sent."""
+        """Start the poll of a leased feed; ``poll`` fetches it or processes what was pushed."""
         self._leased_feeds[feed.id] = feed
         task = self.tasks[feed.id] = asyncio.create_task(self._finish(feed, poll))
         return task
@@ -159,36 +157,25 @@ class PollTasks:
             is_unfinished = False
             self.result_writer.unfinished_polls -= 1
             if self.peer_exchange is None and self.notice_publisher is None:
-                result = replace(
-                    result, document=None
-                )  # it takes half the memory of a poll that waits to be recorded
-            outcome, what = await self.result_writer.record(result)
+                # Half the memory of a poll that waits to be recorded.
+                result = replace(result, document=None)
+            outcome, recorded = await self.result_writer.record(result)
             self._leased_feeds.pop(feed.id, None)
-            self._log_result(result, outcome, what)
+            self._log_result(result, outcome, recorded)
             if (poll_listener := self.peer_exchange or self.notice_publisher) is not None:
                 poll_listener.on_poll_recorded(result)
             if result.links is not None:
                 await self._process_document(result, result.links)
             return PollSummary(
-                new=len(what.new), changed=what.changed, failed=bool(outcome.error_kind)
+                new=len(recorded.new), changed=recorded.changed, failed=bool(outcome.error_kind)
             )
-        except (
-            Exception
-        ) as error:  # whatever it was, one feed's trouble must not end the loop for all
+        except Exception as error:  # an error of one feed must not stop the loop
+            # A poll that was not recorded is due again when its lease expires.
             self._leased_feeds.pop(feed.id, None)
             if isinstance(error, StoreError):
-                log.warning(
-                    "a poll could not be recorded; it is due again",
-                    feed=feed.id,
-                    url=feed.url,
-                    error=str(error),
-                )
+                log.warning("poll_recording_failed", feed=feed.id, url=feed.url, error=str(error))
             else:
-                log.exception(
-                    "a poll was not finished; if it was not recorded, it is due again",
-                    feed=feed.id,
-                    url=feed.url,
-                )
+                log.exception("poll_processing_failed", feed=feed.id, url=feed.url)
             return PollSummary(failed=True)
         finally:
             self.result_writer.unfinished_polls -= is_unfinished
@@ -206,34 +193,39 @@ class PollTasks:
             self._wake()
 
     async def _postpone(self, result: PollResult) -> PollSummary:
-        """Its host has asked to be left alone: nothing was asked, nothing is recorded but the new time."""
+        """Reschedule a poll that was not made because its host is paused."""
         (decision,) = await self.result_writer.decide([result.observation])
         await self._store.reschedule([Schedule(result.feed.id, decision.at, decision.reason)])
         self._leased_feeds.pop(result.feed.id, None)
         return PollSummary(skipped=SkippedPoll(result.feed.id, result.observation.failure))
 
-    def _log_result(self, result: PollResult, outcome: PollOutcome, what: RecordResult) -> None:
-        if outcome.retire:
+    def _log_result(self, result: PollResult, outcome: PollOutcome, recorded: RecordResult) -> None:
+        if outcome.retire_reason:
             self.result_writer.scheduler.remove_feed(outcome.feed_id)
         if outcome.gap is not None:
             self._feeds_with_gaps.add(outcome.feed_id)
-            log.info("gap suspected", feed=outcome.feed_id, missed=outcome.gap.missed)
+            log.info("gap_suspected", feed=outcome.feed_id, missed=outcome.gap.missed)
         if result.notice:
-            log.warning("notice", feed=outcome.feed_id, url=result.feed.url, says=result.notice)
+            log.warning(
+                "feed_notice_issued",
+                feed=outcome.feed_id,
+                url=result.feed.url,
+                message=result.notice,
+            )
         state = outcome.state
         log.info(
-            "polled",
+            "poll_finished",
             feed=outcome.feed_id,
             status=outcome.status,
-            new=len(what.new),
-            changed=what.changed,
+            new=len(recorded.new),
+            changed=recorded.changed,
             error=outcome.error_kind,
             next=state.next_poll_at if state is not None else None,
             reason=state.reason.code if state is not None else "",
         )
 
     async def _process_document(self, result: PollResult, links: Links) -> None:
-        """Look for what was lost, and for a hub that would tell sooner."""
+        """Repair gaps and update the WebSub subscription after a document was fetched."""
         feed, scheduler = result.feed, self.result_writer.scheduler
         if feed.id in self._feeds_with_gaps:
             await scheduler.consume_budget(

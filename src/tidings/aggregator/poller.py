@@ -1,7 +1,7 @@
-"""One poll of one feed: ask, read, compare with what is known, make it fit to be kept. All but the decision what comes next.
+"""Poller: one poll of one feed (conditional request, parse, diff, sanitize).
 
-What the web does wrong comes back as a value with reasons; what we do wrong (an exception that nobody foresaw) is logged with
-its traceback and becomes a failed poll of that one feed.
+Errors of servers and documents are returned as values with reasons. An unexpected exception of our
+own code is logged with its traceback and becomes a failed poll of that feed.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ from tidings.fetch.error_policy import (
 )
 from tidings.fetch.urls import host_key, parse_url
 from tidings.fetch.validators import Validators
+from tidings.i18n import _
 from tidings.logs import Log
 from tidings.parse import ParseError, parse, unique_entries
 from tidings.parse.sanitize import sanitize_html, sanitize_url, search_text
@@ -39,29 +40,29 @@ from tidings.redaction import redact_password
 from tidings.store import Store, StoreError
 from tidings.store.feed_models import EntryText, Feed, FeedState, Pause, PollOutcome
 
-#: Bodies from this size on are read in a thread, so that pages and other feeds do not wait for them.
+#: Size from which documents are parsed in a thread, so that the event loop is not blocked.
 THREAD_PARSE_BYTES = 200_000
-#: The feed's newest entries that a suspicious document is compared with.
+#: Number of the feed's newest entries that are compared with a document that may have a gap.
 GAP_CHECK_ENTRIES = 200
 
 log = Log("tidings.poller")
 
 
 class PollResult(Struct, frozen=True):
-    """A finished poll, before it is decided what comes next."""
+    """A finished poll, before the decision about the next one."""
 
     feed: Feed
-    outcome: PollOutcome  #: complete but for the next poll
-    observation: PollObservation  #: for the brain
-    links: Links | None = None  #: of a document that was read
-    was_requested: bool = True  #: False: the host is paused, and nothing was asked
+    outcome: PollOutcome  #: complete except for the next poll
+    observation: PollObservation  #: for the scheduler
+    links: Links | None = None  #: links of the parsed document
+    was_requested: bool = True  #: False: the host is paused and no request was made
     document: Document | None = None
-    latest: float = np.inf  #: the next poll is no later, whatever the policy says
-    notice: str = ""  #: for the feed's owner
+    latest: float = np.inf  #: upper bound of the next poll time
+    notice: str = ""  #: message for the subscribers
 
 
 class Poller:
-    """Polls feeds, any number at once."""
+    """Polls feeds; any number of polls may run concurrently."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class Poller:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         wait_for_capacity: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        """``room`` is waited for before a document is read."""
+        """Set the components; ``wait_for_capacity`` is awaited before a document is parsed."""
         self._store, self._fetcher, self._clock, self._sleep, self._wait_for_capacity = (
             store,
             fetcher,
@@ -80,21 +81,30 @@ class Poller:
             wait_for_capacity,
         )
 
-    async def poll(self, feed: Feed, why: Reason, result: FetchResult | None = None) -> PollResult:
-        """Poll it, unless there is a result already. Never raises for what one feed can do."""
+    async def poll(
+        self, feed: Feed, poll_reason: Reason, result: FetchResult | None = None
+    ) -> PollResult:
+        """Poll a feed, or process ``result`` if it was already fetched.
+
+        Errors of the feed are returned in the result; only `StoreError` is raised.
+        """
         request = request_for(feed)
         try:
             result = result or await self._fetcher.fetch(request)
             if result.body is not None and self._wait_for_capacity is not None:
                 await self._wait_for_capacity()
-            return await self._process_response(feed, request, result, why)
+            return await self._process_response(feed, request, result, poll_reason)
         except StoreError:
-            raise  # no fault of the feed; it is due again when its lease runs out
-        except Exception as error:  # an error of ours in one document is that feed's failure, with backoff, not everybody's
-            log.exception("poll failed unexpectedly", feed=feed.id, url=feed.url)
+            raise  # not an error of the feed; it is due again when its lease expires
+        except Exception as error:  # a bug triggered by one document fails that feed only
+            log.exception("poll_crashed", feed=feed.id, url=feed.url)
             problem = FetchProblem(
                 Problem.BROKEN,
-                f"reading it failed ({type(error).__name__}: {error}); please report this",
+                _(
+                    "internal error (%(type)s: %(error)s); please report this",
+                    type=type(error).__name__,
+                    error=error,
+                ),
             )
             failed = FetchResult(
                 feed.url,
@@ -103,12 +113,12 @@ class Poller:
                 error=problem,
                 requests=1,
             )
-            return self._failure_result(feed, failed, self._clock(), why)
+            return self._failure_result(feed, failed, self._clock(), poll_reason)
 
     async def _process_response(
-        self, feed: Feed, request: FetchRequest, result: FetchResult, why: Reason
+        self, feed: Feed, request: FetchRequest, result: FetchResult, poll_reason: Reason
     ) -> PollResult:
-        """Make a poll's effects from its answer."""
+        """Convert a response into a poll result."""
         now = self._clock()
         document = diff = None
         if result.error is None and result.body is not None:
@@ -117,15 +127,15 @@ class Poller:
             except ParseError as error:
                 result = as_unreadable(request, result, str(error))
         if result.error is not None:
-            return self._failure_result(feed, result, now, why)
+            return self._failure_result(feed, result, now, poll_reason)
         if document is not None:
             diff = await self._compare(feed, document, now, delta=result.delta)
-        return self._success_result(feed, result, document, diff, now, why)
+        return self._success_result(feed, result, document, diff, now, poll_reason)
 
     async def _compare(
         self, feed: Feed, document: Document, now: float, *, delta: bool = False
     ) -> DocumentDiff:
-        """What is new in a document."""
+        """Find the new and changed entries of a document."""
         state = feed.state
         known = {}
         if state.window > 0 and document.entries:
@@ -133,14 +143,16 @@ class Poller:
             known = await retry_on_store_error(
                 lambda: self._store.known_entries(feed.id, identities), self._sleep
             )
-        doubtful = may_have_gap(document, known, state.window, delta=delta)
+        has_suspected_gap = may_have_gap(document, known, state.window, delta=delta)
         stored_entries = (
-            await self._store.entries(feed_id=feed.id, limit=GAP_CHECK_ENTRIES) if doubtful else []
+            await self._store.entries(feed_id=feed.id, limit=GAP_CHECK_ENTRIES)
+            if has_suspected_gap
+            else []
         )
         return diff_document(document, known, stored_entries, state.last_ok_at, now)
 
     async def handle_push(self, feed: Feed, document: Document) -> PollResult:
-        """A document that a hub has sent: like a poll's, but nothing was asked, and what it leaves out is not gone."""
+        """Process a document pushed by a hub; entries missing from it are not deleted."""
         diff = await self._compare(feed, document, self._clock(), delta=True)
         state = replace(feed.state, title=document.title or feed.state.title)
         changed = _changed(diff, self._clock())
@@ -151,7 +163,10 @@ class Poller:
     async def handle_peer_entries(
         self, feed: Feed, entries: Sequence[Entry], latest: float, **fields: Any
     ) -> PollResult:
-        """What neighbours tell, with fields of the outcome: news alone, since what is known is not theirs to change."""
+        """Process entries from peers: only new ones, since peers cannot change known entries.
+
+        ``latest`` is the upper bound of the next poll time; ``fields`` are those of `PollOutcome`.
+        """
         document = Document("", entries=tuple(entries))
         diff = await self._compare(feed, document, self._clock(), delta=True)
         poll_result = self._unsolicited_result(
@@ -162,7 +177,7 @@ class Poller:
     def _unsolicited_result(
         self, feed: Feed, document: Document, diff: DocumentDiff, state: FeedState, **fields: Any
     ) -> PollResult:
-        """Entries that came without being asked for."""
+        """Create the result for entries that were received without a request."""
         now, count = self._clock(), len(document.entries)
         outcome = PollOutcome(
             feed_id=feed.id, at=now, entries=count, new=_new(diff), state=state, **fields
@@ -173,11 +188,11 @@ class Poller:
         return PollResult(feed, outcome, observation, document.links, document=document)
 
     def peer_poll_observation(self, feed: Feed, at: float) -> PollObservation:
-        """Somebody else has looked, and has told what was new before."""
+        """Create the observation of a peer's poll; its new entries were received before."""
         return _observation(feed, feed.state, at, count=False)
 
     async def parse(self, body: bytes, content_type: str, url: str) -> Document:
-        """Read a document; `ParseError` if it is none."""
+        """Parse a document, in a thread if it is large; `ParseError` if it is not a feed."""
         if len(body) < THREAD_PARSE_BYTES:
             return unique_entries(parse(body, content_type=content_type, url=url))
         return unique_entries(
@@ -185,7 +200,7 @@ class Poller:
         )
 
     def _failure_result(
-        self, feed: Feed, result: FetchResult, now: float, why: Reason
+        self, feed: Feed, result: FetchResult, now: float, poll_reason: Reason
     ) -> PollResult:
         assert result.error is not None
         state, error = feed.state, result.error
@@ -210,19 +225,19 @@ class Poller:
             else error.message,
             stated_s=0.0,
             stated_by=0,
-            # The server's own word, which binds also when polling by hand; our patience after failures is not that.
+            # Only what the server stated, which also applies to manual polls; our backoff does not.
             earliest_at=_latest(result.retry_at, result.fresh_until, now)
             if verdict.action is not Action.RETIRE
             else None,
         )
-        outcome = self._outcome(feed, result, now, why, state)
+        outcome = self._outcome(feed, result, now, poll_reason, state)
         retire = str(verdict.reason.params["text"]) if verdict.action is Action.RETIRE else ""
         outcome = replace(
             outcome,
             error_kind=kind,
             error=state.last_error,
             pause=self._pause(result),
-            retire=retire,
+            retire_reason=retire,
         )
         was_requested = error.kind is not Problem.PAUSED
         bounds = {"backoff_until": verdict.earliest, "failure": verdict.reason}
@@ -245,7 +260,7 @@ class Poller:
         document: Document | None,
         diff: DocumentDiff | None,
         now: float,
-        why: Reason,
+        poll_reason: Reason,
     ) -> PollResult:
         state = feed.state
         hints = document.hints if document is not None else state.hints
@@ -259,18 +274,18 @@ class Poller:
             error_kind="",
             last_error="",
             moved_to="" if adopt or move is None else move.target,
-            moved_sightings=0 if adopt or move is None else move.sightings,
+            moved_sightings=0 if adopt or move is None else move.count,
             moved_since=None if adopt or move is None else move.since,
         )
         new: tuple[EntryText, ...] = ()
         changed: tuple[EntryText, ...] = ()
         if document is not None and diff is not None:
             state = _state_after_document(state, result, document)
-            if not result.delta:  # what a delta leaves out is not gone
+            if not result.delta:  # a delta omits known entries
                 state = Window.of(state).after(len(document.entries), diff.times).apply_to(state)
             new, changed = _new(diff), _changed(diff, now)
         outcome = replace(
-            self._outcome(feed, result, now, why, state),
+            self._outcome(feed, result, now, poll_reason, state),
             entries=len(document.entries) if document is not None else 0,
             new=new,
             changed=changed,
@@ -295,18 +310,22 @@ class Poller:
             answered_304=result.status == 304,
         )
         notice = (
-            redact_password(f"It has moved for good, from {feed.url} to {adopt}.") if adopt else ""
+            redact_password(
+                _("It has moved permanently, from %(old)s to %(new)s.", old=feed.url, new=adopt)
+            )
+            if adopt
+            else ""
         )
         links = document.links if document is not None else None
         return PollResult(feed, outcome, observation, links, notice=notice, document=document)
 
     def _outcome(
-        self, feed: Feed, result: FetchResult, now: float, why: Reason, state: FeedState
+        self, feed: Feed, result: FetchResult, now: float, poll_reason: Reason, state: FeedState
     ) -> PollOutcome:
         return PollOutcome(
             feed_id=feed.id,
             at=now,
-            reason=why,
+            reason=poll_reason,
             host=host_of(result.url or feed.url),
             status=result.status,
             bytes=result.wire_bytes,
@@ -315,7 +334,7 @@ class Poller:
         )
 
     def _pause(self, result: FetchResult) -> Pause | None:
-        """The pause of its host, where this answer has begun one."""
+        """Return the pause of the host that this response has started, if any."""
         host = host_of(result.url)
         until = (
             self._fetcher.host_limiter.paused_until(host) if result.rate_limited and host else None
@@ -328,6 +347,7 @@ class Poller:
 
 
 def request_for(feed: Feed) -> FetchRequest:
+    """Create the conditional request (ETag, Last-Modified) for a feed."""
     state = feed.state
     validators = Validators(
         state.etag or None,
@@ -341,7 +361,7 @@ def request_for(feed: Feed) -> FetchRequest:
 
 
 def entry_text(entry: Entry, entry_dates: EntryDates) -> EntryText:
-    """The entry as it is kept: safe HTML, plain words for the search index, dates as judged."""
+    """Convert an entry for storage: sanitized HTML, plain text for the search index, dates."""
     content = sanitize_html(entry.content, entry.base_url) if entry.content else ""
     summary = sanitize_html(entry.summary, entry.base_url) if entry.summary else ""
     return EntryText(
@@ -364,7 +384,7 @@ def entry_text(entry: Entry, entry_dates: EntryDates) -> EntryText:
 
 
 def _new(diff: DocumentDiff) -> tuple[EntryText, ...]:
-    """Oldest first, so that ids have the order of publication; documents begin with the newest."""
+    """Return the new entries, oldest first, so that ids are in the order of publication."""
     texts = [
         entry_text(entry, entry_dates)
         for entry, entry_dates in zip(diff.new, diff.dates, strict=True)
@@ -375,7 +395,7 @@ def _new(diff: DocumentDiff) -> tuple[EntryText, ...]:
 
 
 def _changed(diff: DocumentDiff, now: float) -> tuple[EntryText, ...]:
-    """The store keeps the time that was first judged."""
+    """Return the changed entries; the store keeps their first publication time."""
     return tuple(
         entry_text(entry, EntryDates(declared_date(entry) or now, None, None))
         for entry in diff.changed
@@ -383,7 +403,7 @@ def _changed(diff: DocumentDiff, now: float) -> tuple[EntryText, ...]:
 
 
 def _state_after_response(state: FeedState, result: FetchResult, now: float) -> FeedState:
-    """What every answer changes, also a failure."""
+    """Update what every response changes, including failures."""
     validators = result.validators
     return replace(
         state,
@@ -431,12 +451,12 @@ def _observation(feed: Feed, state: FeedState, now: float, **fields: object) -> 
         not_modified=state.not_modified,
         document_bytes=state.document_bytes,
         poll_bytes=state.poll_bytes,
-        **fields,  # type: ignore[arg-type]  # fields of `Look`, by name
+        **fields,  # type: ignore[arg-type]  # fields of `PollObservation`, by name
     )
 
 
 def _initial_304_share(state: FeedState, result: FetchResult) -> float:
-    """What a document says about conditional requests: validators are a promise, their absence a refusal."""
+    """Return the assumed share of 304 responses: 0 without validators, else learned."""
     if result.validators.etag is None and result.validators.last_modified is None:
         return 0.0
     is_first = not state.window or (not state.not_modified and state.document_bytes <= 0)
@@ -457,7 +477,7 @@ def _latest(retry_at: float | None, fresh_until: float | None, now: float) -> fl
 
 @lru_cache(maxsize=4096)
 def host_of(url: str) -> str:
-    """What the fetcher's gate calls the host of an address; nothing where there is none."""
+    """Return the key of a URL's host in the host limiter; empty if the URL has none."""
     try:
         return host_key(parse_url(url)) if url else ""
     except ValueError:

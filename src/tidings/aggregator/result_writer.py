@@ -1,6 +1,7 @@
-"""Polls that finish about the same time are decided on and recorded together: one transaction, one call of the policy.
+"""Batch writer: decides on and records finished polls in batches, one transaction per batch.
 
-A poll that finishes alone is recorded at once. Where others are about to finish it waits for them, for a moment.
+A poll is recorded immediately if no other poll is running; otherwise it waits up to `BATCH_WAIT_S`
+for others to be recorded with.
 """
 
 import asyncio
@@ -20,35 +21,37 @@ from tidings.redaction import redact_password
 from tidings.store import Store
 from tidings.store.feed_models import PollOutcome, RecordResult
 
-#: Finished polls, and the new entries of those, that are recorded in one transaction. Each makes a segment of SQLite's search
-#: index, and writes anew every page of an index in which its rows are strewn: fewer and larger ones cost a quarter less.
+#: Maximum number of polls in a batch. Each transaction adds a segment to SQLite's search index and
+#: rewrites every index page with one of its rows; large batches cost a quarter less.
 BATCH = 100
+#: Number of new entries from which a batch is complete.
 BATCH_ENTRIES = 750
-#: So long a finished poll waits for others to be recorded with: a batch costs the policy what forty feeds in it do.
+#: Maximum time that a finished poll waits for its batch. A call of the policy has a fixed cost,
+#: equal to that of forty feeds.
 BATCH_WAIT_S = 0.2
 
 ResultFuture: TypeAlias = "asyncio.Future[tuple[PollOutcome, RecordResult]]"
 
 
 class ResultWriter:
-    """Between those who poll and the store."""
+    """Collects finished polls, lets the scheduler decide, and records them in the store."""
 
     def __init__(
         self, store: Store, scheduler: Scheduler, sleep: Callable[[float], Awaitable[object]]
     ) -> None:
         self._store, self.scheduler, self._sleep = store, scheduler, sleep
-        self.unfinished_polls = 0  #: polls that are asking or reading, and will finish
-        #: Held while the policy works in a thread, and from a decision until it is written: nobody may ask the policy or
-        #: change next polls meanwhile.
+        self.unfinished_polls = 0  #: polls that are fetching or parsing
+        #: Held while the policy runs in a thread, and from a decision until it is stored: no other
+        #: task may use the policy or change poll times meanwhile.
         self.policy_lock = asyncio.Lock()
         self._queue: list[tuple[PollResult, ResultFuture]] = []
-        self._entries = 0  # new ones of those
+        self._entries = 0  # new entries of the queued polls
         self._has_capacity = asyncio.Event()
         self._batch_ready = asyncio.Event()
         self._writer_task: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
-        """Record what is left."""
+        """Wait until all queued polls are recorded."""
         if self._writer_task is not None:
             await self._writer_task
 
@@ -57,13 +60,16 @@ class ResultWriter:
             return await self.scheduler.decide(observations)
 
     async def wait_for_capacity(self) -> None:
-        """Wait until little waits to be recorded: what has been read takes many times the memory of the answer."""
+        """Apply backpressure: wait until the queue has fewer than `BATCH_ENTRIES` new entries.
+
+        A parsed document takes many times the memory of the response.
+        """
         while self._entries >= BATCH_ENTRIES:
             self._has_capacity.clear()
             await self._has_capacity.wait()
 
     async def record(self, result: PollResult) -> tuple[PollOutcome, RecordResult]:
-        """Give the feed its next poll and store all of it; returns what was stored, and what of that was new."""
+        """Decide the feed's next poll and store the result; returns both."""
         future: ResultFuture = asyncio.get_running_loop().create_future()
         self._queue.append((result, future))
         self._entries += len(result.outcome.new)
@@ -91,14 +97,14 @@ class ResultWriter:
     async def _finish(self, batch: Sequence[tuple[PollResult, ResultFuture]]) -> None:
         try:
             outcomes, recorded = await self._persist([result for result, _ in batch])
-        except Exception as error:  # not lost: handed to each poll that waits for this batch
+        except Exception as error:  # each poll that waits for this batch gets it
             for _, future in batch:
                 if not future.done():
                     future.set_exception(error)
             return
-        for (_, future), outcome, what in zip(batch, outcomes, recorded, strict=True):
-            if not future.done():  # whoever waited for it may have been cancelled
-                future.set_result((outcome, what))
+        for (_, future), outcome, record_result in zip(batch, outcomes, recorded, strict=True):
+            if not future.done():  # the waiting task may have been stopped
+                future.set_result((outcome, record_result))
 
     async def _persist(
         self, batch: Sequence[PollResult]
@@ -114,7 +120,10 @@ class ResultWriter:
         )
 
     def _next_batch(self) -> list[tuple[PollResult, ResultFuture]]:
-        """Many polls that brought nothing, or few that brought much: a transaction holds up others and takes memory."""
+        """Remove the next batch from the queue, limited by polls and by new entries.
+
+        A long transaction blocks others and takes memory.
+        """
         entries = size = 0
         while size < min(len(self._queue), BATCH) and entries < BATCH_ENTRIES:
             entries += len(self._queue[size][0].outcome.new)
@@ -126,7 +135,7 @@ class ResultWriter:
 
 
 def _complete(result: PollResult, decision: Decision) -> PollOutcome:
-    """A poll's effects, with its next time."""
+    """Complete the outcome of a poll with the decision about the next one."""
     outcome = result.outcome
     assert outcome.state is not None
     reason = decision.reason

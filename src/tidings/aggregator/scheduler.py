@@ -1,8 +1,9 @@
-"""The one policy that decides for all feeds, alive: it is told what polls brought, and gives each feed its next poll and why.
+"""Scheduler: runs the scheduling policy and decides each feed's next poll with its reason.
 
-What the laboratory's simulator does with a trace is done here with the web, by the same calls in the same order: `observe`
-and `decide` after every poll, `tick` at its times, whole seconds. A feed is taken in with its first document; until there is
-a quiet moment for that (`settle`), since many come at once, it has a provisional time.
+It makes the same calls in the same order as the simulator does with a trace: `observe` and `decide`
+after every poll, `tick` at its interval, times in whole seconds. A feed is added to the policy
+after its first document. Since new feeds often come in large numbers, they are pending until the
+loop is idle (`add_pending_feeds`) and have a provisional schedule until then.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from tidings.aggregator.budget import (
@@ -36,28 +37,32 @@ from tidings.reasons import reason
 from tidings.store import Store
 from tidings.store.feed_models import Schedule
 
-#: When the feeds are so many times as many as they were, the price is found anew.
+#: Growth of the number of feeds at which the leader computes the price before the next tick.
 GROWTH_FACTOR = 1.2
-#: A budget for each feed grows with the feeds; the policy is told when it is off by so much.
+#: Relative change of the total budget at which the policy gets the new one (it depends on the
+#: number of feeds).
 BUDGET_TOLERANCE = 0.05
+#: Key of the stored `SchedulerState`.
+STATE_KEY = "brain"
 
 
 class SchedulerState(Struct, frozen=True):
-    """What outlives the process, beside the policy's own."""
+    """Scheduler state that survives a restart, stored as JSON beside the policy's own state."""
 
     next_tick: float
     saved_at: float
     tokens: float
-    feeds: int = 0  #: that are followed
-    learned: int = 0  #: of these, known to the policy
-    unreported_polls: int = 0  #: polls since the policy's last tick
-    per_day: float = 0.0  #: the budget that the tokens are of
+    feeds: int = 0  #: subscribed feeds
+    learned: int = 0  #: feeds among them that the policy knows
+    #: Polls since the policy's last tick. The stored key is that of earlier versions.
+    unreported_polls: int = field(default=0, name="untold")
+    per_day: float = 0.0  #: daily budget that `tokens` belongs to
     poll_bytes: MeanBytes = MeanBytes()
     byte_tokens: float | None = None
 
 
 class Scheduler:
-    """Holds the policy. Not for several threads."""
+    """Owner of the policy. Not thread-safe."""
 
     def __init__(
         self,
@@ -68,49 +73,48 @@ class Scheduler:
         bytes_per_day: float = np.inf,
         seed: int = 0,
     ) -> None:
-        """``bytes_per_day`` may be transferred by polls, beside the budget of requests."""
+        """Create a scheduler with full token buckets.
+
+        ``bytes_per_day`` limits the transfer of polls, in addition to the request budget.
+        """
         self.policy, self.seed = policy, seed
-        self.configured = self.budget = budget  #: what the configuration says, and what holds
+        self.configured = self.budget = budget  #: configured budget, and the one in effect
         self.limits, self.bytes_per_day = limits, bytes_per_day
         self.byte_bucket = TokenBucket.full(bytes_per_day, 0.0)
         self.poll_bytes = MeanBytes()
         self.bucket = TokenBucket.full(budget.per_day(0), 0.0)
         self.next_tick = np.inf
-        self.is_leader = (
-            True  #: of several processes on one store, one does what is to be done once
-        )
+        self.is_leader = True  #: of several processes on one store, the leader does global work
         self._planner = Planner(policy, limits, seed)
         self._pending_feeds: dict[int, PendingFeed] = {}
-        self._needs_relearning = False  # the store knows feeds that the policy does not
+        self._needs_relearning = False  # the policy must be started again from the store
         self._budget_changed = False
-        self._poll_count, self._reported_polls = (
-            0,
-            0,
-        )  # polls since the policy was started or restored, and what it was told of them
+        self._poll_count = 0  # polls since the policy was started or restored
+        self._reported_polls = 0  # of these, reported to the policy at its last tick
         self._feed_count = 0
 
     @property
     def started(self) -> bool:
-        """Whether the policy can decide."""
+        """Whether the policy has been started and can decide."""
         return self._planner.ready
 
     @property
     def has_pending_feeds(self) -> bool:
-        """Whether there are feeds with a provisional time."""
+        """Whether there are feeds with a provisional schedule."""
         return self._needs_relearning or bool(self._pending_feeds)
 
     @property
     def budget_per_day(self) -> float:
-        """Requests a day: as many as are configured, or as many as the budget of bytes is expected to allow."""
+        """Requests per day, limited by the request budget and, as estimated, the byte budget."""
         requests = self.budget.per_day(
             max(self._feed_count, len(self._planner.row) + len(self._pending_feeds))
         )
         return min(requests, max(self.bytes_per_day / max(self.poll_bytes.mean, 1.0), 1.0))
 
-    # --- the budget ----------------------------------------------------------------------------------------------------
+    # --- budget ---------------------------------------------------------------------------------
 
     async def take_tokens(self, wanted: int, now: float) -> int:
-        """Take up to so many requests out of the bucket; what is not used of them goes back with `spend`."""
+        """Take up to ``wanted`` tokens; a negative `consume_budget` returns unused ones."""
         if not self._has_bytes(now):
             return 0
         granted = min(wanted, self.bucket.available(now))
@@ -120,15 +124,16 @@ class Scheduler:
     async def consume_budget(
         self, requests: int, now: float, *, outside_polls: bool = False
     ) -> None:
-        """Requests that were made without a grant, or, below 0, granted and not made; ``beside`` polls: for archives, say."""
+        """Count requests made without `take_tokens`; a negative number returns unused tokens.
+
+        ``outside_polls`` marks other requests than polls (archives, autodiscovery).
+        """
         self.bucket.consume(requests, now)
         self._poll_count += requests * outside_polls
 
     async def next_token_times(self, store: Store, queue_length: int, now: float) -> list[float]:
-        """When there will be requests again, for so many who stand in line; nothing if there are some now."""
-        self._feed_count = len(
-            await store.timings()
-        )  # some may have been added since, and a budget for each grows with them
+        """Return the times of the next ``queue_length`` tokens; empty if one is available."""
+        self._feed_count = len(await store.timings())  # a budget per feed grows with new feeds
         self.bucket.set_budget(self.budget_per_day, now)
         if not self._has_bytes(now):
             return [
@@ -145,22 +150,22 @@ class Scheduler:
         return np.isinf(self.bytes_per_day) or self.byte_bucket.available(now) > 0
 
     async def consume_byte_budget(self, polls: Sequence[int], now: float) -> None:
-        """Count the bytes that each of some polls has transferred."""
+        """Count the bytes transferred by each of these polls."""
         self.poll_bytes = self.poll_bytes.after(polls)
         if np.isfinite(self.bytes_per_day):
             self.byte_bucket.consume(sum(polls), now)
 
     async def change_budget(self, store: Store, budget: Budget, now: float) -> None:
-        """Spend so much from now on: at the next tick, which is due at once, all feeds have new times."""
+        """Change the budget at run time; the next tick, due immediately, reschedules all feeds."""
         await store.save_values(
             {BUDGET_OVERRIDE_KEY: msgspec.json.encode(BudgetOverride(budget, self.configured))}
         )
         self.budget, self._budget_changed, self.next_tick = budget, True, now
 
-    # --- beginning and end ---------------------------------------------------------------------------------------------
+    # --- start and save -------------------------------------------------------------------------
 
     async def start(self, store: Store, now: float) -> None:
-        """Take up where the last process stopped. Where there is nothing to take up, `settle` will begin."""
+        """Restore the state from the store; without one, `add_pending_feeds` starts the policy."""
         timings = await store.timings()
         members = timings[timings["window"] > 0]
         saved = await store.estimates(self.policy.name)
@@ -170,22 +175,25 @@ class Scheduler:
         estimated = np.array(
             [len(saved.get(int(i), b"")) == size for i in members["feed_id"]], dtype=np.bool_
         )
-        own = self.decode_state(shared)
+        state = self.decode_state(shared)
         self.budget = effective_budget(shared, self.configured)
-        # What a process that was killed has spent stands in the log of polls.
-        spent_since = now - DAY_S if own is None else own.saved_at
+        # What a killed process has spent since it saved its state is in the table of polls.
+        spent_since = now - DAY_S if state is None else state.saved_at
         spent = await store.polls_since(spent_since)
         self._feed_count = len(timings)
         per_day = self.budget.per_day(len(timings))
-        full = TokenBucket.full(per_day, spent_since)
-        self.bucket = full if own is None else TokenBucket(own.per_day, own.tokens, spent_since)
+        self.bucket = (
+            TokenBucket.full(per_day, spent_since)
+            if state is None
+            else TokenBucket(state.per_day, state.tokens, spent_since)
+        )
         self.bucket.set_budget(per_day, spent_since)  # feeds may have been added since
         self.bucket.consume(spent, now)
-        if own is not None:
-            self.poll_bytes = own.poll_bytes
-            if own.byte_tokens is not None:
+        if state is not None:
+            self.poll_bytes = state.poll_bytes
+            if state.byte_tokens is not None:
                 self.byte_bucket = TokenBucket(
-                    self.bytes_per_day, min(own.byte_tokens, self.bytes_per_day), spent_since
+                    self.bytes_per_day, min(state.byte_tokens, self.bytes_per_day), spent_since
                 )
         if not len(members):
             return
@@ -193,8 +201,8 @@ class Scheduler:
             if await self._restore(
                 store, members, estimated, saved, shared["policy"], forbidden, now
             ):
-                self.next_tick = now + self.policy.tick_s if own is None else own.next_tick
-                self._poll_count = 0 if own is None else spent + own.unreported_polls
+                self.next_tick = now + self.policy.tick_s if state is None else state.next_tick
+                self._poll_count = 0 if state is None else spent + state.unreported_polls
             else:
                 self._needs_relearning = True
         elif not self.policy.extends and estimated.any():
@@ -206,35 +214,30 @@ class Scheduler:
 
     @staticmethod
     def decode_state(shared: Mapping[str, bytes]) -> SchedulerState | None:
-        """What `save` has put away, as the store's shared values have it."""
+        """Decode the state that `save` has stored; None if missing or invalid."""
         try:
             return (
-                msgspec.json.decode(shared["brain"], type=SchedulerState)
-                if "brain" in shared
+                msgspec.json.decode(shared[STATE_KEY], type=SchedulerState)
+                if STATE_KEY in shared
                 else None
             )
         except msgspec.DecodeError:
             return None
 
     async def save(self, store: Store, now: float) -> None:
-        """Put away what belongs to no single feed."""
-        unreported_polls = self._poll_count - self._reported_polls
-        bucket, learned = self.bucket, len(self._planner.row)
-        bytes_left = self.byte_bucket.tokens if np.isfinite(self.bytes_per_day) else None
-        own = SchedulerState(
-            *(
-                self.next_tick,
-                now,
-                bucket.tokens,
-                self._feed_count,
-                learned,
-                unreported_polls,
-                bucket.per_day,
-            ),
+        """Store the state that belongs to no single feed."""
+        state = SchedulerState(
+            next_tick=self.next_tick,
+            saved_at=now,
+            tokens=self.bucket.tokens,
+            feeds=self._feed_count,
+            learned=len(self._planner.row),
+            unreported_polls=self._poll_count - self._reported_polls,
+            per_day=self.bucket.per_day,
             poll_bytes=self.poll_bytes,
-            byte_tokens=bytes_left,
+            byte_tokens=self.byte_bucket.tokens if np.isfinite(self.bytes_per_day) else None,
         )
-        values = {"brain": msgspec.json.encode(own)}
+        values = {STATE_KEY: msgspec.json.encode(state)}
         if self.started and self.policy.extends:
             values["policy"] = self.policy.save_shared_state()
         await store.save_values(values)
@@ -242,12 +245,11 @@ class Scheduler:
     async def _start_policy(
         self, store: Store, members: np.ndarray, forbidden: dict[int, bytes], now: float
     ) -> None:
-        """Start the policy with all that the store knows."""
+        """Start the policy with all feeds and posts of the store."""
         history, since = await posting_history(store, members, now)
         self._planner.assign_rows(members["feed_id"].tolist())
-        self.bucket.set_budget(
-            self.budget_per_day, now
-        )  # before the policy has its price, which others may see at once
+        # Before the policy has its price, which other tasks can read as soon as it is set.
+        self.bucket.set_budget(self.budget_per_day, now)
         await self._planner.start(members, forbidden, history, since, self.budget_per_day, now)
         self._needs_relearning, self._poll_count, self._reported_polls, self.next_tick = (
             False,
@@ -266,9 +268,9 @@ class Scheduler:
         forbidden: dict[int, bytes],
         now: float,
     ) -> bool:
-        """Go on where the last process stopped, if we can; feeds that came since then are taken in when it is quiet."""
-        here = members[estimated]
-        ids, table = here["feed_id"].tolist(), self._planner.table(here, forbidden, now)
+        """Restore the policy's saved state; feeds without one become pending. False if invalid."""
+        known = members[estimated]
+        ids, table = known["feed_id"].tolist(), self._planner.table(known, forbidden, now)
         if not self._planner.restore(ids, table, saved, shared, self.budget_per_day, now):
             return False
         others = members[~estimated]
@@ -289,7 +291,7 @@ class Scheduler:
         shared: bytes,
         now: float,
     ) -> None:
-        """Take up these feeds alone, as far as the policy knows them: any process can decide for a feed that it holds."""
+        """Restore the policy's state of these feeds only, which this process has leased."""
         size = self.policy.row_dtype.itemsize
         known = [
             observation
@@ -302,14 +304,13 @@ class Scheduler:
             [observation.window for observation in known],
             [observation.weight for observation in known],
         )
-        self._planner.restore(
-            ids, table, saved, shared, None, now
-        )  # if it cannot, the leader will learn anew
+        # If this fails, the leader will learn the feeds again.
+        self._planner.restore(ids, table, saved, shared, None, now)
 
     async def decide_with_new_feeds(
         self, observations: Sequence[PollObservation], now: float
     ) -> list[Decision]:
-        """As `decide`, but newcomers are taken in now."""
+        """Decide as `decide` does, but add pending feeds to the policy immediately."""
         decisions = await self.decide(observations)
         if not self.started or not self._pending_feeds:
             return decisions
@@ -333,13 +334,13 @@ class Scheduler:
         ]
 
     def set_feed_count(self, feeds: int) -> None:
-        """There are so many feeds, known to the policy or not."""
+        """Set the total number of feeds, known to the policy or not."""
         self._feed_count = feeds
 
-    # --- after polls ---------------------------------------------------------------------------------------------------
+    # --- after polls ----------------------------------------------------------------------------
 
     async def decide(self, observations: Sequence[PollObservation]) -> list[Decision]:
-        """Learn from a batch of polls, of different feeds, and say when each is next."""
+        """Learn from a batch of polls of different feeds and decide the next poll of each."""
         constraint_batch = self._planner.apply_observations(observations)
         await self.consume_byte_budget(
             [observation.bytes for observation in observations if observation.bytes is not None],
@@ -390,28 +391,29 @@ class Scheduler:
     def _provisional(
         self, observation: PollObservation, constraint_batch: ConstraintBatch, i: int
     ) -> Decision:
-        """For a feed that the policy does not know: an even share of the budget."""
-        earliest, why = (
-            float(constraint_batch.constraints.earliest[i]),
-            self._planner.constraint_reason(observation.feed_id, constraint_batch, i),
+        """Decide for a feed that the policy does not know: an even share of the budget."""
+        earliest = float(constraint_batch.constraints.earliest[i])
+        constraint_reason = self._planner.constraint_reason(
+            observation.feed_id, constraint_batch, i
         )
         if not observation.ok:
-            return Decision(float(np.ceil(max(earliest, observation.at + MIN_GAP_S))), why)
+            at = max(earliest, observation.at + MIN_GAP_S)
+            return Decision(float(np.ceil(at)), constraint_reason)
         feeds = len(self._planner.row) + len(self._pending_feeds)
         even_s = min(max(DAY_S * feeds / max(self.budget_per_day, 1e-9), MIN_GAP_S), DAY_S)
         at = observation.at + even_s * (0.5 + self._planner.phase(observation.feed_id))
         if at <= earliest:
-            return Decision(float(np.ceil(earliest)), why)
+            return Decision(float(np.ceil(earliest)), constraint_reason)
         return Decision(float(np.ceil(at)), reason("new_feed"))
 
     async def count_peer_poll(self) -> None:
-        """Somebody else has looked at a feed of ours."""
+        """Count a peer's poll of one of our feeds."""
         self.policy.peer_polls += 1
 
-    # --- now and then --------------------------------------------------------------------------------------------------
+    # --- periodic work and changes --------------------------------------------------------------
 
     async def tick(self, now: float) -> list[Schedule]:
-        """The policy's slow work, when it is time; returns feeds whose time has changed."""
+        """Run the policy's periodic work; returns the feeds whose next poll has changed."""
         due = self.next_tick
         while self.next_tick <= now:
             self.next_tick += self.policy.tick_s
@@ -429,21 +431,21 @@ class Scheduler:
         return self._planner.reschedule(rows, now)
 
     async def _replan(self, now: float) -> list[Schedule]:
-        """For another budget."""
+        """Reschedule all feeds for a changed budget."""
         self._budget_changed, self.next_tick = False, now + self.policy.tick_s
         self.bucket.set_budget(self.budget_per_day, now)
         if not self.policy.extends:
-            self._needs_relearning = True  # it is started again when it is quiet
+            self._needs_relearning = True  # it is started again when the loop is idle
             return []
-        # What was spent until now is told first: it is none of the new budget's.
+        # Report what was spent so far first: it does not count against the new budget.
         await asyncio.to_thread(self.policy.tick, now, self._poll_count)
         await asyncio.to_thread(self.policy.set_budget, self.usable_budget[0], now)
         return self._planner.reschedule(np.arange(len(self._planner.ids)), now)
 
     async def add_pending_feeds(self, store: Store, now: float) -> list[Schedule]:
-        """Take in the newcomers, when there is time; returns feeds whose time has changed."""
+        """Add pending feeds to the policy; returns the feeds whose next poll has changed."""
         pending_feeds, self._pending_feeds = list(self._pending_feeds.values()), {}
-        trim_heap()  # what polls have left: learning takes large pieces
+        trim_heap()  # learning allocates large arrays, which do not fit into the polls' free memory
         if self.started and self.policy.extends:
             rows = await self._planner.extend(pending_feeds, now)
             poll_times = np.array([pending_feed.observation.at for pending_feed in pending_feeds])
@@ -466,20 +468,20 @@ class Scheduler:
         return schedules
 
     async def save_rows(self, store: Store, feed_ids: Sequence[int], now: float) -> None:
-        """Put away what the policy knows of these feeds, where nobody has learned more meanwhile."""
+        """Store the policy's state of these feeds, unless a later poll has stored a newer one."""
         changed_ids = self._planner.ids if self.policy.all_rows_changed else feed_ids
         rows = {i: self._planner.estimate(i) for i in changed_ids if i in self._planner.row}
         await store.save_estimates(rows, unless_since=now)
 
     def remove_feed(self, feed_id: int) -> None:
-        """A feed that is not polled any more: it keeps its row, but no poll of it is worth anything."""
+        """Stop scheduling a feed: it keeps its row, but with a weight near 0."""
         self._pending_feeds.pop(feed_id, None)
         self._planner.remove_feed(feed_id)
 
     def update_weights(
         self, weights: Mapping[int, float], overrides: Mapping[int, float], now: float
     ) -> list[Schedule]:
-        """Take other weights and minimum intervals of these feeds; returns the next polls of those that the policy knows."""
+        """Apply changed weights and minimum intervals; returns new schedules of known feeds."""
         for feed_id in weights.keys() & self._pending_feeds.keys():
             pending_feed = self._pending_feeds[feed_id]
             observation = replace(
@@ -499,7 +501,7 @@ class Scheduler:
         return self._planner.reschedule(rows, now)
 
     def set_push_share(self, feed_id: int, share: float) -> None:
-        """So much of what a feed posts comes without asking."""
+        """Set the share of a feed's posts that a hub pushes."""
         if feed_id in self._planner.row:
             self.policy.feeds.pushed_share[self._planner.row[feed_id]] = share
 
@@ -511,5 +513,5 @@ class Scheduler:
 
     @property
     def usable_budget(self) -> tuple[float, int]:
-        """How much of the budget constraints allow to spend, and how many feeds are at their minimum interval for it."""
+        """Usable part of the budget, and the number of feeds at their minimum interval."""
         return self._planner.usable_budget(self.budget_per_day)

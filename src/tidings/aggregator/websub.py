@@ -1,13 +1,15 @@
-"""WebSub, the subscriber's side: publishers' hubs send us what is new, and polling becomes a safety net.
+"""WebSub subscriber: subscribe to publishers' hubs and receive pushed posts.
 
-A feed that names a hub is subscribed to (`Subscriber.consider`), the hub asks back whether we meant it (`verify`), and from
-then on it sends documents or mere pings (`deliver`). No push is needed for a post to arrive: pushes are counted against what
-polls had to find, and `Subscriber.share` tells the policy which share of a feed's posts it may leave to the hub. A hub that
-falls silent loses that share, and polling comes back by itself.
+A feed that declares a hub is subscribed to (`Subscriber.update_subscription`), the hub verifies the
+intent (`verify_intent`), and then delivers documents or pings (`receive_delivery`). Polling remains
+as a fallback: posts that were pushed and posts that only a poll found are counted, and
+`Subscriber.share` gives the policy the share of a feed's posts that it may leave to the hub. A hub
+that stops delivering loses that share, and the feed is polled more often again.
 
-Each subscription is a row of the store, `Push`. Here its ``lease_until`` is when it has to be seen to: an asked one is asked
-for again, an active one renewed (at 70 to 80 % of what the hub granted), a refused one tried once more, an ended one given
-up at its hub. `attend` does that, and so everything survives a restart.
+Each subscription is a `PushSubscription` in the store. Its ``lease_until`` is the time of the next
+action (`renew_due`): an unconfirmed request is repeated, an active subscription renewed (at 70 to
+80 % of the granted lease), a denied one tried again, an ended one unsubscribed. So all state
+survives a restart.
 """
 
 import asyncio
@@ -31,34 +33,38 @@ from tidings.parse.autodiscovery import looks_like_feed
 from tidings.store import Store
 from tidings.store.feed_models import Feed, PushSubscription
 
-#: What we ask for, and the longest we believe in: a hub that forgot us is asked anew after this time at the latest.
+#: Requested lease and upper limit of a granted one, so that lost subscriptions are renewed.
 LEASE_S = 10 * DAY_S
-#: However short a lease a hub grants, it is not bothered more often than this.
+#: Minimum time between renewals, however short the granted lease.
 MIN_RENEWAL_S = HOUR_S
-#: A hub that cannot be reached, or never asks back, is asked again after a day; one that said no after a week.
+#: Delay before a request is repeated that failed or was not verified by the hub.
 HUB_RETRY_S = DAY_S
+#: Delay before a denied subscription is requested again.
 REFUSED_RETRY_S = 7 * DAY_S
-#: Hubs take their time. A post that a poll finds sooner than this after its publication may still have been on its way.
+#: Usual delay of hubs: a post that a poll finds sooner may still be delivered and is not counted.
 DELIVERY_GRACE_S = 15 * MINUTE_S
-#: So many posts are remembered in the counts, so that a hub's last weeks decide, not its youth.
+#: Maximum sum of the counts of pushed and not pushed posts; older posts lose weight.
 MAX_COUNTED_POSTS = 20
-#: Bodies that wait to be read; with more of them the hub is told to come back (it does, WebSub sect. 7).
+#: Maximum number of queued deliveries; more get 503, and the hub retries (WebSub sect. 7).
 MAX_QUEUED_DELIVERIES = 100
-#: When the service stops, what waits is still read within this time; what is not will be found by polls.
+#: Time to process queued deliveries at shutdown; polls find the others.
 SHUTDOWN_GRACE_S = 5.0
-#: Subscriptions seen to in one round; hubs in parallel, each hub one at a time as the fetcher's gate has it.
+#: Maximum number of subscriptions per round: hubs in parallel, requests to one hub in sequence.
 ROUND_SIZE = 50
+#: Interval of rounds.
 ROUND_S = MINUTE_S
+#: Hash algorithms of X-Hub-Signature.
 SIGNATURES = frozenset({"sha1", "sha256", "sha384", "sha512"})
+#: States in which deliveries are accepted; the first is a requested, unverified subscription.
 LIVE_STATES = ("asked", "active")
-#: What a hub may ask back in each state; in "ended" it is about the end.
+#: Mode that a hub may verify in each state.
 EXPECTED_MODES = {"asked": "subscribe", "active": "subscribe", "ended": "unsubscribe"}
 
 log = Log(__name__)
 
 
 class CallbackResponse(Struct, frozen=True):
-    """What the callback's address says; the body is plain text."""
+    """Response of the callback URL; the body is plain text."""
 
     status: int
     body: str = ""
@@ -67,15 +73,16 @@ class CallbackResponse(Struct, frozen=True):
 class _Delivery(Struct, frozen=True):
     feed_id: int
     at: float
-    body: bytes  #: empty where it is not to be believed
+    body: bytes  #: empty if it is not authenticated
     content_type: str
 
 
 def desired_subscription(feed: Feed, push: PushSubscription | None) -> PushSubscription | None:
-    """The subscription that a feed should have: the present one if it still fits, else a new one; None if there can be none.
+    """Return the subscription that a feed should have: the current one if valid, else a new one.
 
-    A new one has a new address to call back, so what the old hub still sends is not taken for the new hub's. Secrets go over
-    encrypted ways only (WebSub sect. 5.1). A feed with several hubs gets another one after a refusal.
+    None if the feed has no usable hub. A new one has a new callback URL, so that deliveries of the
+    old hub are not accepted for it. A secret is sent only over https (WebSub sect. 5.1). If a feed
+    has several hubs, the next one is used after a denial.
     """
     topic = topic_of(feed)
     hubs = [hub for hub in feed.state.hubs if hub.lower().startswith(("http://", "https://"))]
@@ -91,7 +98,7 @@ def desired_subscription(feed: Feed, push: PushSubscription | None) -> PushSubsc
 
 
 def topic_of(feed: Feed) -> str:
-    """What the hub knows the feed by: its own name for itself, else its address, of which no password may go to a hub."""
+    """Return the topic URL of a feed: its self link, else its URL without credentials."""
     if feed.state.self_url:
         return feed.state.self_url
     try:
@@ -101,23 +108,26 @@ def topic_of(feed: Feed) -> str:
 
 
 def has_valid_signature(body: bytes, signature: str, secret: str) -> bool:
-    """Whether an ``X-Hub-Signature`` is the body's (WebSub sect. 8). Takes the same time however wrong it is."""
-    method, _, told = signature.strip().partition("=")
+    """Verify an ``X-Hub-Signature`` (HMAC, WebSub sect. 8) in constant time."""
+    method, _, digest = signature.strip().partition("=")
     if method.lower() not in SIGNATURES:
         return False
-    known = hmac.new(secret.encode(), body, method.lower()).hexdigest()
-    return hmac.compare_digest(known.encode(), told.strip().lower().encode())
+    expected = hmac.new(secret.encode(), body, method.lower()).hexdigest()
+    return hmac.compare_digest(expected.encode(), digest.strip().lower().encode())
 
 
 def reliability(push: PushSubscription) -> float:
-    """The share of posts that come by push: the mean of a Beta distribution, which knows nothing at first (one half)."""
+    """Estimate the share of posts that are pushed: mean of a Beta distribution, 1/2 at first."""
     return (push.pushed_count + 1) / (push.pushed_count + push.unpushed_count + 2)
 
 
 def add_counts(
     push: PushSubscription, *, pushed_count: int = 0, unpushed_count: int = 0
 ) -> PushSubscription:
-    """With these posts more. Old ones fade by halves; of what was missed the larger half stays."""
+    """Add posts to the counts, halving both while they exceed `MAX_COUNTED_POSTS`.
+
+    The count of posts that were not pushed is rounded up.
+    """
     pushed_count, unpushed_count = (
         push.pushed_count + pushed_count,
         push.unpushed_count + unpushed_count,
@@ -130,7 +140,7 @@ def add_counts(
 def _renew_if_unreliable(
     before: PushSubscription, after: PushSubscription, now: float
 ) -> PushSubscription:
-    """A hub that has begun to miss more than it sends may have forgotten us: it is asked again at once, and once only."""
+    """Make the renewal due once if the reliability drops below 1/2: the hub may have lost it."""
     return (
         replace(after, lease_until=now)
         if reliability(after) < 0.5 <= reliability(before)
@@ -138,9 +148,9 @@ def _renew_if_unreliable(
     )
 
 
-def renewal_at(feed_id: int, told: str, now: float) -> float:
-    """When to renew a lease of so many seconds, as the hub told them; hubs of old times told none."""
-    granted_s = float(told) if told.isascii() and told.isdigit() else 0.0
+def renewal_at(feed_id: int, lease_seconds: str, now: float) -> float:
+    """Return when to renew a lease; ``lease_seconds`` is the hub's value, missing in old hubs."""
+    granted_s = float(lease_seconds) if lease_seconds.isascii() and lease_seconds.isdigit() else 0.0
     lease_s = min(granted_s or LEASE_S, LEASE_S)
     return now + max(lease_s * (0.8 - 0.1 * _jitter(feed_id)), MIN_RENEWAL_S)
 
@@ -150,17 +160,18 @@ def _jittered_time(feed_id: int, wait_s: float, now: float) -> float:
 
 
 def _jitter(feed_id: int) -> float:
-    """In [0, 1), the same for a feed for ever: what began together need not come back together."""
+    """Return a constant jitter of a feed in [0, 1), which spreads renewals."""
     return int.from_bytes(blake2b(str(feed_id).encode(), digest_size=4).digest(), "big") / 2**32
 
 
 class Subscriber:
-    """All subscriptions of the service; use it with ``async with``.
+    """All WebSub subscriptions of the service; use it with ``async with``.
 
-    `on_content` takes (feed id, body, content type) as if a poll had brought them, except that entries absent from the body are
-    not gone (hubs may send what is new alone); it returns how many entries were new, and raises a `TidingsError` if it
-    cannot read the body. `on_ping` takes a feed id: there is news, so the feed should be polled as soon as its host's wishes
-    allow. Without a `public_url`, where hubs find us, nothing is subscribed to.
+    ``on_content`` records a delivered document, given feed id, body and content type, and returns
+    the number of new entries; it raises a `TidingsError` if it cannot parse the body. Entries
+    missing from the body are not deleted (hubs may send only new ones). ``on_ping`` is called with
+    the id of a feed that should be polled as soon as its constraints allow. Without ``public_url``,
+    where hubs reach this service, there are no subscriptions.
     """
 
     def __init__(
@@ -177,14 +188,14 @@ class Subscriber:
         self._store, self._fetcher, self._clock, self._sleep = store, fetcher, clock, sleep
         self._public_url = public_url.rstrip("/")
         self._on_content, self._on_ping = on_content, on_ping
-        self._lock = asyncio.Lock()  # a row is read, changed and written by one at a time
+        self._lock = asyncio.Lock()  # held while a subscription is read, changed and stored
         self._queue: asyncio.Queue[_Delivery] = asyncio.Queue(MAX_QUEUED_DELIVERIES)
         self._shares: dict[int, float] = {}
         self._pinged: dict[int, float] = {}
 
     @property
     def max_bytes(self) -> int:
-        """Of a delivery."""
+        """Maximum size of a delivery."""
         return self._fetcher.settings.max_bytes
 
     async def __aenter__(self) -> Self:
@@ -202,26 +213,27 @@ class Subscriber:
             await self._worker
 
     async def wait_for_deliveries(self) -> None:
-        """Wait until all that was delivered has been read."""
+        """Wait until all queued deliveries are processed."""
         await self._queue.join()
 
     def share(self, feed_id: int) -> float:
-        """In [0, 1): which share of the feed's posts comes without asking."""
+        """Return the share of the feed's posts that the hub pushes, in [0, 1)."""
         return self._shares.get(feed_id, 0.0)
 
-    # After a poll
+    # --- after a poll ---------------------------------------------------------------------------
 
     async def update_subscription(self, feed: Feed, found: Sequence[float] = ()) -> None:
-        """After a poll that brought a document: subscribe if there is a hub to subscribe to, and count what was not pushed.
+        """Subscribe, unsubscribe, or count posts that were not pushed, after a poll.
 
-        `feed` has the state after the poll; `found` are the times at which the poll's new entries were published.
+        ``feed`` has the state after the poll; ``found`` are the publication times of its new
+        entries.
         """
         if not self._public_url or not (feed.state.hubs or feed.id in self._shares):
             return
         now = self._clock()
         pinged_at = self._pinged.pop(feed.id, float("-inf"))
         async with self._lock:
-            push = await self._store.push(feed.id)
+            push = await self._store.find_push_subscription(feed.id)
             if (
                 push is None
                 or push.state == "ended"
@@ -247,21 +259,19 @@ class Subscriber:
                         )
                     )
 
-    # What hubs are asked
+    # --- requests to hubs -----------------------------------------------------------------------
 
     async def run(self) -> None:
-        """See to subscriptions until cancelled."""
+        """Renew subscriptions in rounds until the task is stopped."""
         while True:
             try:
                 await self.renew_due()
-            except (
-                Exception
-            ):  # the next round may do better; without rounds all leases would run out
-                log.exception("push round failed")
+            except Exception:  # the next round may succeed; without rounds all leases would expire
+                log.exception("renewal_round_failed")
             await self._sleep(ROUND_S)
 
     async def renew_due(self) -> int:
-        """One round: ask hubs for what is due; says how many subscriptions were seen to."""
+        """Send the requests that are due to hubs; returns the number of subscriptions."""
         if not self._public_url:
             return 0
         due = (await self._store.expiring_push_subscriptions(self._clock() + 1))[:ROUND_SIZE]
@@ -270,7 +280,7 @@ class Subscriber:
         return len(due)
 
     async def _renew_at_hub(self, pushes: list[PushSubscription]) -> None:
-        """One after the other. If the hub is not there for the first, the others are not tried."""
+        """Send requests to one hub in sequence, until one fails."""
         is_reachable = True
         for push in pushes:
             prepared = await self._prepare(push.feed_id)
@@ -278,10 +288,10 @@ class Subscriber:
                 is_reachable = await self._send_request(prepared)
 
     async def _prepare(self, feed_id: int) -> PushSubscription | None:
-        """Put down what the hub is asked before it is asked: it may ask back while we still talk."""
+        """Store the new state before the request: the hub may verify it during the request."""
         feed = await self._store.feed(feed_id)
         async with self._lock:
-            push = await self._store.push(feed_id)
+            push = await self._store.find_push_subscription(feed_id)
             if feed is None or push is None:
                 return None
             requested = desired_subscription(feed, push)
@@ -297,7 +307,10 @@ class Subscriber:
             return prepared
 
     async def _send_request(self, push: PushSubscription) -> bool:
-        """Ask a hub; False if it could not be asked. A goodbye is said once: whoever did not hear it will be answered 410."""
+        """Send a (un)subscribe request to a hub; False if the hub is unavailable.
+
+        An unsubscribe request is not repeated: later deliveries are answered with 410.
+        """
         fields = {
             "hub.mode": EXPECTED_MODES[push.state],
             "hub.topic": push.topic,
@@ -309,14 +322,14 @@ class Subscriber:
         result = await self._fetcher.post_form(push.hub, fields)
         if result.error is None:
             return True
-        log.info("hub asked in vain", feed=push.feed_id, hub=push.hub, error=result.error.message)
+        log.info("hub_request_failed", feed=push.feed_id, hub=push.hub, error=result.error.message)
         if result.error.kind in (Problem.URL, Problem.BLOCKED) or (
             400 <= result.status < 500 and not result.rate_limited
         ):
             async with self._lock:
-                present = await self._store.find_push_subscription_by_token(push.token)
-                if present is not None and present.state == "asked":
-                    await self._mark_refused(present)
+                current = await self._store.find_push_subscription_by_token(push.token)
+                if current is not None and current.state == "asked":
+                    await self._mark_refused(current)
             return True
         return False
 
@@ -329,13 +342,13 @@ class Subscriber:
             )
         )
 
-    # What hubs ask and send
+    # --- requests from hubs ---------------------------------------------------------------------
 
     async def verify_intent(self, token: str, query: Mapping[str, str]) -> CallbackResponse:
-        """A hub asks whether we meant it, or says no. Anything that we did not ask for is answered 404 (WebSub sect. 5.3).
+        """Answer a hub's verification of intent or denial; 404 if not requested (WebSub sect. 5.3).
 
-        An active subscription is confirmed again: the first answer may have been lost, and hubs of old times renew by
-        themselves.
+        An active subscription is confirmed again: the first response may have been lost, and old
+        hubs renew without a request.
         """
         mode, topic, challenge = (
             query.get(f"hub.{name}", "") for name in ("mode", "topic", "challenge")
@@ -346,7 +359,7 @@ class Subscriber:
                 return CallbackResponse(404)
             if mode == "denied" and push.state in LIVE_STATES:
                 log.info(
-                    "hub refused",
+                    "hub_subscription_denied",
                     feed=push.feed_id,
                     hub=push.hub,
                     reason=query.get("hub.reason", "")[:200],
@@ -358,16 +371,17 @@ class Subscriber:
             if mode == "subscribe":
                 until = renewal_at(push.feed_id, query.get("hub.lease_seconds", ""), self._clock())
                 await self._save(replace(push, state="active", lease_until=until))
-                log.info("hub confirmed", feed=push.feed_id, hub=push.hub, renew=until)
+                log.info("hub_subscription_confirmed", feed=push.feed_id, hub=push.hub, renew=until)
         return CallbackResponse(200, challenge)
 
     async def receive_delivery(
         self, token: str, headers: Mapping[str, str], body: bytes
     ) -> CallbackResponse:
-        """A hub sends what is new. It is answered at once; reading comes later, in the order of arrival.
+        """Queue a delivery of a hub and answer immediately; it is processed in order of arrival.
 
-        What is not signed as it should be is dropped without a word (WebSub sect. 8). What nobody signed, because there is no
-        secret over plain http, is believed where the feed itself comes over plain http; elsewhere it is a ping.
+        A delivery with a wrong signature is dropped, but acknowledged (WebSub sect. 8). Without a
+        secret (hubs over plain http), a delivery is accepted if the feed itself is fetched over
+        plain http; otherwise it is only a ping.
         """
         if len(body) > self.max_bytes:
             return CallbackResponse(413)
@@ -379,23 +393,23 @@ class Subscriber:
         )
         if push is None or feed is None or feed.retired_at is not None:
             return CallbackResponse(410)
-        told = {name.lower(): value for name, value in headers.items()}
+        fields = {name.lower(): value for name, value in headers.items()}
         if push.secret and not has_valid_signature(
-            body, told.get("x-hub-signature", ""), push.secret
+            body, fields.get("x-hub-signature", ""), push.secret
         ):
             log.warning(
-                "push dropped",
+                "push_rejected",
                 feed=push.feed_id,
                 hub=push.hub,
-                reason="its signature is missing or wrong",
+                reason="invalid_signature",
             )
             return CallbackResponse(202)
         if self._queue.full():
             return CallbackResponse(503)
-        believed = bool(push.secret) or not feed.url.lower().startswith("https:")
-        content_type = told.get("content-type", "")
+        is_trusted = bool(push.secret) or not feed.url.lower().startswith("https:")
+        content_type = fields.get("content-type", "")
         self._queue.put_nowait(
-            _Delivery(push.feed_id, self._clock(), body if believed else b"", content_type)
+            _Delivery(push.feed_id, self._clock(), body if is_trusted else b"", content_type)
         )
         return CallbackResponse(202)
 
@@ -404,10 +418,8 @@ class Subscriber:
             delivery = await self._queue.get()
             try:
                 await self._process_delivery(delivery)
-            except (
-                Exception
-            ):  # strangers send this: one delivery must not keep the others from being read
-                log.exception("push failed", feed=delivery.feed_id)
+            except Exception:  # untrusted input: one delivery must not block the others
+                log.exception("push_processing_failed", feed=delivery.feed_id)
             finally:
                 self._queue.task_done()
 
@@ -416,18 +428,18 @@ class Subscriber:
         if looks_like_feed(delivery.body):
             with suppress(TidingsError):
                 new = await self._on_content(delivery.feed_id, delivery.body, delivery.content_type)
-        log.info("pushed", feed=delivery.feed_id, bytes=len(delivery.body), new=new)
+        log.info("push_received", feed=delivery.feed_id, bytes=len(delivery.body), new=new)
         if new is None:
             self._pinged[delivery.feed_id] = delivery.at
             await self._on_ping(delivery.feed_id)
         async with self._lock:
-            push = await self._store.push(delivery.feed_id)
+            push = await self._store.find_push_subscription(delivery.feed_id)
             if push is not None:
                 await self._save(
                     replace(add_counts(push, pushed_count=new or 0), last_push_at=delivery.at)
                 )
 
-    # Rows
+    # --- storage --------------------------------------------------------------------------------
 
     async def _save(self, push: PushSubscription) -> None:
         await self._store.save_push_subscription(push)
