@@ -1,4 +1,4 @@
-# Two commands for a newcomer: `make run` and `make test`. Everything else is for those who stay.
+# Two commands to start with: `make run` and `make test`.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 TOOLS := $(VENV)/.tools
 SHELL := /bin/bash
 
-.PHONY: run setup tools programs test test-slow lint bench bench-refresh clean lock
+.PHONY: run setup tools programs test test-slow lint messages bench bench-refresh clean lock
 
 run: setup
 	$(BIN)/tidings --data-dir data serve
@@ -22,7 +22,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m compileall -q src
 	@touch $(STAMP)
 
-# What only tests, checks and benchmarks need: nobody who runs the program waits for it, or misses it where there is none.
+# Packages that only tests, checks and benchmarks need; `make run` does not install them.
 tools: $(TOOLS)
 
 $(TOOLS): $(STAMP) requirements-dev.lock
@@ -30,13 +30,18 @@ $(TOOLS): $(STAMP) requirements-dev.lock
 	@touch $(TOOLS)
 
 lint: tools
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks tools
+	$(BIN)/ruff format --check src tests benchmarks tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/lint_language.py
 
-# What tests run and pip cannot install. As root on Debian it is installed; elsewhere Playwright fetches a Chromium of its own,
-# and tests that miss newsboat are skipped and say so.
+# Template of the message catalog (gettext), extracted from Python and from the page templates; tests check that it is current.
+messages: tools
+	$(BIN)/pybabel -q extract -F tools/babel.cfg -k _ -k n_:1,2 --no-location --sort-output --omit-header -o src/tidings/locale/tidings.pot src
+
+# Programs that tests run and pip cannot install. As root on Debian they are installed with apt; elsewhere Playwright downloads Chromium,
+# and tests that need newsboat are skipped with a message.
 programs: tools
 	@missing=$$(for one in chromium newsboat; do command -v $$one >/dev/null || echo $$one; done); \
 	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -53,11 +58,11 @@ test-slow: tools
 bench: tools
 	$(BIN)/python benchmarks/run.py
 
-# Beside other programs; READER=PYTHON names a Python that has lemon24/reader.
+# Comparison with other programs; READER=PYTHON names a Python with lemon24/reader installed.
 bench-refresh: tools
 	$(BIN)/python -m benchmarks.refresh --reader "$(READER)"
 
-# Versions and hashes, no addresses: what is installed everywhere, to run and to test.
+# Lock files with versions and hashes, without index addresses, for running and for testing.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
   --custom-compile-command 'make lock'
 lock: setup

@@ -1,2 +1,2 @@
-#: Longer than anything takes on a machine that has much else to do: who waits so long waits for what will not come.
+#: Timeout of tests: longer than any operation takes on a busy machine.
 TEST_TIMEOUT_S = 180.0

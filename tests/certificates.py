@@ -1,4 +1,4 @@
-"""A certificate that nobody signed, for servers on loopback."""
+"""Self-signed certificate for test servers on loopback."""
 
 import functools
 import os
@@ -10,13 +10,16 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-COMMAND = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout key -out cert -days 1 -subj /CN=x"
+COMMAND = (
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout key "
+    "-out cert -days 1 -subj /CN=x"
+)
 
 
 def make_certificate(folder: str) -> str:
-    """A file with a certificate and its key."""
+    """Create a file with a certificate and its private key; returns its path."""
     if shutil.which("openssl") is None:
-        # On a laptop the tests of encryption can be left out; where they are to prove something they cannot.
+        # On a laptop the TLS tests may be skipped; in CI they must run.
         missing = pytest.fail if os.environ.get("CI") else pytest.skip
         missing("needs openssl to make a certificate; on Debian: apt install openssl")
     subprocess.run(COMMAND.split(), cwd=folder, check=True, capture_output=True)

@@ -1,8 +1,8 @@
-"""What holds for all tests."""
+"""Setup of all tests."""
 
 import signal
 
-import tidings  # noqa: F401  # before numpy, for which it chooses the number of threads
+import tidings  # noqa: F401  # before numpy, since it sets the number of BLAS threads
 
-# Started in the background, we may have been told to ignore Ctrl-C, and with us all that we start.
+# A shell ignores SIGINT in background jobs, and subprocesses inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""Somebody else's server on loopback, over real HTTP: pages that can be asked for, and a place that takes what is posted."""
+"""HTTP test server on loopback: serves pages by path and records POST requests."""
 
 import threading
 from functools import partial
@@ -12,15 +12,16 @@ from tests import TEST_TIMEOUT_S
 class Request(NamedTuple):
     method: str
     path: str
-    headers: dict  #: by any case
+    headers: dict  #: case-insensitive
     body: bytes
 
 
 class LocalServer:
-    """``with Site() as there``: what is in ``there.pages``, by path, can be asked for, and ``there.asked`` has what was.
+    """``with LocalServer() as server``: serves ``server.pages`` by path.
 
-    What was posted is in ``there.posted``; statuses in ``there.answers`` are said to the next who post. Others say in `page`
-    what there is, or in `answer` what they say to whatever comes.
+    ``server.requested_paths`` and ``server.posted`` record the requests; the statuses in
+    ``server.answers`` are returned to the next POST requests. Subclasses override `page` or
+    `answer`.
     """
 
     protocol = "HTTP/1.0"
@@ -44,7 +45,7 @@ class LocalServer:
         self._thread.join(timeout=TEST_TIMEOUT_S)
 
     def answer(self, request):
-        """Status, type and body."""
+        """Return status, content type and body for a request."""
         if request.method == "POST":
             self.posted.append(request)
             return self.answers.pop(0) if self.answers else 200, "text/plain", b""
@@ -53,11 +54,11 @@ class LocalServer:
         return 200 if body else 404, kind, body
 
     def headers(self):
-        """Headers of every answer, beside type and length."""
+        """Return additional headers of every response."""
         return {}
 
     def page(self, path):
-        """Body and type; nothing is not there."""
+        """Return body and content type of a page; an empty body gives 404."""
         return self.pages.get(path, "").encode(), "text/html; charset=utf-8"
 
 
@@ -82,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_one_request(self):
         try:
             super().handle_one_request()
-        except OSError:  # whoever asked is gone
+        except OSError:  # the client has disconnected
             self.close_connection = True
 
     def log_message(self, *_):
@@ -90,6 +91,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def rss(title, items, link=""):
-    """A document; ``items`` are texts."""
+    """Build an RSS document; ``items`` are XML strings."""
     head = f"<title>{escape(title)}</title><link>{link}</link><description/>"
     return f'<rss version="2.0"><channel>{head}{"".join(items)}</channel></rss>'.encode()

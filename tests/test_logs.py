@@ -1,4 +1,4 @@
-"""Lines with steady keys, for people and for programs."""
+"""Structured logging as text and JSON."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from tidings import logs
 
 @pytest.fixture
 def lines():
-    """``lines("text")`` sets up logging and gives what is said from then on, a line at a time."""
+    """Return a function that configures logging and returns a getter of the logged lines."""
     logger = logging.getLogger("tidings")
     before = logger.handlers[:], logger.level, logger.propagate
 
@@ -24,51 +24,57 @@ def lines():
     logger.handlers[:], logger.level, logger.propagate = before
 
 
-def test_fields_are_keys_and_values(lines):
+def test_text_format_has_key_value_fields(lines):
     log_lines = lines("text")
     logs.Log("tidings.test").info(
-        "polled", feed=12, next=1.5, reason="posts come at any hour", url="http://a/"
+        "poll_finished", feed=12, next=1.5, reason="posts come at any hour", url="http://a/"
     )
     (line,) = log_lines()
     assert (
         line.split(" ", 1)[1]
-        == 'info polled feed=12 next=1.5 reason="posts come at any hour" url=http://a/'
+        == 'info poll_finished feed=12 next=1.5 reason="posts come at any hour" url=http://a/'
     )
 
 
-def test_or_an_object_on_each_line(lines):
+def test_json_format_has_one_object_per_line(lines):
     log_lines = lines("json")
-    logs.Log("tidings.test").warning("notice", says='a "word"')
+    logs.Log("tidings.test").warning("notice_issued", message='a "word"')
     logged = json.loads(log_lines()[0])
-    assert (logged["level"], logged["event"], logged["says"]) == ("warning", "notice", 'a "word"')
+    assert (logged["level"], logged["event"], logged["message"]) == (
+        "warning",
+        "notice_issued",
+        'a "word"',
+    )
 
 
-def test_what_is_below_the_level_is_not_said(lines):
+def test_events_below_level_are_not_logged(lines):
     log_lines = lines("text", "warning")
-    logs.Log("tidings.test").info("polled")
+    logs.Log("tidings.test").info("poll_finished")
     assert log_lines() == []
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_an_unexpected_error_has_its_traceback(lines, form):
+def test_exception_is_logged_with_traceback(lines, form):
     log_lines = lines(form)
     try:
-        raise RuntimeError("why")
+        raise RuntimeError("the cause")
     except RuntimeError:
-        logs.Log("tidings.test").exception("failed", feed=3)
-    assert "RuntimeError: why" in "\n".join(log_lines())
+        logs.Log("tidings.test").exception("poll_failed", feed=3)
+    assert "RuntimeError: the cause" in "\n".join(log_lines())
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_password_in_an_address_is_not_written(lines, form):
+def test_password_in_url_is_redacted(lines, form):
     log_lines = lines(form)
     log = logs.Log("tidings.test")
     log.warning(
-        "notice", url="https://ann:secret@a.test/feed", says="from https://ann:secret@a.test/feed"
+        "notice_issued",
+        url="https://ann:secret@a.test/feed",
+        message="from https://ann:secret@a.test/feed",
     )
     try:
         raise ValueError("https://ann:secret@a.test/feed")
     except ValueError:
-        log.exception("a poll was not finished")
+        log.exception("poll_failed")
     assert "ann:***@a.test" in log_lines()[0]
     assert "secret" not in str(log_lines())

@@ -1,4 +1,4 @@
-"""Reasons: codes with parameters, kept as JSON, and their texts."""
+"""Reasons: codes with parameters, stored as JSON, and their texts."""
 
 import pytest
 
@@ -15,11 +15,11 @@ from tidings.reasons import (
     with_modifier,
 )
 
-#: Parameters for every code, as the code that makes the reason gives them.
+#: Parameters of every code, as in the modules that create the reasons.
 PARAMS = {
     "text": {"text": "as an older version wrote it"},
     "policy": {"policy": "silence", "text": "silence: 2 h"},
-    "retry_after": {"wait_s": 60.0, "error": "the server answered 429"},
+    "retry_after": {"wait_s": 60.0, "error": "the server responded with status 429"},
     "backoff": {"error": "timeout", "failures": 3, "wait_s": 14400.0},
     "publisher_wait": {"wait_s": 600.0},
     "host_paused": {"host": "example.org", "wait_s": 900.0},
@@ -36,16 +36,16 @@ def sample(code):
 
 
 @pytest.mark.parametrize("code", sorted(reasons._TEXTS))
-def test_every_code_has_a_text_and_survives_the_store(code):
-    why = sample(code)
-    text = render(why)
+def test_every_code_is_rendered_and_decoded(code):
+    stored_reason = sample(code)
+    text = render(stored_reason)
     assert len(text) > 10
     assert "%(" not in text
-    assert not text.startswith(f"{code} (")  # that is the text of a code without one
-    assert decode(encode(why)) == why
+    assert not text.startswith(f"{code} (")  # the fallback of an unknown code
+    assert decode(encode(stored_reason)) == stored_reason
 
 
-def test_no_reason_is_nothing():
+def test_empty_reason():
     assert not NO_REASON
     assert (encode(NO_REASON), decode(""), render(NO_REASON), to_json(NO_REASON)) == (
         "",
@@ -55,21 +55,18 @@ def test_no_reason_is_nothing():
     )
 
 
-def test_a_modifier_adds_to_a_reason_and_never_piles_up():
-    why = with_modifier(
+def test_modifier_is_not_repeated():
+    stored_reason = with_modifier(
         with_modifier(reason("ttl", interval_s=7200.0), "budget_spent"), "budget_spent"
     )
-    assert (
-        render(why)
-        == "the request budget is used up for now; its ttl asks for 2 h between requests"
-    )
-    assert why.cause == reason("ttl", interval_s=7200.0)
-    assert decode(encode(why)) == why
-    assert to_json(why)["cause"]["code"] == "ttl"
+    assert render(stored_reason) == "the request budget is used up for now; its ttl is 2 h"
+    assert stored_reason.cause == reason("ttl", interval_s=7200.0)
+    assert decode(encode(stored_reason)) == stored_reason
+    assert to_json(stored_reason)["cause"]["code"] == "ttl"
 
 
-def test_what_an_older_or_a_newer_version_wrote_is_still_shown():
-    assert render(decode("new feed, never asked before")) == "new feed, never asked before"
+def test_reasons_of_other_versions_are_rendered():
+    assert render(decode("new feed, never polled before")) == "new feed, never polled before"
     assert (
         render(decode('{"code": "of_tomorrow", "params": {"wait_s": 3}}'))
         == "of_tomorrow (wait_s 3)"
@@ -78,7 +75,7 @@ def test_what_an_older_or_a_newer_version_wrote_is_still_shown():
     assert decode('{"code": 3}').code == "text"
 
 
-def test_the_rules_of_adaptive_policies_have_texts():
+def test_rules_of_adaptive_policies_have_texts():
     rules = {
         policy.rule
         for policy in POLICIES.values()

@@ -1,4 +1,4 @@
-"""A password in an address is not told, wherever the address stands."""
+"""Redaction of passwords in URLs."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tidings.redaction import redact_password, strip_credentials
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "expected"),
     [
         ("https://ann:secret@a.test/feed", "https://ann:***@a.test/feed"),
         ("https://ann:se@cr:et@a.test/feed", "https://ann:***@a.test/feed"),
@@ -23,16 +23,16 @@ from tidings.redaction import redact_password, strip_credentials
         ("", ""),
     ],
 )
-def test_a_text_keeps_all_but_the_password(written, expected):
+def test_redact_password_keeps_the_rest(written, expected):
     assert redact_password(written) == expected
 
 
-def test_a_link_has_neither_name_nor_password():
+def test_strip_credentials():
     assert strip_credentials("https://ann:se@cret@a.test/@b") == "https://a.test/@b"
     assert strip_credentials("https://a.test/@b") == "https://a.test/@b"
 
 
-def test_no_error_tells_one():
+def test_error_message_is_redacted():
     assert (
         str(UsageError("https://ann:secret@a.test/: not found"))
         == "https://ann:***@a.test/: not found"

@@ -1,6 +1,6 @@
-"""docs/reference.md says what the source says of everything that plug-ins and studies are written against.
+"""docs/reference.md: API reference for plug-ins and studies, generated from the source.
 
-``python -m tests.test_reference`` writes it anew.
+``python -m tests.test_reference`` writes it.
 """
 
 import ast
@@ -12,17 +12,17 @@ PAGE = ROOT / "docs" / "reference.md"
 MODULES = ("policy.base", "policy.registry", "model")
 MODULES += tuple(
     f"lab.{name}"
-    for name in ("traces", "generate", "simulate", "score", "compare", "limit", "whatif")
+    for name in ("traces", "generate", "simulate", "score", "compare", "lower_bound", "whatif")
 )
 INTRODUCTION = """# Reference
 
-For those who write a policy ([plugins.md](plugins.md)) or a study ([lab.md](lab.md)) in Python. Made from the source by
-`python -m tests.test_reference`.
+Python API for writing a policy ([plugins.md](plugins.md)) or a study ([lab.md](lab.md)). This page
+is generated from the source by `python -m tests.test_reference`.
 """
 
 
 def docstring(node):
-    """A docstring, in Markdown."""
+    """Return a docstring as Markdown."""
     return re.sub(r"``(.+?)``", r"`\1`", ast.get_docstring(node) or "")
 
 
@@ -32,15 +32,15 @@ def call(node):
 
 
 def is_documented(node):
-    """What has a docstring; names with an underscore only where a policy has to fill them in."""
-    for_others = not node.name.startswith("_") or any(
+    """Return whether a node has a docstring and is public, or an abstract method of policies."""
+    is_api = not node.name.startswith("_") or any(
         ast.unparse(d) == "abstractmethod" for d in node.decorator_list
     )
-    return for_others and bool(ast.get_docstring(node))
+    return is_api and bool(ast.get_docstring(node))
 
 
 def members(kind, lines):
-    """Fields with what the comment behind them says, then methods."""
+    """Yield fields with their trailing comments, and methods."""
     for node in kind.body:
         if isinstance(node, ast.AnnAssign) and (
             comment := re.search(r"#: (.*)", lines[node.end_lineno - 1])
@@ -67,7 +67,7 @@ def page():
     return text
 
 
-def test_the_page_is_made_from_the_source():
+def test_reference_page_is_current():
     assert PAGE.read_text() == page(), "run: python -m tests.test_reference"
 
 

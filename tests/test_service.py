@@ -1,4 +1,4 @@
-"""The wiring: from configuration to parts, and how it ends."""
+"""Service wiring: components from the configuration, errors and shutdown."""
 
 import asyncio
 import socket
@@ -24,7 +24,7 @@ def settings(folder, **flags):
     return read(folder, {}, {name.replace("_", ".", 1): value for name, value in flags.items()})
 
 
-def test_the_fetcher_gets_what_the_configuration_says(tmp_path):
+def test_fetch_settings_from_configuration(tmp_path):
     config_settings = settings(
         tmp_path,
         fetch_contact_url="https://example.org/me",
@@ -44,7 +44,7 @@ def test_the_fetcher_gets_what_the_configuration_says(tmp_path):
     ) == (False, 100, 1.0)
 
 
-def test_the_contact_is_the_configured_one_else_the_public_address(tmp_path):
+def test_contact_url_defaults_to_public_url(tmp_path):
     def contact(**flags):
         return service.fetch_settings(config_of(settings(tmp_path, **flags))).contact_url
 
@@ -57,7 +57,7 @@ def test_the_contact_is_the_configured_one_else_the_public_address(tmp_path):
     )
 
 
-def test_the_contact_in_the_store_is_used_where_the_configuration_has_none(tmp_path):
+def test_stored_contact_is_used_without_configured_one(tmp_path):
     async def contact(**flags):
         async with service.open_polling(
             settings(tmp_path, **flags), tmp_path / "tidings.db"
@@ -65,14 +65,14 @@ def test_the_contact_in_the_store_is_used_where_the_configuration_has_none(tmp_p
             await store_contact(aggregator.store, "https://stored.example/")
             return aggregator.fetcher.settings.contact_url
 
-    assert asyncio.run(contact()) == ""  # it is entered after this process has started
+    assert asyncio.run(contact()) == ""  # stored after this process has started
     assert asyncio.run(contact()) == "https://stored.example/"
     assert (
         asyncio.run(contact(serve_public_url="https://reader.example")) == "https://reader.example"
     )
 
 
-def test_a_running_process_takes_up_a_contact_that_another_has_stored(tmp_path, monkeypatch):
+def test_running_process_uses_newly_stored_contact(tmp_path, monkeypatch):
     monkeypatch.setattr(service, "WATCH_INTERVAL_S", 0.01)
 
     async def scenario():
@@ -92,24 +92,24 @@ def test_a_running_process_takes_up_a_contact_that_another_has_stored(tmp_path, 
     assert b"(+https://stored.example/; 1 subscribers)" in asyncio.run(scenario())
 
 
-def test_the_policy_may_have_parameters_and_a_wrong_one_is_refused_where_it_was_named(tmp_path):
+def test_invalid_policy_parameter_is_reported_with_origin(tmp_path):
     assert (
         service.check_policy(settings(tmp_path, policy_name="fixed:interval_h=2")).name == "fixed"
     )
     with pytest.raises(
-        ConfigError, match=r"--set policy.name: policy 'fixed' has no parameter 'colour'"
+        ConfigError, match=r"--set policy.name: policy 'fixed' has no parameter 'color'"
     ):
-        service.check_policy(settings(tmp_path, policy_name="fixed:colour=2"))
+        service.check_policy(settings(tmp_path, policy_name="fixed:color=2"))
 
 
-def test_addresses_are_told_as_browsers_take_them():
+def test_address_is_a_url():
     with service.listen("127.0.0.1", 0) as server_socket:
         assert (
             service.address(server_socket) == f"http://127.0.0.1:{server_socket.getsockname()[1]}/"
         )
 
 
-def test_the_parts_open_and_close_with_any_policy_and_budget(tmp_path):
+def test_open_polling_uses_policy_and_budget(tmp_path):
     async def scenario():
         config_settings = settings(tmp_path, policy_name="uniform", policy_budget="100/hour")
         async with service.open_polling(config_settings, tmp_path / "tidings.db") as aggregator:
@@ -120,7 +120,7 @@ def test_the_parts_open_and_close_with_any_policy_and_budget(tmp_path):
 
 
 @pytest.mark.parametrize("serving", [True, False])
-def test_pages_wait_for_no_transaction_and_a_command_for_no_thread(tmp_path, serving):
+def test_store_uses_threads_only_in_service(tmp_path, serving):
     async def scenario():
         async with service.open_polling(
             settings(tmp_path), tmp_path / "tidings.db", serving=serving
@@ -130,13 +130,13 @@ def test_pages_wait_for_no_transaction_and_a_command_for_no_thread(tmp_path, ser
     assert (asyncio.run(scenario()) == threading.get_ident()) is not serving
 
 
-def test_a_server_that_never_answers_does_not_keep_the_service_from_ending(tmp_path, monkeypatch):
+def test_shutdown_does_not_wait_for_silent_server(tmp_path, monkeypatch):
     monkeypatch.setattr(service, "GRACE_S", 0.1)
 
     async def feed(url=None):
         async with Store.open(tmp_path / "tidings.db", clock=lambda: 0.0) as store:
             if url is not None:
-                await store.add([NewSubscription(url, 0.0)])
+                await store.add_subscriptions([NewSubscription(url, 0.0)])
             return (await store.feeds())[0]
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -144,14 +144,14 @@ def test_a_server_that_never_answers_does_not_keep_the_service_from_ending(tmp_p
         asyncio.run(feed(url))
         with ReaderServer(tmp_path):
             silent.settimeout(TEST_TIMEOUT_S)
-            connection, _ = silent.accept()  # it has asked, and will wait
+            connection, _ = silent.accept()  # the poll waits for the response
         connection.close()
-    left = asyncio.run(feed()).feed.state
-    assert left.next_poll_at is not None  # due again when its lease ends
-    assert left.last_poll_at is None
+    state = asyncio.run(feed()).feed.state
+    assert state.next_poll_at is not None  # due again when its lease expires
+    assert state.last_poll_at is None
 
 
-def test_a_store_that_is_away_for_a_moment_is_waited_for(tmp_path, monkeypatch, caplog):
+def test_store_error_is_retried(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(retry, "RETRY_DELAYS_S", (0.01,) * 10_000)
     monkeypatch.setattr(favicons, "CHECK_INTERVAL_S", 0.01)
     with (
@@ -161,15 +161,16 @@ def test_a_store_that_is_away_for_a_moment_is_waited_for(tmp_path, monkeypatch, 
         db.execute("ALTER TABLE icons RENAME TO elsewhere")
         end = time.monotonic() + TEST_TIMEOUT_S
         while (
-            "tidings.retry" not in {one.name for one in caplog.records} and time.monotonic() < end
+            "tidings.retry" not in {record.name for record in caplog.records}
+            and time.monotonic() < end
         ):
             time.sleep(0.01)
         db.execute("ALTER TABLE elsewhere RENAME TO icons")
         assert serving.get("/healthz")[0].status == 200
-    assert "the store cannot be used; trying again" in caplog.text
+    assert "store_operation_failed" in caplog.text
 
 
-def test_a_store_that_breaks_ends_the_service_with_one_error(tmp_path, monkeypatch):
+def test_permanent_store_error_stops_service(tmp_path, monkeypatch):
     monkeypatch.setattr(service, "WATCH_INTERVAL_S", 0.01)
     monkeypatch.setattr(retry, "RETRY_DELAYS_S", (0.01,))
     with ReaderServer(tmp_path) as serving, closing(sqlite3.connect(tmp_path / "tidings.db")) as db:

@@ -1,4 +1,4 @@
-"""A tiny vocabulary for tests: traces from lists, and slow but obvious ways to compute what the laboratory computes fast."""
+"""Test helpers for the lab: traces from lists, and slow reference implementations."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ MONDAY = 1_704_067_200.0
 
 
 def trace_of(*feeds, window=10, start=0.0):
-    """A trace from lists of posting times, one per feed."""
+    """Build a trace from lists of posting times, one per feed."""
     feed = np.concatenate([np.full(len(posts), i) for i, posts in enumerate(feeds)]).astype(
         np.int64
     )
@@ -20,7 +20,7 @@ def trace_of(*feeds, window=10, start=0.0):
 
 
 def poisson_trace(rates_per_day, days, seed=0, window=12, start=MONDAY):
-    """Homogeneous Poisson posts at whole seconds."""
+    """Build a trace of homogeneous Poisson processes with times at whole seconds."""
     rng = np.random.default_rng(seed)
     feeds = [
         np.sort(rng.integers(0, int(days * DAY_S), rng.poisson(rate * days)))
@@ -30,7 +30,7 @@ def poisson_trace(rates_per_day, days, seed=0, window=12, start=MONDAY):
 
 
 def document(*entries, new=None, gap=False):
-    """One document as a batch of one row; ``new`` of its entries, all by default, were not known before."""
+    """Build a batch of one document; its last ``new`` entries (default: all) are new."""
     n = len(entries)
     fresh = 0 if new is None else n - new
     return Documents(
@@ -43,7 +43,7 @@ def document(*entries, new=None, gap=False):
 
 
 def score_brute_force(trace, polls_by_feed, end=None, start=None):
-    """Every post looked at on its own: list of (feed, delay or None, charged)."""
+    """Score every post separately; returns a list of (feed, delay or None, charged delay)."""
     end = trace.end if end is None else end
     start = trace.start if start is None else start
     out = []
