@@ -1,4 +1,4 @@
-"""The blogs of benchmarks/feedserver.py, in a thread: real HTTP on the loopback address, on a clock that can be moved on."""
+"""HTTP server of simulated blogs, in a thread, with a settable clock."""
 
 import asyncio
 import socket
@@ -12,14 +12,18 @@ from tests import TEST_TIMEOUT_S
 
 
 class Blogs:
-    """``with Blogs(3) as blogs``: ``blogs.url(1)`` is a feed, ``blogs.site(1)`` its page, ``blogs.asked`` what was asked."""
+    """Blog server on loopback: ``with Blogs(3) as blogs``.
+
+    ``blogs.url(1)`` is a feed, ``blogs.site(1)`` its website, and ``blogs.requested_paths`` has the
+    paths of all requests.
+    """
 
     def __init__(self, feeds, entries=20):
-        self.asked = []
+        self.requested_paths = []
         self._ahead_s = 0.0
         self._server = Server(feeds, entries, seed=1, clock=lambda: time.time() + self._ahead_s)
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self._server_socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._server_socket.getsockname()[1]}"
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
 
@@ -29,31 +33,31 @@ class Blogs:
     def site(self, number):
         return f"{self.address}/blog/{number}"
 
-    def move_on(self, seconds):
-        """Time passes for the blogs."""
+    def advance(self, seconds):
+        """Advance the clock of the blogs."""
         self._ahead_s += seconds
 
-    def until_news(self, number):
-        """Time passes until a blog has posted for certain, and more than once: it does in every gap, at any moment of it."""
-        self.move_on(6 * self._server.blogs[number - 1].gap_s)
+    def advance_until_posts(self, number):
+        """Advance the clock by six posting intervals, so that the blog has several new posts."""
+        self.advance(6 * self._server.blogs[number - 1].gap_s)
 
-    def list(self, file):
-        """Written as OPML."""
+    def write_opml(self, file):
+        """Write the list of all blogs as OPML, and return the file."""
         file.write_text(opml(self._server.blogs, self.address))
         return file
 
     def __enter__(self):
         @web.middleware
-        async def note(request, handler):
-            self.asked.append(request.path)
+        async def record_path(request, handler):
+            self.requested_paths.append(request.path)
             return await handler(request)
 
         async def start():
             app = self._server.app()
-            app.middlewares.append(note)
+            app.middlewares.append(record_path)
             runner = web.AppRunner(app, access_log=None)
             await runner.setup()
-            await web.SockSite(runner, self._listening).start()
+            await web.SockSite(runner, self._server_socket).start()
             return runner
 
         self._thread.start()

@@ -1,4 +1,4 @@
-"""Commands as a user gives them: in this process, or the installed script in its own."""
+"""Run commands: in this process, or the installed script in a subprocess."""
 
 import json
 import os
@@ -16,16 +16,20 @@ from tests.trace_helpers import poisson_trace
 from tidings.cli import root
 from tidings.lab.traces import write_trace
 
-#: The installed command stands beside the interpreter that runs the tests.
+#: Path of the installed script, beside the Python interpreter of the tests.
 TIDINGS = Path(sys.executable).with_name("tidings")
 
 
 for variable in [name for name in os.environ if name.startswith("TIDINGS_")]:
-    del os.environ[variable]  # a developer's own options are nobody's business here
+    del os.environ[variable]  # the developer's own configuration must not affect the tests
 
 
 class Tidings:
-    """``tidings("lab", "limit", ...)`` prints; ``.json`` parses; ``.refuses`` gives the complaint of a wrong request."""
+    """Run commands in this process: ``tidings("lab", "limit", ...)`` returns the output.
+
+    ``.json`` returns the parsed JSON output, and ``.expect_error`` the error message of a command
+    that must fail.
+    """
 
     def __init__(self, *before):
         self._before = before
@@ -42,7 +46,7 @@ class Tidings:
     def json(self, *arguments):
         return json.loads(self(*arguments, "--json"))
 
-    def refuses(self, *arguments, code=2):
+    def expect_error(self, *arguments, code=2):
         result = self.run(*arguments)
         assert result.exit_code == code, result.output
         assert result.stdout == ""
@@ -55,8 +59,8 @@ def tidings():
 
 
 @pytest.fixture
-def home(tmp_path):
-    """``home("feeds")``: commands on a data folder of their own, that may ask the loopback address."""
+def local_tidings(tmp_path):
+    """Run commands on a new data directory, with requests to loopback addresses allowed."""
     return Tidings("--data-dir", tmp_path / "data", "--set", "fetch.allow_private=true")
 
 
@@ -68,7 +72,7 @@ def blogs():
 
 @pytest.fixture
 def installed():
-    """Run the installed script in a process of its own."""
+    """Run the installed script in a subprocess."""
 
     def run(*arguments, **options):
         command = [TIDINGS, *(str(a) for a in arguments)]
@@ -81,7 +85,7 @@ def installed():
 
 @pytest.fixture(scope="session")
 def sample(tmp_path_factory):
-    """A trace of 20 feeds over 21 days, on disk, with windows small enough to lose posts."""
+    """Write a trace of 20 feeds over 21 days, with windows small enough to miss posts."""
     folder = tmp_path_factory.mktemp("traces") / "sample"
     rates = np.geomspace(0.3, 30, 20)
     write_trace(poisson_trace(rates, 21, seed=3, window=5), folder)

@@ -1,6 +1,6 @@
-"""The README, the guide and the laboratory's page run as written; links lead somewhere; every command is told of.
+"""Documentation: code blocks run as written, links are valid, every command is documented.
 
-``python -m tests.cli.test_docs`` writes what the examples print now into docs/lab.md.
+``python -m tests.cli.test_docs`` updates the output of the examples in docs/lab.md.
 """
 
 import os
@@ -14,14 +14,14 @@ import pytest
 
 from tests.cli.blogs import Blogs
 from tests.cli.conftest import TIDINGS
-from tests.cli.pages import BLOCK, ROOT, UNTRIED, Desk, blocks, pages
+from tests.cli.doc_pages import BLOCK, NOT_TESTED, ROOT, PageRunner, blocks, pages
 
 LAB = ROOT / "docs" / "lab.md"
-#: Everything in these is run, a page in one shell.
+#: Pages whose commands are run, each page in one shell.
 RUN = pages("README.md", "docs/guide/*.md")
 ALL = pages("*.md", "docs/**/*.md")
-#: In all pages together, blocks that need root, Docker, or somebody else's machine.
-MOST_UNTRIED = 6
+#: Maximum number of blocks in all pages that need root, Docker or another computer.
+MAX_NOT_TESTED = 6
 
 
 def run(command, folder):
@@ -40,14 +40,14 @@ def run(command, folder):
 
 
 def need_tools():
-    """What pages call beside our own program: in CI a failure if it is missing, elsewhere a skip."""
+    """Check that the programs used by pages are installed; fail in CI, skip elsewhere."""
     missing = [tool for tool in ("bash", "make", "curl", "md5sum") if shutil.which(tool) is None]
     if missing:
-        words = f"pages are run with {', '.join(missing)}; install it, as in: apt-get install {' '.join(missing)}"
-        pytest.fail(words) if os.environ.get("CI") else pytest.skip(words)
+        text = f"missing programs; run: apt-get install {' '.join(missing)}"
+        pytest.fail(text) if os.environ.get("CI") else pytest.skip(text)
 
 
-def test_the_guide_of_the_laboratory_runs_as_written(tmp_path):
+def test_lab_page_runs_as_written(tmp_path):
     commands = [
         command
         for block in blocks(LAB.read_text())
@@ -60,45 +60,45 @@ def test_the_guide_of_the_laboratory_runs_as_written(tmp_path):
 
 
 @pytest.mark.parametrize("page", [page for page in RUN if "```" in (ROOT / page).read_text()])
-def test_a_page_runs_as_written(page, tmp_path):
+def test_page_runs_as_written(page, tmp_path):
     need_tools()
-    with Blogs(4) as shop:
-        Desk(tmp_path, shop).run(page)
+    with Blogs(4) as blogs:
+        PageRunner(tmp_path, blogs).run(page)
 
 
 @pytest.mark.parametrize("page", RUN)
-def test_every_block_is_run_or_says_that_it_is_not(page):
+def test_blocks_that_are_not_run_are_marked(page):
     for block in blocks((ROOT / page).read_text()):
         if block.kind == "console":
             assert block.text.startswith("$ "), block.text
         elif block.kind == "text":
-            assert UNTRIED in " ".join(block.before.split()), block.text
+            assert NOT_TESTED in " ".join(block.before.split()), block.text
         else:
             assert block.kind == "python" or (block.kind == "toml" and block.file), block.text
 
 
-def test_few_blocks_are_not_run():
+def test_number_of_blocks_that_are_not_run():
     assert (
         sum(block.kind == "text" for page in RUN for block in blocks((ROOT / page).read_text()))
-        <= MOST_UNTRIED
+        <= MAX_NOT_TESTED
     )
 
 
 @pytest.mark.parametrize(
-    "told",
+    "text",
     ["$ echo one", "$ echo one two\none ...", "$ echo one\ntwo", "$ false", "$ echo a problem >&2"],
 )
-def test_a_block_that_fails_or_prints_something_else_is_noticed(told, tmp_path):
+def test_failing_block_or_different_output_is_detected(text, tmp_path):
     page, desk = tmp_path / "page.md", tmp_path / "desk"
-    page.write_text(f"```console\n{told}\n```\n")
+    page.write_text(f"```console\n{text}\n```\n")
     desk.mkdir()
-    is_true = told.startswith("$ echo one") and not told.endswith("\ntwo")
-    with Blogs(1) as shop, nullcontext() if is_true else pytest.raises(AssertionError):
-        Desk(desk, shop).run(page)
+    is_true = text.startswith("$ echo one") and not text.endswith("\ntwo")
+    with Blogs(1) as blogs, nullcontext() if is_true else pytest.raises(AssertionError):
+        PageRunner(desk, blogs).run(page)
 
 
 def anchors(page):
-    """The headings of a page as GitHub names them."""
+    """Return the anchors that GitHub gives to the headings of a page."""
     text = BLOCK.sub("", page.read_text())
     return {
         re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-")
@@ -107,7 +107,7 @@ def anchors(page):
 
 
 @pytest.mark.parametrize("page", ALL)
-def test_links_between_pages_lead_somewhere(page):
+def test_links_between_pages_are_valid(page):
     file = ROOT / page
     for path, anchor in re.findall(
         r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)", BLOCK.sub("", file.read_text())
@@ -118,7 +118,7 @@ def test_links_between_pages_lead_somewhere(page):
             assert anchor in anchors(target), f"{path}#{anchor}"
 
 
-def test_every_page_is_found_from_the_first():
+def test_index_links_to_every_page():
     index = ROOT / "docs" / "index.md"
     linked = {
         (index.parent / path).resolve()
@@ -127,23 +127,23 @@ def test_every_page_is_found_from_the_first():
     assert [page for page in pages("docs/**/*.md") if (ROOT / page) not in linked | {index}] == []
 
 
-def test_the_page_of_the_laboratory_has_every_command(tidings):
+def test_lab_page_has_every_lab_command(tidings):
     listed = re.findall(r"^  (\w+) ", tidings("lab", "--help").split("Commands:")[1], re.MULTILINE)
     assert sorted(listed) == sorted(re.findall(r"^## (\w+):", LAB.read_text(), re.MULTILINE))
 
 
-def test_the_guide_for_users_names_every_command(tidings):
+def test_guide_has_every_command(tidings):
     listed = re.findall(r"^  ([\w-]+) ", tidings("--help").split("Commands:")[1], re.MULTILINE)
     guide = (ROOT / "docs" / "guide" / "commands.md").read_text()
     assert [command for command in listed if not re.search(rf"`{command}\b", guide)] == []
 
 
-def test_papers_are_asked_for_as_the_options_say(tidings, tmp_path, monkeypatch):
-    asked = {}
+def test_papers_command_passes_its_options(tidings, tmp_path, monkeypatch):
+    options = {}
 
     def run_papers(out, quick, seed, progress):
         progress("one experiment")
-        asked.update(out=out, quick=quick, seed=seed)
+        options.update(out=out, quick=quick, seed=seed)
         return {"quick": quick, "report": str(out / "index.html")}
 
     monkeypatch.setattr("tidings.lab.papers.run_papers", run_papers)
@@ -151,16 +151,16 @@ def test_papers_are_asked_for_as_the_options_say(tidings, tmp_path, monkeypatch)
         tidings("lab", "papers", "--quick", "--seed", "4", "--out", tmp_path)
         == f"{tmp_path / 'index.html'}\n"
     )
-    assert asked == {"out": tmp_path, "quick": True, "seed": 4}
+    assert options == {"out": tmp_path, "quick": True, "seed": 4}
     assert tidings.json("lab", "papers", "--out", tmp_path)["quick"] is False
     (tmp_path / "file").write_text("")
-    assert "is a file; name a directory" in tidings.refuses(
+    assert "is a file; name a directory" in tidings.expect_error(
         "lab", "papers", "--out", tmp_path / "file"
     )
 
 
 def main():
-    """Refresh the output of every example in the guide."""
+    """Update the output of every example in docs/lab.md."""
     with tempfile.TemporaryDirectory() as folder:
 
         def refreshed(example):

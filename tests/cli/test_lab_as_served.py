@@ -2,11 +2,27 @@
 
 import pytest
 
-COMPARED = ("--policies", "uniform,combined", "--budget", "24", "--train-days", "14", "--no-native")
+COMPARE_OPTIONS = (
+    "--policies",
+    "uniform,combined",
+    "--budget",
+    "24",
+    "--train-days",
+    "14",
+    "--no-native",
+)
 
 
-def test_compare_as_served_says_what_stays_below_the_budget(tidings, sample):
-    arguments = ("lab", "compare", sample, *COMPARED, "--as-served", "--min-interval", "60min")
+def test_compare_as_served_lists_policies_below_the_budget(tidings, sample):
+    arguments = (
+        "lab",
+        "compare",
+        sample,
+        *COMPARE_OPTIONS,
+        "--as-served",
+        "--min-interval",
+        "60min",
+    )
     found = tidings.json(*arguments)
     assert found["min_interval_s"] == 3600
     assert [result["reached_budget"] for result in found["results"]] == [False, False]
@@ -19,17 +35,17 @@ def test_compare_as_served_says_what_stays_below_the_budget(tidings, sample):
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
-def test_compare_as_served_has_the_default_minimum_interval(tidings, sample):
-    found = tidings.json("lab", "compare", sample, *COMPARED, "--as-served")
+def test_compare_as_served_uses_the_default_minimum_interval(tidings, sample):
+    found = tidings.json("lab", "compare", sample, *COMPARE_OPTIONS, "--as-served")
     assert found["min_interval_s"] == 900
     assert all(result["reached_budget"] for result in found["results"])
 
 
 def test_compare_without_constraints_is_unchanged(tidings, sample):
-    found = tidings.json("lab", "compare", sample, *COMPARED)
+    found = tidings.json("lab", "compare", sample, *COMPARE_OPTIONS)
     assert found["min_interval_s"] is None
     assert all(result["reached_budget"] for result in found["results"])
-    assert "As served" not in tidings("lab", "compare", sample, *COMPARED)
+    assert "As served" not in tidings("lab", "compare", sample, *COMPARE_OPTIONS)
 
 
 def test_evaluate_as_served(tidings, sample):
@@ -53,11 +69,11 @@ def test_evaluate_as_served(tidings, sample):
 
 
 @pytest.mark.parametrize("command", ["compare", "evaluate"])
-def test_a_minimum_interval_needs_as_served(tidings, sample, command):
-    chosen = COMPARED if command == "compare" else ()
-    complaint = tidings.refuses("lab", command, sample, *chosen, "--min-interval", "15min")
-    assert "add --as-served" in complaint
-    wrong = tidings.refuses(
+def test_min_interval_requires_as_served(tidings, sample, command):
+    chosen = COMPARE_OPTIONS if command == "compare" else ()
+    message = tidings.expect_error("lab", command, sample, *chosen, "--min-interval", "15min")
+    assert "add --as-served" in message
+    message = tidings.expect_error(
         "lab", command, sample, *chosen, "--as-served", "--min-interval", "often"
     )
-    assert "'often' is not a duration up to 1 day" in wrong
+    assert "'often' is not a duration up to 1 day" in message

@@ -1,19 +1,19 @@
-"""`lab delivered` on a trace on disk."""
+"""Command `lab delivered`."""
 
 import json
 
 import pytest
 
-FEW = ("--train-days", "18", "--budgets", "24", "--min-intervals", "1h")
+SMALL_RUN = ("--train-days", "18", "--budgets", "24", "--min-intervals", "1h")
 
 
 @pytest.fixture(scope="module")
 def rows(sample, tmp_path_factory):
-    """The JSON of a small run, with what was written to a file and what was printed."""
+    """Return the JSON output, the saved file and the text output of a small run."""
     from tests.cli.conftest import Tidings
 
     out = tmp_path_factory.mktemp("out") / "rows.json"
-    arguments = ("lab", "delivered", sample, *FEW)
+    arguments = ("lab", "delivered", sample, *SMALL_RUN)
     return (
         Tidings().json(*arguments, "--out", out),
         json.loads(out.read_text()),
@@ -82,15 +82,15 @@ def test_several_traces_have_a_summary(tidings, sample):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         (("--policies", "prize"), "unknown policy 'prize'"),
         (("--budgets", "0"), "must be above 0"),
         (("--min-intervals", "5min,soon"), "'soon' is not a duration"),
         (("--min-intervals", "2d"), "'2d' is not a duration up to 1 day"),
         (("--train-days", "21"), "21 days of training leave nothing to test"),
-        (("--out", "nowhere/rows.json"), "make it first"),
+        (("--out", "nowhere/rows.json"), "create it first"),
     ],
 )
-def test_wrong_values_end_with_exit_code_2(tidings, sample, arguments, complaint):
-    assert complaint in tidings.refuses("lab", "delivered", sample, *arguments)
+def test_invalid_values_exit_with_code_2(tidings, sample, arguments, message):
+    assert message in tidings.expect_error("lab", "delivered", sample, *arguments)

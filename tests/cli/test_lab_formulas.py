@@ -1,4 +1,4 @@
-"""`lab allocate` and `lab schedule`: the papers' worked values through the command."""
+"""Commands `lab allocate` and `lab schedule`: worked examples of the papers."""
 
 import itertools
 
@@ -54,12 +54,12 @@ def test_table_shows_every_feed_and_the_total(tidings):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         (("--policy", "best", *HAN), "unknown allocation 'best'; choose from uniform"),
         (
             ("--policy", "uniform", "--rates", "1,a", "--budget", "1"),
-            "'a' at place 2 is not a number",
+            "'a' at position 2 is not a number",
         ),
         (("--policy", "uniform", "--rates", "1,-1", "--budget", "1"), "must be at least 0"),
         (
@@ -77,18 +77,18 @@ def test_table_shows_every_feed_and_the_total(tidings):
         ),
         (
             ("--policy", "uniform", "--rates", "1,2", "--budget", "1", "--windows", "1,2.5"),
-            "not a whole number of entries",
+            "2.5 at position 2 is not a whole number",
         ),
         (("--policy", "min-missing", *HAN), "needs --windows"),
         (("--policy", "uniform", "--rates", "1"), "Missing option '--budget'"),
     ],
 )
-def test_wrong_allocations_say_what_to_do(tidings, arguments, complaint):
-    assert complaint in tidings.refuses("lab", "allocate", *arguments)
+def test_invalid_allocations_are_rejected(tidings, arguments, message):
+    assert message in tidings.expect_error("lab", "allocate", *arguments)
 
 
 def brute_force_delay(hourly, polls):
-    """Least post-hours of delay over all choices of whole and half hours, integrated in small steps."""
+    """Return the minimum delay over all times on the grid, in post-hours, by integration."""
     step = 0.05
     at = (np.arange(480) + 0.5) * step
     posts = np.asarray(hourly)[at.astype(int)] * step
@@ -118,16 +118,16 @@ def test_schedule_equals_brute_force(tidings, polls):
 METHODS = ("dp", "exhaustive", "iterative")
 
 
-def test_schedule_in_words(tidings, tmp_path):
+def test_schedule_as_text(tidings, tmp_path):
     text = tidings(
         "lab", "schedule", "--hourly", OFFICE, "--polls", "2", "--plot", tmp_path / "day.png"
     )
     assert text.splitlines()[0] == "Polls at        13:00 17:00"
-    assert "16 h summed over the 8 posts of a day" in text
+    assert "16 h, sum over 8 posts per day" in text
     assert (tmp_path / "day.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_feed_without_posts_has_no_delay(tidings):
+def test_feed_without_posts_has_no_delay(tidings):
     assert (
         tidings.json("lab", "schedule", "--hourly", ",".join("0" * 24), "--polls", "2")[
             "expected_delay_h"
@@ -137,11 +137,11 @@ def test_a_feed_without_posts_has_no_delay(tidings):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
-        (("--hourly", "1,2,3", "--polls", "2"), "--hourly has 3 numbers; a day has 24 hours"),
-        (("--hourly", FLAT, "--polls", "0"), "between 1 and 48 polls"),
-        (("--hourly", FLAT, "--polls", "49"), "between 1 and 48 polls"),
+        (("--hourly", "1,2,3", "--polls", "2"), "--hourly has 3 numbers; give 24"),
+        (("--hourly", FLAT, "--polls", "0"), "must be between 1 and 48"),
+        (("--hourly", FLAT, "--polls", "49"), "must be between 1 and 48"),
         (("--hourly", FLAT, "--polls", "2.5"), "'2.5' is not a valid integer"),
         (
             ("--hourly", FLAT, "--polls", "2", "--method", "luck"),
@@ -149,13 +149,13 @@ def test_a_feed_without_posts_has_no_delay(tidings):
         ),
         (
             ("--hourly", FLAT, "--polls", "2", "--plot", "day.txt"),
-            "the ending must be one of .png, .svg, .pdf",
+            "the suffix must be one of .png, .svg, .pdf",
         ),
         (
             ("--hourly", FLAT, "--polls", "2", "--plot", "nowhere/day.png"),
-            "there is no directory nowhere; make it first",
+            "there is no directory nowhere; create it first",
         ),
     ],
 )
-def test_wrong_schedules_say_what_to_do(tidings, arguments, complaint):
-    assert complaint in tidings.refuses("lab", "schedule", *arguments)
+def test_invalid_schedules_are_rejected(tidings, arguments, message):
+    assert message in tidings.expect_error("lab", "schedule", *arguments)

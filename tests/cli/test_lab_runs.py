@@ -1,4 +1,4 @@
-"""`lab score`, `compare` and `limit` on a trace on disk."""
+"""Commands `lab score`, `compare` and `limit`."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from tests.trace_helpers import score_brute_force, trace_of
 from tidings.lab.traces import read_table, read_trace, write_trace
 
-ASKED = (
+METRICS = (
     *(
         "polls",
         "polls_per_feed_day",
@@ -26,28 +26,28 @@ def poll_list(folder, rows):
     return file
 
 
-# --- score --------------------------------------------------------------------------------------------------------------
+# --- score ----------------------------------------------------------------------------------
 
 
-def test_score_equals_every_post_looked_at_on_its_own(tidings, tmp_path):
+def test_score_equals_brute_force(tidings, tmp_path):
     trace = trace_of([0, 100, 150, 155, 160, 900], [50, 500], [1000], window=2)
     write_trace(trace, tmp_path / "t")
     polls = {0: [100, 400], 1: [500], 2: []}
     file = poll_list(tmp_path, [(f, at) for f, times in polls.items() for at in times])
     found = tidings.json("lab", "score", tmp_path / "t", "--polls", file)
-    by_hand = score_brute_force(trace, polls)
-    delays = [delay for _, delay, _ in by_hand if delay is not None]
-    assert set(ASKED) <= set(found)
+    expected = score_brute_force(trace, polls)
+    delays = [delay for _, delay, _ in expected if delay is not None]
+    assert set(METRICS) <= set(found)
     assert found["polls"] == 3
     assert found["posts"] == 9
-    assert found["missed"] == sum(1 for _, delay, _ in by_hand if delay is None) == 1
+    assert found["missed"] == sum(1 for _, delay, _ in expected if delay is None) == 1
     assert found["mean_delay_s"] == np.mean(delays)
     assert found["max_delay_s"] == max(delays)
-    assert found["charged_delay_s"] == np.mean([charged for _, _, charged in by_hand])
+    assert found["charged_delay_s"] == np.mean([charged for _, _, charged in expected])
     assert found["ignored_polls"] == 0
 
 
-def test_polls_outside_the_judged_period_are_ignored_and_counted(tidings, tmp_path):
+def test_polls_outside_the_scored_period_are_ignored_and_counted(tidings, tmp_path):
     write_trace(trace_of([1000, 200_000], [3000]), tmp_path / "t")
     polls = [(0, 1), (0, 1000), (1, 2000), (1, 300_000)]
     found = tidings.json("lab", "score", tmp_path / "t", "--polls", poll_list(tmp_path, polls))
@@ -58,7 +58,7 @@ def test_polls_outside_the_judged_period_are_ignored_and_counted(tidings, tmp_pa
     assert (later["polls"], later["ignored_polls"], later["posts"]) == (0, 4, 1)
 
 
-def test_score_in_words(tidings, sample, tmp_path):
+def test_score_as_text(tidings, sample, tmp_path):
     text = tidings(
         "lab",
         "score",
@@ -68,13 +68,13 @@ def test_score_in_words(tidings, sample, tmp_path):
         "--plot",
         tmp_path / "delays.svg",
     )
-    assert "1 more outside the judged period were ignored" in text
+    assert "1 more outside the scored period were ignored" in text
     assert max(len(line) for line in text.splitlines()) <= 80
     assert (tmp_path / "delays.svg").read_text().startswith("<?xml")
 
 
 @pytest.mark.parametrize(
-    ("rows", "complaint"),
+    ("rows", "message"),
     [
         (
             "feed_id,polled_at\n0,5\n99,6\n",
@@ -89,23 +89,25 @@ def test_score_in_words(tidings, sample, tmp_path):
         ("", "polls.csv: is empty"),
     ],
 )
-def test_wrong_poll_lists_name_file_row_and_column(tidings, sample, tmp_path, rows, complaint):
+def test_invalid_poll_lists_are_reported_by_file_row_and_column(
+    tidings, sample, tmp_path, rows, message
+):
     (tmp_path / "polls.csv").write_text(rows)
-    assert complaint in tidings.refuses("lab", "score", sample, "--polls", tmp_path / "polls.csv")
+    assert message in tidings.expect_error(
+        "lab", "score", sample, "--polls", tmp_path / "polls.csv"
+    )
 
 
-def test_a_poll_list_that_is_not_there(tidings, sample):
-    assert "nowhere.parquet: does not exist" in tidings.refuses(
+def test_missing_poll_list_is_reported(tidings, sample):
+    assert "nowhere.parquet: does not exist" in tidings.expect_error(
         "lab", "score", sample, "--polls", "nowhere.parquet"
     )
 
 
-# --- compare ------------------------------------------------------------------------------------------------------------
+# --- compare --------------------------------------------------------------------------------
 
 
-def test_compare_judges_at_equal_budget_and_its_saved_polls_score_the_same(
-    tidings, sample, tmp_path
-):
+def test_compare_has_equal_budgets_and_saved_polls_score_the_same(tidings, sample, tmp_path):
     policies = "uniform,min-delay,fixed:interval_h=3"
     arguments = (
         "--policies",
@@ -122,24 +124,24 @@ def test_compare_judges_at_equal_budget_and_its_saved_polls_score_the_same(
     assert [result["policy"] for result in found["results"]] == names
     assert (found["trace"], found["budget"], found["train_days"]) == ("sample", 4, 7)
     for result in found["results"]:
-        assert set(ASKED) <= set(result)
+        assert set(METRICS) <= set(result)
         file = tmp_path / "polls" / f"{result['policy']}.parquet"
         assert set(read_table(file)) == {"feed_id", "polled_at"}
         again = tidings.json("lab", "score", sample, "--polls", file, "--train-days", "7")
-        assert {key: again[key] for key in ASKED} == {key: result[key] for key in ASKED}
+        assert {key: again[key] for key in METRICS} == {key: result[key] for key in METRICS}
         if not result["policy"].endswith("@native"):
             assert result["polls_per_feed_day"] == pytest.approx(4, rel=0.005)
             assert found["limit_charged_s"] <= result["charged_delay_s"]
 
 
-def test_no_native_leaves_the_native_run_out(tidings, sample):
+def test_no_native_omits_the_native_run(tidings, sample):
     arguments = ("--policies", "fixed", "--budget", "4", "--train-days", "7", "--no-native")
     assert [
         result["policy"] for result in tidings.json("lab", "compare", sample, *arguments)["results"]
     ] == ["fixed"]
 
 
-def test_against_gives_ratios_with_intervals(tidings, sample):
+def test_against_adds_ratios_with_intervals(tidings, sample):
     arguments = (
         "--policies",
         "uniform,min-delay",
@@ -179,7 +181,7 @@ def test_table_fits_80_columns_and_ends_with_the_limit(tidings, sample, tmp_path
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
-def test_several_budgets_are_a_curve(tidings, sample, tmp_path):
+def test_several_budgets_give_a_curve(tidings, sample, tmp_path):
     plot, polls = tmp_path / "curve.svg", tmp_path / "polls"
     arguments = (
         "--policies",
@@ -205,7 +207,7 @@ def test_several_budgets_are_a_curve(tidings, sample, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         (("--policies", "best", "--budget", "4"), "unknown policy 'best'; choose from"),
         (
@@ -214,37 +216,39 @@ def test_several_budgets_are_a_curve(tidings, sample, tmp_path):
         ),
         (("--policies", "uniform,uniform", "--budget", "4"), "uniform is listed twice"),
         (("--policies", "uniform", "--budget", "0"), "must be above 0"),
-        (("--policies", "uniform", "--budget", "much"), "'much' at place 1 is not a number"),
+        (("--policies", "uniform", "--budget", "much"), "'much' at position 1 is not a number"),
         (
             ("--policies", "uniform", "--budget", "4", "--train-days", "21"),
             "21 days of training leave nothing to test",
         ),
         (
             ("--policies", "uniform", "--budget", "4", "--against", "price"),
-            "--against price: is not one of --policies",
+            "--against price: not one of --policies",
         ),
         (
             ("--policies", "uniform", "--budget", "4", "--plot", "curve.gif"),
-            "the ending must be one of",
+            "the suffix must be one of",
         ),
         (("--policies", "uniform"), "Missing option '--budget'"),
     ],
 )
-def test_wrong_comparisons_say_what_to_do(tidings, sample, arguments, complaint):
-    assert complaint in tidings.refuses("lab", "compare", sample, *arguments)
+def test_invalid_comparisons_are_rejected(tidings, sample, arguments, message):
+    assert message in tidings.expect_error("lab", "compare", sample, *arguments)
 
 
-def test_polls_are_not_saved_into_a_file(tidings, sample, tmp_path):
+def test_save_polls_rejects_a_file(tidings, sample, tmp_path):
     (tmp_path / "polls").write_text("")
     arguments = ("--policies", "uniform", "--budget", "4", "--save-polls", tmp_path / "polls")
-    assert "is a file; name a directory" in tidings.refuses("lab", "compare", sample, *arguments)
+    assert "is a file; name a directory" in tidings.expect_error(
+        "lab", "compare", sample, *arguments
+    )
 
 
-# --- limit --------------------------------------------------------------------------------------------------------------
+# --- limit ----------------------------------------------------------------------------------
 
 
-def test_limit_by_hand(tidings, tmp_path):
-    """Two days, one poll: best at 100, with the closing look at the end for the last post."""
+def test_limit_of_a_small_example(tidings, tmp_path):
+    """Two days, one poll: best at 100 s; the final poll at the end finds the last post."""
     write_trace(trace_of([0, 100, 172_800]), tmp_path / "t")
     found = tidings.json("lab", "limit", tmp_path / "t", "--budget", "0.5")
     assert (found["polls"], found["posts"]) == (1, 3)
@@ -252,7 +256,7 @@ def test_limit_by_hand(tidings, tmp_path):
     assert found["charged_delay_s"] == pytest.approx(100 / 3)
 
 
-def test_weights_do_not_move_the_limit_of_a_plain_mean(tidings, tmp_path, sample):
+def test_weights_do_not_change_the_limit(tidings, tmp_path, sample):
     trace = read_trace(sample)
     trace.weight[:] = np.linspace(0.1, 9, trace.n_feeds)
     write_trace(trace, tmp_path / "weighted")
@@ -263,7 +267,7 @@ def test_weights_do_not_move_the_limit_of_a_plain_mean(tidings, tmp_path, sample
     assert weighted["charged_delay_s"] == pytest.approx(plain["charged_delay_s"])
 
 
-def test_limit_curve_falls(tidings, sample, tmp_path):
+def test_limit_decreases_with_the_budget(tidings, sample, tmp_path):
     plot = tmp_path / "limit.pdf"
     found = tidings.json("lab", "limit", sample, "--budget", "0,1,2", "--plot", plot)
     delays = [at["mean_delay_s"] for at in found["curve"]]
@@ -272,8 +276,8 @@ def test_limit_curve_falls(tidings, sample, tmp_path):
     assert "No policy can be faster than" in tidings("lab", "limit", sample, "--budget", "1")
 
 
-def test_wrong_limits_say_what_to_do(tidings, sample):
-    assert "must be at least 0" in tidings.refuses("lab", "limit", sample, "--budget", "-1")
-    assert "give several budgets" in tidings.refuses(
+def test_invalid_limits_are_rejected(tidings, sample):
+    assert "must be at least 0" in tidings.expect_error("lab", "limit", sample, "--budget", "-1")
+    assert "give several budgets" in tidings.expect_error(
         "lab", "limit", sample, "--budget", "1", "--plot", "x.png"
     )

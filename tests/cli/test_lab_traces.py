@@ -1,14 +1,14 @@
-"""`lab describe` and `lab generate`, and what is said of traces that cannot be used."""
+"""Commands `lab describe` and `lab generate`, and errors of invalid traces."""
 
 import numpy as np
 import pytest
 
 from tidings.lab.traces import read_trace, write_table
 
-FINE_POSTS = "feed_id,published_at\n1,100\n2,200\n"
+VALID_POSTS = "feed_id,published_at\n1,100\n2,200\n"
 
 
-def test_describe_on_80_columns_with_a_picture(tidings, sample, tmp_path):
+def test_describe_fits_80_columns_and_plots(tidings, sample, tmp_path):
     text = tidings("lab", "describe", sample, "--plot", tmp_path / "sample.png")
     assert text.startswith("sample: 20 feeds, ")
     assert max(len(line) for line in text.splitlines()) <= 80
@@ -23,7 +23,7 @@ def test_describe_as_json(tidings, sample):
 
 
 @pytest.mark.parametrize(
-    ("posts", "feeds", "complaint"),
+    ("posts", "feeds", "message"),
     [
         (
             "feed_id,published_at\n1,100\n1,noon\n",
@@ -45,61 +45,63 @@ def test_describe_as_json(tidings, sample):
         ("feed_id,published_at\n", None, "posts.csv: has no rows"),
         ("", None, "posts.csv: is empty; the first line names the columns"),
         (
-            FINE_POSTS,
+            VALID_POSTS,
             "feed_id\n1\n",
             "posts.csv, row 2, column 'feed_id': feed 2 is not in feeds.csv",
         ),
         (
-            FINE_POSTS,
+            VALID_POSTS,
             "feed_id\n1\n2\n1\n",
             "feeds.csv, row 3, column 'feed_id': feed 1 is listed twice",
         ),
-        (FINE_POSTS, "feed_id,window\n1,5\n2,0\n", "feeds.csv, row 2, column 'window': 0 must be"),
+        (VALID_POSTS, "feed_id,window\n1,5\n2,0\n", "feeds.csv, row 2, column 'window': 0 must be"),
         (
-            FINE_POSTS,
+            VALID_POSTS,
             "feed_id,window\n1,5\n2,2.5\n",
             "feeds.csv, row 2, column 'window': 2.5 is not a whole number",
         ),
         (
-            FINE_POSTS,
+            VALID_POSTS,
             "feed_id,weight\n1,-1\n2,1\n",
             "feeds.csv, row 1, column 'weight': -1 must be",
         ),
     ],
 )
-def test_bad_traces_name_file_row_and_column(tidings, tmp_path, posts, feeds, complaint):
+def test_invalid_traces_are_reported_by_file_row_and_column(
+    tidings, tmp_path, posts, feeds, message
+):
     (tmp_path / "posts.csv").write_text(posts)
     if feeds is not None:
         (tmp_path / "feeds.csv").write_text(feeds)
-    said = tidings.refuses("lab", "describe", tmp_path)
-    assert complaint in said
-    assert said.count("\n") == 1
+    output = tidings.expect_error("lab", "describe", tmp_path)
+    assert message in output
+    assert output.count("\n") == 1
 
 
-def test_files_that_are_no_tables_are_named(tidings, tmp_path):
+def test_unreadable_files_are_named(tidings, tmp_path):
     (tmp_path / "posts.csv").write_bytes(b"\xff\xfe\x00binary")
-    assert "posts.csv: is not readable as CSV in UTF-8" in tidings.refuses(
+    assert "posts.csv: is not readable as CSV in UTF-8" in tidings.expect_error(
         "lab", "describe", tmp_path
     )
     (tmp_path / "posts.parquet").write_bytes(b"not a table")
-    assert "posts.parquet: is not a readable Parquet file" in tidings.refuses(
+    assert "posts.parquet: is not a readable Parquet file" in tidings.expect_error(
         "lab", "describe", tmp_path
     )
 
 
-def test_dates_are_not_taken_for_seconds(tidings, tmp_path):
+def test_dates_instead_of_seconds_are_rejected(tidings, tmp_path):
     when = np.array(["2024-01-01T00:00:00"], dtype="datetime64[ns]")
     write_table(tmp_path / "posts.parquet", {"feed_id": np.array([1]), "published_at": when})
-    assert "seconds since 1970" in tidings.refuses("lab", "describe", tmp_path)
+    assert "seconds since 1970" in tidings.expect_error("lab", "describe", tmp_path)
 
 
-def test_an_empty_directory_is_no_trace(tidings, tmp_path):
-    assert "holds neither posts.parquet nor posts.csv" in tidings.refuses(
+def test_empty_directory_is_rejected(tidings, tmp_path):
+    assert "holds neither posts.parquet nor posts.csv" in tidings.expect_error(
         "lab", "describe", tmp_path
     )
 
 
-# --- generate -----------------------------------------------------------------------------------------------------------
+# --- generate -------------------------------------------------------------------------------
 
 
 GENERATE = ("--like", "homogeneous", "--feeds", "5", "--days", "10")
@@ -121,20 +123,20 @@ def test_the_same_seed_gives_the_same_trace(tidings, tmp_path):
     assert not np.array_equal(a, c)
 
 
-def test_generate_does_not_write_over_anything_unless_forced(tidings, tmp_path):
+def test_generate_overwrites_only_with_force(tidings, tmp_path):
     tidings("lab", "generate", tmp_path, *GENERATE)
-    assert "is not empty; name another directory, or add --force" in tidings.refuses(
+    assert "is not empty; name another directory, or add --force" in tidings.expect_error(
         "lab", "generate", tmp_path, *GENERATE
     )
     tidings("lab", "generate", tmp_path, *GENERATE, "--csv", "--force", "--seed", "9")
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "feeds.csv",
         "posts.csv",
-    ]  # not both, or the old would be read
+    ]  # the old format would be read instead
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         (("--like", "twitter"), "'twitter'; choose from"),
         (("--like", "homogeneous", "--feeds", "0"), "0 is not in the range x>=1"),
@@ -142,6 +144,6 @@ def test_generate_does_not_write_over_anything_unless_forced(tidings, tmp_path):
         ((), "Missing option '--like'"),
     ],
 )
-def test_wrong_generation_says_what_to_do(tidings, tmp_path, arguments, complaint):
-    assert complaint in tidings.refuses("lab", "generate", tmp_path / "t", *arguments)
+def test_invalid_options_are_rejected(tidings, tmp_path, arguments, message):
+    assert message in tidings.expect_error("lab", "generate", tmp_path / "t", *arguments)
     assert not (tmp_path / "t").exists()

@@ -1,4 +1,4 @@
-"""Numbers in, words out."""
+"""Parameter types, tables, JSON and number formats."""
 
 import json
 
@@ -7,41 +7,41 @@ import numpy as np
 import pytest
 
 from tidings import formatting
-from tidings.cli.output import Names, Numbers, print_json, print_table
+from tidings.cli.output import NameList, NumberList, print_json, print_table
 
 
-def test_numbers_are_read_with_spaces_and_signs():
-    assert Numbers().convert("30, 2.5,1e2", None, None) == [30, 2.5, 100]
+def test_number_list_with_spaces_and_exponents():
+    assert NumberList().convert("30, 2.5,1e2", None, None) == [30, 2.5, 100]
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "message"),
     [
-        ("1,x", "'x' at place 2 is not a number"),
-        ("1,,2", "nothing at place 2 is not a number"),
-        ("", "nothing at place 1"),
-        ("1,nan", "nan at place 2 is not a finite number"),
+        ("1,x", "'x' at position 2 is not a number"),
+        ("1,,2", "'' at position 2 is not a number"),
+        ("", "'' at position 1"),
+        ("1,nan", "nan at position 2 is not a finite number"),
         ("inf", "not a finite number"),
-        ("1,-1", "-1 at place 2 must be at least 0"),
+        ("1,-1", "-1 at position 2 must be at least 0"),
     ],
 )
-def test_what_is_no_list_of_numbers_is_refused_with_its_place(text, complaint):
-    with pytest.raises(click.BadParameter, match=complaint):
-        Numbers(low=0).convert(text, None, None)
+def test_invalid_number_is_reported_with_its_position(text, message):
+    with pytest.raises(click.BadParameter, match=message):
+        NumberList(low=0).convert(text, None, None)
 
 
-def test_names_are_neither_empty_nor_twice():
-    assert Names().convert("uniform, fixed:interval_h=2", None, None) == [
+def test_name_list_rejects_empty_and_repeated_names():
+    assert NameList().convert("uniform, fixed:interval_h=2", None, None) == [
         "uniform",
         "fixed:interval_h=2",
     ]
     with pytest.raises(click.BadParameter, match="empty name"):
-        Names().convert("uniform,", None, None)
+        NameList().convert("uniform,", None, None)
     with pytest.raises(click.BadParameter, match="uniform is listed twice"):
-        Names().convert("uniform,price,uniform", None, None)
+        NameList().convert("uniform,price,uniform", None, None)
 
 
-def test_json_is_plain_and_knows_no_nan(capsys):
+def test_json_replaces_nan_and_infinity_by_null(capsys):
     print_json({"a": np.array([1.5, np.nan]), "b": np.int64(3), "c": (float("inf"), None, True)})
     assert json.loads(capsys.readouterr().out) == {
         "a": [1.5, None],
@@ -55,7 +55,7 @@ def test_tables_are_aligned_and_plain_when_not_a_terminal(capsys):
     assert capsys.readouterr().out == "policy     polls\nuniform        1\na:b=[red]  1,234\n"
 
 
-def test_a_wide_table_is_not_folded_when_not_a_terminal(capsys):
+def test_wide_table_is_not_wrapped_when_not_a_terminal(capsys):
     print_table(["policy", "x"], [["p" * 150, "1"]])
     assert capsys.readouterr().out.splitlines()[1] == "p" * 150 + "  1"
 
@@ -95,7 +95,7 @@ def test_figures(number, text):
         (1000 - 15000, "4.2 h ago"),
     ],
 )
-def test_moments(at, text):
+def test_relative_times(at, text):
     assert formatting.ago(at, 1000) == text
 
 
@@ -110,7 +110,7 @@ def test_moments(at, text):
         (None, "–"),
     ],
 )
-def test_a_share_in_a_sentence_has_two_figures(share, text):
+def test_short_percentage_has_two_figures(share, text):
     assert formatting.percent_short(share) == text
 
 
@@ -128,7 +128,7 @@ def test_sizes(number, text):
     assert formatting.size(number) == text
 
 
-def test_a_column_shares_the_unit_of_its_smallest_value():
+def test_common_unit_is_that_of_the_smallest_value():
     assert formatting.common_unit([7200, 600, None, 0]) == ("min", 60.0)
     assert formatting.in_unit(7200, 60.0) == "120.00"
     assert formatting.percent(0.0037) == "0.37 %"

@@ -1,6 +1,6 @@
-"""The installed command on loopback with fetch.treat_private_as_public: as polite as on the public internet.
+"""Installed command on loopback with fetch.treat_private_as_public: all host limits apply.
 
-Real processes, a real server and the real clock. This is how an outside test kit sees the program.
+Uses subprocesses, an HTTP server and the system clock, as an external test kit does.
 """
 
 import threading
@@ -15,12 +15,12 @@ from tests.cli.test_serve import served
 from tests.local_server import LocalServer, rss
 
 OPTIONS = ("--set", "fetch.allow_private=true", "--set", "fetch.treat_private_as_public=true")
-#: Less than the default, so that the test is short, and more than a request takes on a busy machine.
+#: Shorter than the default for a fast test, but longer than a request on a busy computer.
 SPACING_S = 0.5
 
 
-class Limiter(LocalServer):
-    """A host that notes when each request came, and answers 429 to a path while ``limiting``."""
+class RateLimitedHost(LocalServer):
+    """Host that records the request times, and sends 429 for /limited while ``limiting``."""
 
     def __init__(self):
         super().__init__()
@@ -50,13 +50,13 @@ class Limiter(LocalServer):
 
 @pytest.fixture
 def host():
-    with Limiter() as host:
+    with RateLimitedHost() as host:
         yield host
 
 
 @pytest.fixture
 def command(installed, tmp_path):
-    """``command("poll")``: the installed script in a process of its own, on one data folder."""
+    """Run the installed script in a subprocess, on one data directory."""
 
     def run(*arguments, **options):
         result = installed("--data-dir", tmp_path / "data", *OPTIONS, *arguments, **options)

@@ -1,4 +1,4 @@
-"""The command itself: help, version, and how errors are told."""
+"""Root command: help, version, error messages and exit codes."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tidings import __version__
 from tidings.cli import root
 
 
-def test_installed_command_says_its_version(installed):
+def test_installed_command_prints_its_version(installed):
     assert installed("--version").stdout == f"tidings, version {__version__}\n"
 
 
@@ -23,7 +23,8 @@ def test_light_commands_load_nothing_heavy(line):
     check = f"""
 import sys, contextlib, io
 from tidings.cli import root
-with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
+quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+with quiet[0], quiet[1], contextlib.suppress(SystemExit):
     root({line.split()!r})
 heavy = "numpy pyarrow matplotlib rich numba aiohttp starlette uvicorn lxml msgspec"
 print([module for module in heavy.split() if module in sys.modules])
@@ -44,6 +45,29 @@ def commands(group, path=()):
             yield (*path, name)
 
 
+def groups(group, path=()):
+    yield path, group
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from groups(command, (*path, name))
+
+
+@pytest.mark.parametrize("path", [path for path, _ in groups(root)], ids=" ".join)
+def test_command_summaries_are_short_and_not_cut(tidings, path):
+    """Summaries have at most 45 characters, and no help at 80 columns cuts one off with "..."."""
+    group = dict(groups(root))[path]
+    summaries = dict(
+        line.split(maxsplit=1)
+        for line in tidings(*path, "--help").split("Commands:")[1].strip().splitlines()
+    )
+    assert set(summaries) == set(group.commands)
+    for name, summary in summaries.items():
+        assert not summary.endswith("..."), name
+        assert len(summary) <= 45, name
+        help_text = group.commands[name].short_help or group.commands[name].help
+        assert help_text.strip().splitlines()[0] == summary, name
+
+
 @pytest.mark.parametrize("path", list(commands(root)), ids=" ".join)
 def test_every_command_has_an_example_and_fits_80_columns(tidings, path):
     text = tidings(*path, "--help")
@@ -52,13 +76,13 @@ def test_every_command_has_an_example_and_fits_80_columns(tidings, path):
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
-def test_every_lab_command_speaks_json(tidings):
+def test_every_lab_command_has_json_output(tidings):
     for path in commands(root):
         if path[0] == "lab":
             assert "--json" in tidings(*path, "--help"), path
 
 
-def test_a_terminal_that_knows_few_characters_shows_the_others_as_questions(installed, tmp_path):
+def test_characters_outside_the_terminal_encoding_are_replaced(installed, tmp_path):
     latin = os.environ | {"PYTHONIOENCODING": "latin-1"}
     feeds = ["--data-dir", tmp_path, "feeds"]
     installed("--data-dir", tmp_path, "import", "-", input="https://example.org/feed Grüße ☃\n")
@@ -75,7 +99,7 @@ def test_unknown_command_is_a_usage_error(installed):
     assert "No such command 'laboratory'" in result.stderr
 
 
-def test_an_error_of_ours_is_one_line_on_stderr(installed):
+def test_error_is_one_line_on_stderr(installed):
     result = installed("lab", "describe", "nowhere")
     assert result.returncode == 2
     assert result.stdout == ""
@@ -83,8 +107,8 @@ def test_an_error_of_ours_is_one_line_on_stderr(installed):
     assert result.stderr.count("\n") == 1
 
 
-def failing(error):
-    """The root group with one more command, which fails."""
+def run_failing_command(error):
+    """Run a command that raises ``error`` in a group like the root command."""
     group = type(root)(name="tidings")
 
     @group.command()
@@ -94,18 +118,18 @@ def failing(error):
     return CliRunner().invoke(group, ["fail"])
 
 
-def test_ctrl_c_is_quiet_and_exits_with_130():
-    result = failing(KeyboardInterrupt())
+def test_ctrl_c_exits_with_130_without_output():
+    result = run_failing_command(KeyboardInterrupt())
     assert (result.exit_code, result.output) == (130, "")
 
 
-def test_a_file_that_cannot_be_written_is_named():
-    result = failing(PermissionError(13, "Permission denied", "report.html"))
+def test_unwritable_file_is_named():
+    result = run_failing_command(PermissionError(13, "Permission denied", "report.html"))
     assert (result.exit_code, result.stderr) == (1, "tidings: report.html: Permission denied\n")
 
 
-def test_a_reader_that_left_is_no_error_of_ours(sample):
-    """`tidings ... | head -0`: quiet, whatever the exit code."""
+def test_closed_pipe_is_no_error(sample):
+    """`tidings ... | head -0` prints no error."""
     from tests.cli.conftest import TIDINGS
 
     writer = subprocess.Popen(

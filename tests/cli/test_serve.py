@@ -1,4 +1,4 @@
-"""`tidings serve`: a process of its own, real HTTP on the loopback address, a free port each time."""
+"""Command `serve` in a subprocess, with HTTP requests on loopback."""
 
 import http.client
 import re
@@ -16,7 +16,7 @@ from tests.cli.conftest import TIDINGS
 
 @contextmanager
 def served(folder, *options):
-    """The process, once it listens, and where."""
+    """Start the service, and return the process and the URL when it listens."""
     command = [
         TIDINGS,
         "--data-dir",
@@ -45,7 +45,7 @@ def get(address, target):
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
-def test_serves_until_told_to_stop(tmp_path, ending):
+def test_serves_until_stopped(tmp_path, ending):
     with served(tmp_path / "data") as (process, address):
         assert get(address, "/")[0] == 200
         process.send_signal(ending)
@@ -53,18 +53,18 @@ def test_serves_until_told_to_stop(tmp_path, ending):
     assert (process.returncode, out) == (0, "stopped\n")
     events = [line.split(" ", 2)[1:] for line in err.splitlines()]
     assert [(level, event.split()[0]) for level, event in events] == [
-        ("info", "serving"),
-        ("info", "stopping"),
+        ("info", "service_started"),
+        ("info", "service_stopping"),
     ]
     assert f"address=http://{address.netloc}/" in err
 
 
-def test_what_is_imported_beside_it_is_polled_and_a_second_service_is_refused(
-    tmp_path, home, blogs, installed
+def test_imported_feeds_are_polled_and_a_second_service_is_rejected(
+    tmp_path, local_tidings, blogs, installed
 ):
     with served(tmp_path / "data", "--set", "log.format=json") as (process, address):
-        home("import", blogs.list(tmp_path / "feeds.opml"))
-        polled = (line for line in process.stderr if '"event": "polled"' in line)
+        local_tidings("import", blogs.write_opml(tmp_path / "feeds.opml"))
+        polled = (line for line in process.stderr if '"event": "poll_finished"' in line)
         assert all('"status": 200' in next(polled) for _ in range(4))
         assert "tidings_entries_new_total 80" in get(address, "/metrics")[1]
         second = installed("--data-dir", tmp_path / "data", "serve", "--port", "0")
@@ -73,44 +73,45 @@ def test_what_is_imported_beside_it_is_polled_and_a_second_service_is_refused(
         process.terminate()
         process.communicate(timeout=TEST_TIMEOUT_S)
     assert process.returncode == 0
-    assert len(home.json("entries", "--limit", 0)) == 80
+    assert len(local_tidings.json("entries", "--limit", 0)) == 80
 
 
-def test_what_a_command_learned_beside_it_is_taken_up(tmp_path, home, blogs):
+def test_service_loads_the_state_written_by_a_command(tmp_path, local_tidings, blogs):
     with served(tmp_path / "data") as (process, address):
-        home.run("import", "-", input=f"{blogs.url(1)}\n{blogs.url(2)}\n")
-        home("poll", "--all")
-        assert any("what it learned is taken up" in line for line in process.stderr)
-        told = (
+        local_tidings.run("import", "-", input=f"{blogs.url(1)}\n{blogs.url(2)}\n")
+        local_tidings("poll", "--all")
+        assert any("scheduler_reloaded" in line for line in process.stderr)
+        metrics = (
             dict(line.rsplit(" ", 1) for line in get(address, "/metrics")[1].splitlines())
             for _ in range(5000)
         )
-        # Until the policy has begun; and while it looks for what is due, the loop that polls holds all requests for a moment.
+        # Wait until the policy has started. While the scheduler looks up due feeds, no requests are
+        # available for a moment.
         figures = next(
             one
-            for one in told
+            for one in metrics
             if "tidings_price" in one and one["tidings_requests_available"] != "0"
         )
         assert float(figures["tidings_price"]) > 0
         assert (
             16 <= float(figures["tidings_requests_available"]) <= 24
-        )  # 12 a day for each feed, less what was asked
+        )  # 12 per feed and day, minus the requests already made
         process.terminate()
         assert process.wait(timeout=TEST_TIMEOUT_S) == 0
 
 
-def test_a_port_in_use_says_what_to_do(installed, tmp_path):
+def test_port_in_use_is_reported(installed, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = installed("--data-dir", tmp_path, "serve", "--port", port)
     assert result.returncode == 2
-    assert (
-        result.stderr
-        == f"tidings: port {port} is in use; stop what listens there, or choose another with --port (0 picks a free one)\n"
+    assert result.stderr == (
+        f"tidings: port {port} is already in use; stop the other program, or choose another port "
+        "with --port (0 picks a free one)\n"
     )
 
 
-def test_addresses_that_cannot_be_served(installed, tmp_path):
+def test_invalid_addresses_are_rejected(installed, tmp_path):
     here = ("--data-dir", tmp_path)
     assert (
         "is not an address of this machine"

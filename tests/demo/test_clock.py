@@ -1,4 +1,4 @@
-"""The clock: exact for sleepers, still for the busy, as fast as it is told otherwise."""
+"""Virtual clock of the demo: exact wake-up times, stop while busy, speed."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ def with_clock(scenario, speed=float("inf")):
     return asyncio.run(run_test())
 
 
-def test_everybody_wakes_at_the_very_moment_and_in_turn():
+def test_sleepers_wake_at_exact_times_in_order():
     woken = []
 
     async def sleeper(clock, seconds):
@@ -36,16 +36,16 @@ def test_everybody_wakes_at_the_very_moment_and_in_turn():
     assert woken == [1000.25, 1300.0, 1300.0, 87400.0]
 
 
-def test_it_waits_for_whoever_is_busy():
+def test_clock_stops_while_busy_or_paused():
     async def scenario(clock):
         busy = True
-        clock.watch(lambda: busy)
+        clock.add_busy_check(lambda: busy)
         later = clock.sleep(60.0)
         for _ in range(200):
             await asyncio.sleep(0)
         assert clock() == 1000.0
         busy = False
-        with clock.hold():
+        with clock.pause():
             for _ in range(200):
                 await asyncio.sleep(0)
             assert not later.done()
@@ -55,10 +55,10 @@ def test_it_waits_for_whoever_is_busy():
     assert with_clock(scenario) == 1060.0
 
 
-def test_somebody_who_is_woken_and_gets_busy_stops_it_at_that_moment():
+def test_woken_task_that_becomes_busy_stops_the_clock():
     async def scenario(clock):
         busy = False
-        clock.watch(lambda: busy)
+        clock.add_busy_check(lambda: busy)
         clock.sleep(100.0)
         await clock.sleep(50.0)
         busy = True
@@ -68,23 +68,23 @@ def test_somebody_who_is_woken_and_gets_busy_stops_it_at_that_moment():
     assert with_clock(scenario) == 1050.0
 
 
-def test_it_keeps_its_speed_and_makes_up_for_work():
+def test_clock_keeps_its_speed_and_catches_up_after_a_pause():
     async def scenario(clock):
-        began = time.monotonic()
-        with clock.hold():
+        started_at = time.monotonic()
+        with clock.pause():
             await asyncio.sleep(0.1)
         await clock.sleep(300.0)
-        return time.monotonic() - began
+        return time.monotonic() - started_at
 
     assert 0.3 <= with_clock(scenario, speed=1000.0) < 0.39
 
 
-def test_a_machine_that_is_too_slow_makes_the_clock_slow(monkeypatch):
-    monkeypatch.setattr(clocks, "BEHIND_S", 0.05)
+def test_long_pause_slows_the_clock(monkeypatch):
+    monkeypatch.setattr(clocks, "MAX_BACKLOG_S", 0.05)
 
     async def scenario(clock):
-        clock.sleep(1e6)  # there is always something to come
-        with clock.hold():
+        clock.sleep(1e6)  # the clock advances only while a task sleeps
+        with clock.pause():
             await asyncio.sleep(0.3)
         await asyncio.sleep(0.03)
         return clock() - 1000.0

@@ -1,9 +1,10 @@
-"""`tidings ...`: the command line.
+"""Command line interface (CLI): the root command, error handling and exit codes.
 
-One file per group of commands: `feeding` (add, import, poll), `reading` (feeds, entries, export), `telling` (explain, status),
-`keeping` (config, doctor, backup, restore), `people` (user), `serve`, and the laboratory's in `lab*`. A command reads its
-options, calls one function of a room below, and prints what came back (`output`). Heavy libraries are imported when a command
-runs, so that `tidings --help` answers at once.
+One module per group of commands: `feeds` (add, import, feeds, export, poll), `entries`, `inspect`
+(explain, status), `timing`, `maintenance` (config, doctor, backup, restore), `migrate`, `users`
+(user), `peers`, `serve` (serve, worker), `demo`, and `lab*` for the simulator. A command parses its
+options, calls one function of a lower package and prints the result (`output`). Heavy libraries are
+imported inside the commands, which keeps `tidings --help` fast.
 """
 
 import errno
@@ -16,99 +17,106 @@ from typing import Any
 import click
 
 from tidings import __version__
+from tidings.cli.context import CliContext, default_data_dir
 from tidings.cli.demo import demo
-from tidings.cli.feeding import add, import_feeds, poll
-from tidings.cli.home import Home, default_folder
-from tidings.cli.keeping import backup, config, doctor, restore
+from tidings.cli.entries import entries
+from tidings.cli.feeds import add, export, feeds, import_feeds, poll
+from tidings.cli.inspect import explain, status
 from tidings.cli.lab import lab
-from tidings.cli.moving import migrate
+from tidings.cli.maintenance import backup, config, doctor, restore
+from tidings.cli.migrate import migrate
 from tidings.cli.peers import list_server, peers, recover
-from tidings.cli.people import user
-from tidings.cli.reading import entries, export, feeds
 from tidings.cli.serve import serve, worker
-from tidings.cli.telling import explain, status
 from tidings.cli.timing import timing
+from tidings.cli.users import user
 from tidings.errors import TidingsError, UsageError
 from tidings.memory import tune_allocator
 
-# numpy's matrices are small here: threads that wait for each other would cost several times the work. Before numpy is loaded.
+# Matrices are small here, so BLAS threads cost more than they save. Must be set before numpy loads.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 tune_allocator()
 
-#: What a shell expects of a program that was stopped with Ctrl-C: 128 + SIGINT.
-INTERRUPTED = 130
+#: Exit code after Ctrl-C, as shells expect it: 128 + SIGINT.
+INTERRUPT_EXIT_CODE = 130
 
 
-class Refusal(click.ClickException):
-    """An error of ours, told in one line."""
+class CommandError(click.ClickException):
+    """An error that is printed as one line on stderr, with its exit code."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
-        self.exit_code = exit_code  # type: ignore[misc]  # click asks the instance, whatever its annotation says
+        # click reads the attribute of the instance, although it declares a class variable.
+        self.exit_code = exit_code  # type: ignore[misc]
 
     def show(self, file: Any = None) -> None:
         click.echo(f"tidings: {self.format_message()}", err=True)
 
 
-class Root(click.Group):
-    """The one place where errors become lines on stderr and exit codes."""
+class RootGroup(click.Group):
+    """Root command group that converts exceptions to error messages and exit codes."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except TidingsError as error:
-            raise Refusal(str(error), error.exit_code) from None
+            raise CommandError(str(error), error.exit_code) from None
         except KeyboardInterrupt:
-            raise click.exceptions.Exit(INTERRUPTED) from None
+            raise click.exceptions.Exit(INTERRUPT_EXIT_CODE) from None
         except OSError as error:
-            if error.errno == errno.EPIPE:  # `tidings ... | head`: click leaves quietly
+            if error.errno == errno.EPIPE:  # `tidings ... | head`: click exits without a message
                 raise
-            place = f"{error.filename}: " if error.filename else ""
-            raise Refusal(f"{place}{error.strerror or error}", TidingsError.exit_code) from None
+            prefix = f"{error.filename}: " if error.filename else ""
+            raise CommandError(
+                f"{prefix}{error.strerror or error}", TidingsError.exit_code
+            ) from None
 
 
 @click.group(
-    cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=RootGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="tidings")
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
     envvar="TIDINGS_DATA_DIR",
-    help="Folder of the store and config.toml; else $TIDINGS_DATA_DIR, else tidings in the user's data folder.",
+    help="Directory of the database and config.toml.  [default: $TIDINGS_DATA_DIR, or "
+    "$XDG_DATA_HOME/tidings]",
 )
 @click.option(
     "--database",
-    metavar="ADDRESS",
-    help="A store in PostgreSQL, as in postgresql://user@host/name.",
+    metavar="URL",
+    help="PostgreSQL database, for example postgresql://user@host/name.",
 )
 @click.option(
     "--set",
     "flags",
     multiple=True,
     metavar="OPTION=VALUE",
-    help="An option of the configuration: fetch.timeout_s=20.",
+    help="Configuration option, for example fetch.timeout_s=20.",
 )
 @click.pass_context
 def root(
     ctx: click.Context, data_dir: Path | None, database: str | None, flags: tuple[str, ...]
 ) -> None:
-    """A feed aggregator that knows when to look.
+    """Self-hosted feed reader that learns when each feed posts.
 
-    `tidings serve` looks after your feeds; the other commands work beside it, on the same data folder.
+    `tidings serve` runs the service. The other commands can be used while it runs, on the same data
+    directory.
     """
     values = {}
     for flag in flags:
         name, equals, value = flag.partition("=")
         if not equals:
             raise UsageError(
-                f"--set {flag}: write OPTION=VALUE, as in --set fetch.timeout_s=20; `tidings config` lists them"
+                f"--set {flag}: write OPTION=VALUE, for example --set fetch.timeout_s=20; "
+                "`tidings config` lists the options"
             )
         values[name.strip()] = value
     if database is not None:
         values["store.database"] = database
-    ctx.obj = Home(data_dir or default_folder(), values)
+    ctx.obj = CliContext(data_dir or default_data_dir(), values)
 
 
 for command in (
@@ -139,10 +147,9 @@ for command in (
 
 
 def main() -> None:
-    """The installed command."""
+    """Run the command line; the entry point of the installed script."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(
-                errors="replace"
-            )  # a terminal may know fewer characters than a title has
+            # Titles may have characters that the terminal's encoding lacks.
+            stream.reconfigure(errors="replace")
     root(prog_name="tidings")

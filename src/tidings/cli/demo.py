@@ -1,4 +1,4 @@
-"""`tidings demo`: the whole of it at work in a small world of its own."""
+"""Command `tidings demo`: run tidings on simulated publishers."""
 
 import asyncio
 import os
@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from tidings.cli.output import Span, print_table
+from tidings.cli.output import Duration, print_table
 
-STDIN = 0
+STDIN_FD = 0
 
 
 @click.command()
@@ -18,50 +18,51 @@ STDIN = 0
     type=click.FloatRange(1, 1000),
     default=500.0,
     show_default=True,
-    help="Times as fast as life.",
+    help="Speed-up factor.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8035,
     show_default=True,
-    help="Port; 0 picks a free one.",
+    help="Port (0 = any free port).",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0),
     default=1,
     show_default=True,
-    help="Another seed is another world.",
+    help="Random seed.",
 )
 @click.option(
     "--publishers",
     type=click.IntRange(1, 5000),
     default=300,
     show_default=True,
-    help="How many blogs and papers.",
+    help="Number of simulated publishers.",
 )
 @click.option(
     "--for",
-    "lasts_s",
-    type=Span(),
+    "duration_s",
+    type=Duration(),
     default="7d",
     show_default=True,
-    help="In the world's own time: 12h, 7d, 2w.",
+    help="Duration in simulated time: 12h, 7d, 2w.",
 )
 @click.option(
     "--until-closed",
     is_flag=True,
     hidden=True,
-    help="End when there is nothing to read any more: for a service.",
+    help="Stop when stdin is closed, for use by a parent process.",
 )
 def demo(
-    speed: float, port: int, seed: int, publishers: int, lasts_s: float, until_closed: bool
+    speed: float, port: int, seed: int, publishers: int, duration_s: float, until_closed: bool
 ) -> None:
-    """Watch two policies spend the same budget on a miniature blogosphere.
+    """Run a demo with simulated publishers.
 
-    Everything is on this machine: publishers with habits of their own, and two whole services that differ in nothing but
-    their policy. One screen shows how late each has the news. Nothing is left behind when it ends, or at Ctrl-C.
+    Everything runs on this computer: simulated publishers with different posting patterns, and two
+    tidings services that differ only in their polling policy and have the same budget. A web page
+    compares their delays. The demo leaves no files behind.
 
     \b
     Example:
@@ -70,29 +71,29 @@ def demo(
     """
     from tidings import logs
     from tidings.demo.demo import Plan
-    from tidings.demo.run import TOLD, run_demo
+    from tidings.demo.run import RESULT_COLUMNS, run_demo
     from tidings.formatting import duration, percent
     from tidings.model import DAY_S
     from tidings.service import listen, run_until_signal
 
     logs.configure_logging("error")
-    plan = Plan(publishers, lasts_s / DAY_S, speed, seed)
+    plan = Plan(publishers, duration_s / DAY_S, speed, seed)
 
-    async def show(stop: asyncio.Event) -> dict[str, dict[str, Any]]:
+    async def run(stop: asyncio.Event) -> dict[str, dict[str, Any]]:
         loop = asyncio.get_running_loop()
 
-        def heard() -> None:
-            if not os.read(STDIN, 100):
-                loop.remove_reader(STDIN)
+        def stop_at_end_of_stdin() -> None:
+            if not os.read(STDIN_FD, 100):
+                loop.remove_reader(STDIN_FD)
                 stop.set()
 
         if until_closed:
-            loop.add_reader(STDIN, heard)
-        return await run_demo(plan, listening, stop, click.echo)
+            loop.add_reader(STDIN_FD, stop_at_end_of_stdin)
+        return await run_demo(plan, server_socket, stop, click.echo)
 
-    with listen("127.0.0.1", port) as listening:
-        found = run_until_signal(show)
-    words: tuple[Callable[[float], str], ...] = (
+    with listen("127.0.0.1", port) as server_socket:
+        results = run_until_signal(run)
+    formats: tuple[Callable[[float], str], ...] = (
         lambda polls: f"{polls:,}",
         duration,
         duration,
@@ -100,7 +101,7 @@ def demo(
         percent,
     )
     rows = [
-        [name, *(word(told[key]) for key, word in zip(TOLD, words, strict=True))]
-        for name, told in found.items()
+        [name, *(form(result[key]) for key, form in zip(RESULT_COLUMNS, formats, strict=True))]
+        for name, result in results.items()
     ]
-    print_table(["", "looks", "mean delay", "half within", "95 % within", "missed"], rows)
+    print_table(["", "polls", "mean delay", "median", "95 % within", "missed"], rows)

@@ -1,4 +1,4 @@
-"""`tidings lab`: the laboratory's commands about traces, and the papers' report."""
+"""Commands of `tidings lab`: traces (describe, generate), the papers' report, and the group."""
 
 from pathlib import Path
 
@@ -10,17 +10,24 @@ from tidings.cli.lab_exchange import exchange
 from tidings.cli.lab_formulas import allocate, schedule
 from tidings.cli.lab_runs import compare, limit, score
 from tidings.cli.lab_tables import read_trace
-from tidings.cli.output import Target, json_option, plot_option, progress, seed_option, tell
+from tidings.cli.output import (
+    OutputPath,
+    json_option,
+    plot_option,
+    print_result,
+    progress,
+    seed_option,
+)
 from tidings.errors import UsageError
 from tidings.formatting import count
 
 
 @click.group()
 def lab() -> None:
-    """The laboratory: traces, policies, and what a budget buys.
+    """Simulate and compare polling policies.
 
-    A trace is a directory with posts.parquet (feed_id, published_at in epoch seconds, optional size) and feeds.parquet
-    (feed_id, optional name, window, weight), or the same as CSV.
+    A trace is a directory with posts.parquet (feed_id, published_at in epoch seconds, optional
+    size) and feeds.parquet (feed_id, optional name, window, weight), or the same files as CSV.
     """
 
 
@@ -39,38 +46,40 @@ for command in (
     lab.add_command(command)
 
 
-@lab.command(short_help="What a trace looks like.")
+@lab.command()
 @click.argument("trace")
 @json_option
-@plot_option("six panels (rates, Zipf, hours, week, bursts, lifetimes)")
+@plot_option("rates, Zipf fit, hours, weekdays, bursts and lifetimes")
 def describe(trace: str, plot: Path | None) -> None:
-    """What a trace looks like: rates, windows, patterns, Zipf fit, bursts, entry lifetimes.
+    """Describe a trace: rates, patterns, bursts.
+
+    Also shows the feed windows, the Zipf fit and the lifetimes of entries.
 
     \b
     Example:
       tidings lab describe sample --plot sample.png
     """
-    from tidings.lab import describe as describing
+    from tidings.lab import describe as description
 
-    read = read_trace(trace)
+    posts = read_trace(trace)
     with progress(f"describing {trace}"):
-        found = describing.describe(read)
+        result = description.describe(posts)
     if plot is not None:
         from tidings.lab import plots
 
         with progress(f"drawing {plot}"):
-            plots.save(describing.picture(read, found), plot)
-    tell(found, lambda: click.echo(describing.as_text(found)))
+            plots.save(description.picture(posts, result), plot)
+    print_result(result, lambda: click.echo(description.as_text(result)))
 
 
-@lab.command(short_help="Write a synthetic trace like a paper's.")
-@click.argument("directory", type=Target(directory=True))
+@lab.command()
+@click.argument("directory", type=OutputPath(directory=True))
 @click.option(
     "--like",
     "kind",
     required=True,
     metavar="NAME",
-    help="Whose statistics: sia-cho, han, feedex, urbansky, homogeneous.",
+    help="Model: sia-cho, han, feedex, urbansky or homogeneous.",
 )
 @click.option(
     "--feeds", type=click.IntRange(min=1), default=1000, show_default=True, help="Number of feeds."
@@ -80,16 +89,18 @@ def describe(trace: str, plot: Path | None) -> None:
     type=click.FloatRange(min=0, min_open=True),
     default=90.0,
     show_default=True,
-    help="Days of posts.",
+    help="Length in days.",
 )
 @seed_option
-@click.option("--csv", "as_csv", is_flag=True, help="Write CSV instead of Parquet.")
-@click.option("--force", is_flag=True, help="Write into a directory that already holds something.")
+@click.option("--csv", "as_csv", is_flag=True, help="CSV instead of Parquet.")
+@click.option("--force", is_flag=True, help="Overwrite a trace in a directory that is not empty.")
 @json_option
 def generate(
     directory: Path, kind: str, feeds: int, days: float, seed: int, as_csv: bool, force: bool
 ) -> None:
-    """Write a synthetic trace with the statistics that a paper published.
+    """Generate a synthetic trace.
+
+    The trace has the statistics that a paper has published.
 
     \b
     Example:
@@ -103,36 +114,41 @@ def generate(
             raise UsageError(
                 f"{directory} is not empty; name another directory, or add --force to write into it"
             )
-        _clear(directory, as_csv)
+        _delete_other_format(directory, as_csv)
     with progress(f"generating {count(feeds, 'feed')}"):
-        made = make_trace(kind, feeds=feeds, days=days, seed=seed)
-        write_trace(made, directory, as_csv=as_csv)
-    facts = {"feeds": made.n_feeds, "posts": made.n_posts, "days": made.days}
-    words = f"{directory}: {count(made.n_feeds, 'feed')}, {count(made.n_posts, 'post')} in {made.days:.1f} days"
-    tell({"directory": directory, "like": kind, "seed": seed, **facts}, words)
+        trace = make_trace(kind, feeds=feeds, days=days, seed=seed)
+        write_trace(trace, directory, as_csv=as_csv)
+    totals = {"feeds": trace.n_feeds, "posts": trace.n_posts, "days": trace.days}
+    text = (
+        f"{directory}: {count(trace.n_feeds, 'feed')}, {count(trace.n_posts, 'post')} "
+        f"in {trace.days:.1f} days"
+    )
+    print_result({"directory": directory, "like": kind, "seed": seed, **totals}, text)
 
 
-def _clear(folder: Path, as_csv: bool) -> None:
-    """A trace may not stand there twice: the other format would be read instead of what is written now."""
+def _delete_other_format(directory: Path, as_csv: bool) -> None:
+    """Delete a trace in the other file format, which would be read instead of the new one."""
     for stem in ("posts", "feeds"):
-        (folder / f"{stem}.{'parquet' if as_csv else 'csv'}").unlink(missing_ok=True)
+        (directory / f"{stem}.{'parquet' if as_csv else 'csv'}").unlink(missing_ok=True)
 
 
-@lab.command(short_help="All tables and figures of the papers, as HTML.")
+@lab.command()
 @click.option(
     "--out",
-    type=Target(directory=True),
+    type=OutputPath(directory=True),
     required=True,
     metavar="DIR",
-    help="Where the report goes: DIR/index.html.",
+    help="Directory of the report (DIR/index.html).",
 )
 @click.option(
-    "--quick", is_flag=True, help="Smaller traces: minutes instead of an hour, with more noise."
+    "--quick", is_flag=True, help="Smaller traces: minutes instead of an hour, but more noise."
 )
 @seed_option
 @json_option
 def papers(out: Path, quick: bool, seed: int) -> None:
-    """Every table and figure of the papers, theirs beside ours, as one HTML report.
+    """Reproduce the papers' tables and figures.
+
+    Writes one HTML report with the published values beside ours.
 
     \b
     Example:
@@ -140,6 +156,6 @@ def papers(out: Path, quick: bool, seed: int) -> None:
     """
     from tidings.lab.papers import run_papers
 
-    with progress("the papers' experiments") as bar:
-        result = run_papers(out, quick=quick, seed=seed, progress=bar.say)
-    tell(result, f"{out / 'index.html'}")
+    with progress("running the papers' experiments") as bar:
+        result = run_papers(out, quick=quick, seed=seed, progress=bar.set_text)
+    print_result(result, f"{out / 'index.html'}")

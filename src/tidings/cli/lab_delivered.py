@@ -1,4 +1,4 @@
-"""`tidings lab delivered`: policies as served, against hourly polling."""
+"""Command `tidings lab delivered`: delays of the service compared with hourly polling."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from tidings.cli.lab_options import MinIntervals
-from tidings.cli.lab_tables import save_and_tell
+from tidings.cli.lab_options import MinIntervalList
+from tidings.cli.lab_tables import save_and_print
 from tidings.cli.output import (
-    Names,
-    Numbers,
-    Target,
+    NameList,
+    NumberList,
+    OutputPath,
     json_option,
     print_table,
     progress,
@@ -22,11 +22,11 @@ from tidings.config import Config
 from tidings.formatting import NO_VALUE, common_unit, count, duration, figures, percent
 
 
-@click.command(short_help="The service against hourly polling.")
+@click.command()
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @click.option(
     "--policies",
-    type=Names(),
+    type=NameList(),
     default=Config().policy_name,
     show_default=True,
     metavar="A,B,...",
@@ -34,29 +34,31 @@ from tidings.formatting import NO_VALUE, common_unit, count, duration, figures, 
 )
 @click.option(
     "--budgets",
-    type=Numbers(above=0),
+    type=NumberList(above=0),
     default="6,12,24",
     show_default=True,
     help="Polls per feed and day; the default budget is added.",
 )
 @click.option(
     "--min-intervals",
-    type=MinIntervals(),
+    type=MinIntervalList(),
     default="1h",
     show_default=True,
     metavar="A,B,...",
-    help="Minimum intervals besides the default one.",
+    help="Minimum intervals in addition to the default.",
 )
 @click.option(
     "--train-days",
     type=click.FloatRange(min=0),
     default=28.0,
     show_default=True,
-    help="Days that policies learn from.",
+    help="Length of the training period in days.",
 )
 @seed_option
-@click.option("--out", type=Target(), metavar="FILE.json", help="Also write the rows as JSON.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+@click.option("--out", type=OutputPath(), metavar="FILE.json", help="JSON file of the rows.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Parallel processes."
+)
 @json_option
 def delivered(
     traces: tuple[str, ...],
@@ -68,12 +70,12 @@ def delivered(
     out: Path | None,
     jobs: int,
 ) -> None:
-    """What the service delivers with a policy, a budget and a minimum interval, against hourly polling.
+    """Compare the service with hourly polling.
 
-    All rows are simulated as served: under the poll constraints of the service, with the cost of
-    polls. Budgets are run at the default minimum interval; the default and the largest budget also
-    at the others. The rows of hourly polling and of the default settings are always there. With
-    several traces, the geometric mean and the worst ratio follow.
+    All rows are simulated as served: with the poll constraints and poll costs of the service.
+    Budgets are simulated at the default minimum interval; the default and the largest budget also
+    at the others. Hourly polling and the default settings are always included. With several
+    traces, the geometric mean and the worst ratio are printed at the end.
 
     \b
     Example:
@@ -84,26 +86,26 @@ def delivered(
     with progress("reading traces"):
         tasks = lab.plan(traces, policies, budgets, min_intervals, train_days, seed)
     with progress("simulating", total=len(tasks)) as bar:
-        found = lab.run_plan(tasks, jobs, report=bar.tell)
-    save_and_tell(found, out, lambda: _print_delivered(found, train_days))
+        rows = lab.run_plan(tasks, jobs, report=bar.report)
+    save_and_print(rows, out, lambda: _print_delivered(rows, train_days))
 
 
 Row = dict[str, Any]
 
 
-def _print_delivered(found: list[Row], train_days: float) -> None:
+def _print_delivered(all_rows: list[Row], train_days: float) -> None:
     from tidings.lab.hourly_baseline import summarize
 
-    traces = list(_by_trace(found))
+    traces = list(_group_by_trace(all_rows))
     for rows in traces:
         _print_trace(rows, train_days)
         click.echo()
     click.echo("Ratios are to hourly polling. *: default settings.")
-    if not all(row["reached_budget"] for row in found):
+    if not all(row["reached_budget"] for row in all_rows):
         click.echo("!: more than 5 % below the budget under the poll constraints.")
     if len(traces) > 1:
         click.echo()
-        click.echo("All traces: geometric means of the ratios, and the worst of the charged delay")
+        click.echo("All traces: geometric means of the ratios, and the worst charged-delay ratio")
         click.echo()
         lines = [
             [
@@ -114,17 +116,17 @@ def _print_delivered(found: list[Row], train_days: float) -> None:
                 f"{line.worst_ratio:.3f}",
                 line.worst_trace,
             ]
-            for line in summarize(found)
+            for line in summarize(all_rows)
         ]
         print_table(["policy", "", "requests", "charged", "worst", "on"], lines, left=2)
 
 
-def _by_trace(found: list[Row]) -> Iterator[list[Row]]:
-    """The rows of each trace; each begins with hourly polling."""
+def _group_by_trace(all_rows: list[Row]) -> Iterator[list[Row]]:
+    """Yield the rows of each trace; the first row of a trace is hourly polling."""
     from tidings.lab.hourly_baseline import HOURLY
 
     rows: list[Row] = []
-    for row in found:
+    for row in all_rows:
         if row["policy"] == HOURLY and rows:
             yield rows
             rows = []
@@ -133,7 +135,7 @@ def _by_trace(found: list[Row]) -> Iterator[list[Row]]:
 
 
 def _print_trace(rows: list[Row], train_days: float) -> None:
-    """A table for each minimum interval; all delays of a trace in one unit."""
+    """Print a table for each minimum interval, with one time unit for the whole trace."""
     unit, size = common_unit([row["mean_delay_s"] for row in rows])
     first = rows[0]
     posts = f"{count(first['feeds'], 'feed')}, {count(first['posts'], 'post')}"

@@ -1,4 +1,4 @@
-"""`tidings lab evaluate`, `ablate`, `whatif`: our policy against all others, itself in parts, and the budget."""
+"""Commands `tidings lab evaluate` (policies on traces and budgets), `ablate` and `whatif`."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidings.cli.lab_options import as_served_options, chosen_min_interval
-from tidings.cli.lab_tables import a_day, as_served_note, interval, read_trace, save_and_tell
+from tidings.cli.lab_tables import (
+    as_served_note,
+    interval,
+    polls_per_day_text,
+    read_trace,
+    save_and_print,
+)
 from tidings.cli.output import (
     Decorated,
-    Names,
-    Numbers,
-    Target,
+    NameList,
+    NumberList,
+    OutputPath,
     json_option,
     plot_option,
+    print_result,
     print_table,
     progress,
     seed_option,
-    tell,
 )
 from tidings.formatting import NO_VALUE, common_unit, count, duration, figures, in_unit, percent
 
@@ -26,16 +32,20 @@ if TYPE_CHECKING:
     from tidings.lab.whatif import Point
 
 
-def _on_cells(command: Decorated) -> Decorated:
-    """The options of the two commands that run cells; ``run`` takes those that they only pass on."""
+def _evaluation_options(command: Decorated) -> Decorated:
+    """Add the shared options of `evaluate` and `ablate`, which run every trace at every budget."""
     for add in (
         json_option,
         as_served_options,
         click.option(
-            "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes."
+            "--jobs",
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="Parallel processes.",
         ),
         click.option(
-            "--out", type=Target(), metavar="FILE.json", help="Also write the whole result as JSON."
+            "--out", type=OutputPath(), metavar="FILE.json", help="JSON file of the result."
         ),
         seed_option,
         click.option(
@@ -43,11 +53,11 @@ def _on_cells(command: Decorated) -> Decorated:
             type=click.FloatRange(min=0),
             default=28.0,
             show_default=True,
-            help="What policies learn from.",
+            help="Length of the training period in days.",
         ),
         click.option(
             "--budgets",
-            type=Numbers(above=0),
+            type=NumberList(above=0),
             default="0.5,1,4,12",
             show_default=True,
             help="Polls per feed and day.",
@@ -58,23 +68,23 @@ def _on_cells(command: Decorated) -> Decorated:
     return command
 
 
-# --- evaluate -----------------------------------------------------------------------------------------------------------
+# --- evaluate -------------------------------------------------------------------------------
 
 
-@click.command(short_help="Our policy against all others: traces x budgets.")
-@_on_cells
+@click.command()
+@_evaluation_options
 @click.option(
     "--policies",
-    type=Names(),
+    type=NameList(),
     metavar="A,B,...",
-    help="Policies to beat (default: those of the papers).",
+    help="Other policies.  [default: those of the papers]",
 )
 @click.option(
     "--ours",
     default="price",
     show_default=True,
     metavar="POLICY",
-    help="The policy that is to beat them.",
+    help="Policy to evaluate.",
 )
 def evaluate(
     policies: list[str] | None,
@@ -84,40 +94,41 @@ def evaluate(
     min_interval: float | None,
     **run: Any,
 ) -> None:
-    """The whole table: every policy on every trace at every budget, all with the same number of polls.
+    """Evaluate a policy on traces and budgets.
 
-    For each trace and budget: the best of the other policies by charged delay, the ratio of ours to it with a 95 % interval
-    over resampled feeds, and how many points more (or fewer) posts ours misses than min-missing. At the end the geometric
-    mean and the worst of the ratios.
+    Runs every policy on every trace at every budget, with the same number of polls. For each trace
+    and budget, the output shows the best of the other policies by charged delay, the ratio of ours
+    to it with a 95 % interval over resampled feeds, and the difference in missed posts to
+    min-missing, in percentage points. The geometric mean and the worst ratio follow.
 
     \b
     Example:
       tidings lab evaluate sample --budgets 1,4 --train-days 14 --out table.json
     """
-    from tidings.lab import evaluate as evaluating
+    from tidings.lab import evaluate as evaluation
 
     run["min_interval_s"] = chosen_min_interval(as_served, min_interval)
-    chosen = list(evaluating.PAPER_POLICIES) if policies is None else policies
+    chosen = list(evaluation.PAPER_POLICIES) if policies is None else policies
     steps = len(run["traces"]) * len(run["budgets"]) * (len([p for p in chosen if p != ours]) + 1)
     with progress("evaluating", total=steps) as bar:
-        found = evaluating.evaluate(policies=chosen, ours=ours, report=bar.tell, **run)
-    save_and_tell(found, out, lambda: _show_evaluation(found))
+        result = evaluation.evaluate(policies=chosen, ours=ours, report=bar.report, **run)
+    save_and_print(result, out, lambda: _print_evaluation(result))
 
 
-def _show_evaluation(found: dict[str, Any]) -> None:
+def _print_evaluation(result: dict[str, Any]) -> None:
     from tidings.lab.compare import TOLERANCE
 
-    ours = found["ours"]
-    if note := as_served_note(found["min_interval_s"]):
+    ours = result["ours"]
+    if note := as_served_note(result["min_interval_s"]):
         click.echo(note)
-    for cell in found["cells"]:
-        _show_cell(cell, found["train_days"])
+    for cell in result["cells"]:
+        _print_cell(cell, result["train_days"])
         click.echo()
-    click.echo(f"{ours} against the best of the others, by charged delay")
+    click.echo(f"{ours} compared with the best other policy, by charged delay")
     click.echo()
     rows = []
-    for cell in found["cells"]:
-        charged = {result["policy"]: result["charged_delay_s"] for result in cell["results"]}
+    for cell in result["cells"]:
+        charged = {one["policy"]: one["charged_delay_s"] for one in cell["results"]}
         rows.append(
             [
                 cell["trace"],
@@ -134,44 +145,44 @@ def _show_evaluation(found: dict[str, Any]) -> None:
             "trace",
             "budget",
             "best",
-            "its delay",
+            "best delay",
             ours,
             "ratio",
             "95 % interval",
-            "missed, points to min-missing",
+            "missed vs. min-missing, points",
         ],
         rows,
     )
-    overall = found["overall"]
+    overall = result["overall"]
     worst = overall["worst"]
     click.echo()
     click.echo(f"Geometric mean of the ratios  {overall['geometric_mean']:.3f}")
-    click.echo(f"Worst                         {worst['ratio']:.3f} ({_place(worst)})")
+    click.echo(f"Worst ratio                   {worst['ratio']:.3f} ({_cell_label(worst)})")
     click.echo(f"Most missed above min-missing {_points(overall['most_missed_points'])} points")
-    click.echo(f"Polls furthest off the budget {overall['off_budget'] * 100:+.2f} %")
-    cells = found["cells"]
+    click.echo(f"Largest deviation from budget {overall['off_budget'] * 100:+.2f} %")
+    cells = result["cells"]
     off = [
-        f"{_place(cell)} ({cell['off_budget'] * 100:+.2f} %)"
+        f"{_cell_label(cell)} ({cell['off_budget'] * 100:+.2f} %)"
         for cell in cells
         if abs(cell["off_budget"]) > TOLERANCE
     ]
-    if off:  # such ratios are not at equal polls
-        click.echo(f"Further off than {TOLERANCE * 100:g} %: {', '.join(off)}")
-    scaled = [f"{_place(cell)} ({cell['scale']:.4f})" for cell in cells if cell["scale"] != 1]
+    if off:  # these ratios do not compare equal numbers of polls
+        click.echo(f"Deviation of more than {TOLERANCE * 100:g} %: {', '.join(off)}")
+    scaled = [f"{_cell_label(cell)} ({cell['scale']:.4f})" for cell in cells if cell["scale"] != 1]
     if scaled:
-        click.echo(f"Brought to the budget by a factor on its intervals: {', '.join(scaled)}")
+        click.echo(f"Intervals multiplied to meet the budget: {', '.join(scaled)}")
 
 
-def _place(cell: dict[str, Any]) -> str:
+def _cell_label(cell: dict[str, Any]) -> str:
     return f"{cell['trace']} at {cell['budget']:g}"
 
 
-def _show_cell(cell: dict[str, Any], train_days: float) -> None:
-    """One trace at one budget, a row per policy; the ratio is that of ours to it."""
+def _print_cell(cell: dict[str, Any], train_days: float) -> None:
+    """Print one trace at one budget: a row per policy, with the ratio of ours to it."""
     results = cell["results"]
     unit, size = common_unit([result["mean_delay_s"] for result in results])
     click.echo(
-        f"{cell['trace']}: {a_day(cell['budget'])}, {count(cell['feeds'], 'feed')}, "
+        f"{cell['trace']}: {polls_per_day_text(cell['budget'])}, {count(cell['feeds'], 'feed')}, "
         f"{count(cell['posts'], 'post')} after {train_days:g} days of training; delays in {unit}"
     )
     click.echo()
@@ -184,7 +195,7 @@ def _show_cell(cell: dict[str, Any], train_days: float) -> None:
             in_unit(result["mean_delay_s"], size),
             percent(result["missed_share"]),
             in_unit(result["charged_delay_s"], size),
-            *_against(cell, result["policy"]),
+            *_ratio_cells(cell, result["policy"]),
         ]
         for result in results
     ]
@@ -201,8 +212,8 @@ def _show_cell(cell: dict[str, Any], train_days: float) -> None:
     )
 
 
-def _against(cell: dict[str, Any], policy: str) -> list[str]:
-    """The ratio of ours to this policy."""
+def _ratio_cells(cell: dict[str, Any], policy: str) -> list[str]:
+    """Return the ratio of our policy to ``policy`` with its interval, as table cells."""
     return interval(cell["against"][policy]) if policy in cell["against"] else ["", ""]
 
 
@@ -210,19 +221,19 @@ def _points(points: float | None) -> str:
     return NO_VALUE if points is None else f"{points:+.2f}"
 
 
-# --- ablate -------------------------------------------------------------------------------------------------------------
+# --- ablate ---------------------------------------------------------------------------------
 
 
-@click.command(short_help="What each part of our policy is worth.")
-@_on_cells
+@click.command()
+@_evaluation_options
 @click.option(
     "--policy",
     default="price",
     show_default=True,
-    help="The policy whose parts are switched off, one at a time.",
+    help="Policy whose parts are turned off, one at a time.",
 )
 @click.option(
-    "--parts", type=Names(), metavar="A,B,...", help="Which parts (default: all that it has)."
+    "--parts", type=NameList(), metavar="A,B,...", help="Parts to turn off.  [default: all]"
 )
 def ablate(
     policy: str,
@@ -232,33 +243,34 @@ def ablate(
     min_interval: float | None,
     **run: Any,
 ) -> None:
-    """What each part of a policy is worth: charged delay without it, over charged delay with it, at the same budget.
+    """Measure the value of each policy part.
 
-    Above 1 the part helps, below 1 it harms.
+    Prints the charged delay without a part divided by the charged delay with it, at the same
+    budget. Above 1, the part helps; below 1, it harms.
 
     \b
     Example:
       tidings lab ablate sample --budgets 1,4 --train-days 14
     """
-    from tidings.lab import evaluate as evaluating
+    from tidings.lab import evaluate as evaluation
 
     run["min_interval_s"] = chosen_min_interval(as_served, min_interval)
-    chosen = evaluating.ablation_parts(policy) if parts is None else parts
+    chosen = evaluation.ablation_parts(policy) if parts is None else parts
     with progress(
         "ablating", total=len(run["traces"]) * len(run["budgets"]) * (len(chosen) + 1)
     ) as bar:
-        found = evaluating.ablate(policy=policy, parts=chosen, report=bar.tell, **run)
-    save_and_tell(found, out, lambda: _show_ablation(found))
+        result = evaluation.ablate(policy=policy, parts=chosen, report=bar.report, **run)
+    save_and_print(result, out, lambda: _print_ablation(result))
 
 
-def _show_ablation(found: dict[str, Any]) -> None:
+def _print_ablation(result: dict[str, Any]) -> None:
     click.echo(
-        f"Charged delay of {found['policy']} without a part, over that with it; above 1 the part helps"
+        f"Charged delay of {result['policy']} without a part / with it; above 1, the part helps"
     )
-    click.echo(as_served_note(found["min_interval_s"]))
-    parts = list(found["overall"])
+    click.echo(as_served_note(result["min_interval_s"]))
+    parts = list(result["overall"])
     rows = []
-    for cell in found["cells"]:
+    for cell in result["cells"]:
         rows += [
             [
                 cell["trace"],
@@ -273,29 +285,29 @@ def _show_ablation(found: dict[str, Any]) -> None:
         ["trace", "budget", "without", "ratio", "95 % interval", "more polls"], rows, left=1
     )
     click.echo()
-    names = list(next(iter(found["by_trace"].values())))
-    click.echo("Geometric means over the budgets")
+    names = list(next(iter(result["by_trace"].values())))
+    click.echo("Geometric means over all budgets")
     click.echo()
     table = [
         [
             part,
-            *(f"{found['by_trace'][part][name]:.3f}" for name in names),
-            f"{found['overall'][part]:.3f}",
+            *(f"{result['by_trace'][part][name]:.3f}" for name in names),
+            f"{result['overall'][part]:.3f}",
         ]
         for part in parts
     ]
     print_table(["without", *names, "all"], table)
 
 
-# --- whatif -------------------------------------------------------------------------------------------------------------
+# --- whatif ---------------------------------------------------------------------------------
 
 
-@click.command(short_help="What a bigger or smaller budget would buy.")
+@click.command()
 @click.argument("trace")
-@click.option("--policy", default="price", show_default=True, help="The policy that is replayed.")
+@click.option("--policy", default="price", show_default=True, help="Policy to simulate.")
 @click.option(
     "--budgets",
-    type=Numbers(above=0),
+    type=NumberList(above=0),
     default="0.25,0.5,1,2,4,8,16,24",
     show_default=True,
     help="Polls per feed and day.",
@@ -303,17 +315,17 @@ def _show_ablation(found: dict[str, Any]) -> None:
 @click.option(
     "--train-days",
     type=click.FloatRange(min=0),
-    help="What the policy learns from (default: 28, or half of a shorter trace).",
+    help="Length of the training period in days.  [default: 28, or half of a shorter trace]",
 )
 @click.option(
     "--sample",
     type=click.IntRange(min=1),
     metavar="FEEDS",
-    help="Replay a sample of the feeds; polls are scaled up.",
+    help="Number of feeds in a random sample; polls are scaled up.",
 )
 @seed_option
 @json_option
-@plot_option("delay and missed posts against the budget")
+@plot_option("delay and missed posts by budget")
 def whatif(
     trace: str,
     policy: str,
@@ -323,40 +335,49 @@ def whatif(
     seed: int,
     plot: Path | None,
 ) -> None:
-    """What a bigger or smaller budget would buy: delay and missed posts, had the policy had it.
+    """Simulate other budgets on a trace.
 
-    The posts after the training part are replayed once at each budget.
+    Shows the delay and the missed posts of the policy at each budget. The posts after the training
+    period are simulated once per budget.
 
     \b
     Example:
       tidings lab whatif sample --budgets 0.5,1,2,4,8 --plot budget.png
     """
-    from tidings.lab import whatif as asking
+    from tidings.lab import whatif as simulation
 
-    read = read_trace(trace)
-    days = asking.training_days(read, train_days)
-    with progress("replaying", total=1.0) as bar:
-        points = asking.whatif(
-            read, budgets, policy, days, sample, lambda share: bar.reached(share, 1.0), seed=seed
+    posts = read_trace(trace)
+    days = simulation.training_days(posts, train_days)
+    with progress("simulating", total=1.0) as bar:
+        points = simulation.whatif(
+            posts,
+            budgets,
+            policy,
+            days,
+            sample,
+            lambda share: bar.set_position(share, 1.0),
+            seed=seed,
         )
     if plot is not None:
         from tidings.lab import plots
 
-        plots.save(asking.picture(points, f"{read.name}: what a budget buys under {policy}"), plot)
-    result = {"trace": read.name, "policy": policy, "train_days": days, "feeds": read.n_feeds}
+        title = f"{posts.name}: effect of the budget with {policy}"
+        plots.save(simulation.picture(points, title), plot)
+    result = {"trace": posts.name, "policy": policy, "train_days": days, "feeds": posts.n_feeds}
     result |= {
-        "sample": sample and min(sample, read.n_feeds),
+        "sample": sample and min(sample, posts.n_feeds),
         "points": [asdict(point) for point in points],
     }
-    tell(result, lambda: _show_points(result, points))
+    print_result(result, lambda: _print_points(result, points))
 
 
-def _show_points(found: dict[str, Any], points: "list[Point]") -> None:
-    feeds, sample = found["feeds"], found["sample"]
-    of = "" if sample in (None, feeds) else f", replayed on {sample:,} of them"
-    days = figures(found["train_days"])
+def _print_points(result: dict[str, Any], points: "list[Point]") -> None:
+    feeds, sample = result["feeds"], result["sample"]
+    sample_note = "" if sample in (None, feeds) else f", simulated on a sample of {sample:,}"
+    days = figures(result["train_days"])
     click.echo(
-        f"{found['trace']}: {found['policy']} after {days} days of training; {count(feeds, 'feed')}{of}"
+        f"{result['trace']}: {result['policy']} after {days} days of training; "
+        f"{count(feeds, 'feed')}{sample_note}"
     )
     click.echo()
     rows = [
@@ -372,7 +393,7 @@ def _show_points(found: dict[str, Any], points: "list[Point]") -> None:
         for point in points
     ]
     print_table(
-        ["budget", "polls a day", "mean", "half within", "95 % within", "missed", "charged"],
+        ["budget", "polls per day", "mean", "median", "95 % within", "missed", "charged"],
         rows,
         left=0,
     )

@@ -1,4 +1,4 @@
-"""`tidings lab exchange`: FeedEx's experiment, and what notices are worth to publishers."""
+"""Command `tidings lab exchange`: simulation of the FeedEx experiment and of poll notices."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidings.cli.output import (
-    Spans,
+    DurationList,
     json_option,
     plot_option,
+    print_result,
     print_table,
     progress,
     seed_option,
-    tell,
 )
 from tidings.errors import UsageError
 from tidings.formatting import duration, figures, percent
@@ -21,53 +21,57 @@ if TYPE_CHECKING:
     from tidings.lab.exchange_experiment import ExperimentResult
 
 
-@click.command(short_help="Nodes that pass on what they fetch, against nodes alone.")
+@click.command()
 @click.option(
-    "--nodes", type=click.IntRange(3, 5000), default=161, show_default=True, help="Nodes that stay."
+    "--nodes",
+    type=click.IntRange(3, 5000),
+    default=161,
+    show_default=True,
+    help="Number of nodes that stay.",
 )
 @click.option(
     "--interval",
     "intervals",
-    type=Spans(),
+    type=DurationList(),
     default="16h",
     show_default=True,
-    help="Between two polls of a feed by a node; several make curves.",
+    help="Poll interval of a node for each feed; several values give curves.",
 )
 @click.option(
     "--hours",
     type=click.FloatRange(1, 100),
     default=22.0,
     show_default=True,
-    help="How long it goes on.",
+    help="Simulated hours.",
 )
 @click.option(
     "--cut-off",
     type=click.IntRange(0),
-    help="Nodes that reach no server.  [default: 27 of 161, as in the paper]",
+    help="Nodes that cannot reach publishers.  [default: 27 of 161, as in the paper]",
 )
 @click.option(
     "--leave",
     type=click.IntRange(0),
-    help="More nodes, that leave.  [default: 28 for 161, as in the paper]",
+    help="Additional nodes that leave.  [default: 28 for 161, as in the paper]",
 )
 @click.option(
     "--free-riders",
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Nodes that take and never give.",
+    help="Nodes that receive but never send.",
 )
 @click.option(
     "--deficit",
     type=click.FloatRange(0),
-    help="What a node gives beyond what comes back.  [default: no bound]",
+    help="Limit of entries sent minus entries received per peer.  [default: no limit]",
 )
 @click.option(
     "--forgers",
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Nodes that tell a lie every hour.",
+    help="Nodes that send a forged entry every hour.",
 )
 @click.option(
     "--call",
@@ -75,20 +79,23 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 600),
     default=8.0,
     show_default=True,
-    help="Seconds a call takes.",
+    help="Duration of a call in seconds.",
 )
 @click.option(
     "--notices",
     is_flag=True,
-    help="Instead: friends with the same feeds who tell each other when they looked.",
+    help="Simulation of poll notices among nodes with the same feeds instead.",
 )
 @seed_option
 @json_option
-@plot_option("lag, missing entries, calls and bundle sizes beside the paper's (several intervals)")
+@plot_option("lag, missing entries, calls and bundle sizes, with the paper's values")
 def exchange(
     plot: Path | None, notices: bool, intervals: list[float], deficit: float | None, **options: Any
 ) -> None:
-    """FeedEx's experiment (sect. 4): hundreds of nodes of the exchange, on a virtual clock.
+    """Simulate the FeedEx experiment.
+
+    Hundreds of nodes exchange entries on a virtual clock (FeedEx, section 4), compared with nodes
+    without exchange.
 
     \b
     Examples:
@@ -101,52 +108,53 @@ def exchange(
     from tidings.lab.exchange_experiment import Setup, run
 
     if notices:
-        return _notices(options["seed"])
+        return _run_notices(options["seed"])
     nodes = options["nodes"]
     for name, paper in (("cut_off", 27), ("leave", 28)):
         if options[name] is None:
             options[name] = round(nodes * paper / 161)
-    bad = options["cut_off"] + options["free_riders"] + options["forgers"]
-    if bad >= nodes:
+    special = options["cut_off"] + options["free_riders"] + options["forgers"]
+    if special >= nodes:
         raise UsageError(
-            f"--nodes {nodes}: there are {bad} that are cut off, free riders or forgers; some must be left"
+            f"--nodes {nodes}: all are cut off, free riders or forgers ({special}); "
+            "add nodes or lower these numbers"
         )
     rules = NodeSettings(
         notices=False, calls_per_min=1e9, deficit=float("inf") if deficit is None else deficit
     )
-    found: list[ExperimentResult] = []
+    results: list[ExperimentResult] = []
     with progress("", total=len(intervals) * 100) as bar:
         for interval_s in intervals:
-            bar.say(f"{nodes} nodes, every {duration(interval_s)}")
-            found.append(
-                run(Setup(interval_s=interval_s, rules=rules, **options), lambda _: bar.done())
+            bar.set_text(f"{nodes} nodes, every {duration(interval_s)}")
+            results.append(
+                run(Setup(interval_s=interval_s, rules=rules, **options), lambda _: bar.advance())
             )
     if plot is not None:
         from tidings.lab import plots
         from tidings.lab.exchange_report import picture
 
-        plots.save(picture(found), plot)
-    return tell(
-        [_facts(outcome) | row for outcome in found for row in outcome.rows()],
-        lambda: _print(found),
+        plots.save(picture(results), plot)
+    return print_result(
+        [_result_fields(result) | row for result in results for row in result.rows()],
+        lambda: _print_results(results),
     )
 
 
-def _facts(outcome: "ExperimentResult") -> dict[str, object]:
-    setup = outcome.setup
-    facts: dict[str, object] = {"nodes": setup.nodes, "interval_s": setup.interval_s}
+def _result_fields(result: "ExperimentResult") -> dict[str, object]:
+    setup = result.setup
+    fields: dict[str, object] = {"nodes": setup.nodes, "interval_s": setup.interval_s}
     if setup.forgers:
-        facts |= {
-            "forged_left": outcome.forged_left,
-            "forged_seen": outcome.forged_seen,
-            "forgers_shunned": outcome.disconnected_share,
+        fields |= {
+            "forged_left": result.forged_left,
+            "forged_seen": result.forged_seen,
+            "forgers_shunned": result.disconnected_share,
         }
     if setup.free_riders:
-        facts |= {"free_riders_coverage": outcome.free_rider_coverage}
-    return facts
+        fields |= {"free_riders_coverage": result.free_rider_coverage}
+    return fields
 
 
-def _print(found: "list[ExperimentResult]") -> None:
+def _print_results(results: "list[ExperimentResult]") -> None:
     from tidings.lab.exchange_report import compare_with_paper
 
     headings = [
@@ -162,8 +170,8 @@ def _print(found: "list[ExperimentResult]") -> None:
         "requests",
     ]
     rows = []
-    for outcome in found:
-        for row in outcome.rows():
+    for result in results:
+        for row in result.rows():
             lags = [
                 duration(float(str(row[key]))) for key in ("mean_lag_s", "p5_lag_s", "p95_lag_s")
             ]
@@ -173,7 +181,7 @@ def _print(found: "list[ExperimentResult]") -> None:
             ]
             rows.append(
                 [
-                    duration(outcome.setup.interval_s),
+                    duration(result.setup.interval_s),
                     str(row["mode"]),
                     percent(float(str(row["coverage"]))),
                     *lags,
@@ -183,23 +191,23 @@ def _print(found: "list[ExperimentResult]") -> None:
             )
     print_table(headings, rows, left=2)
     click.echo()
-    print_table(["", "paper", "here"], compare_with_paper(found))
-    for outcome in found:
-        if outcome.setup.forgers:
+    print_table(["", "paper", "ours"], compare_with_paper(results))
+    for result in results:
+        if result.setup.forgers:
             click.echo(
-                f"{outcome.forged_seen} forged entries were shown by some node for a while, {outcome.forged_left} still are; "
-                f"{percent(outcome.disconnected_share)} of their places are empty."
+                f"Forged entries: {result.forged_seen} were shown by a node, {result.forged_left} "
+                f"remain; {percent(result.disconnected_share)} of the forgers' connections are cut."
             )
-        if outcome.setup.free_riders:
-            click.echo(f"Free riders have {percent(outcome.free_rider_coverage)} of the entries.")
+        if result.setup.free_riders:
+            click.echo(f"Free riders have {percent(result.free_rider_coverage)} of the entries.")
 
 
-def _notices(seed: int) -> None:
+def _run_notices(seed: int) -> None:
     from tidings.lab.exchange_notices import NoticesSetup, run
 
     setup = NoticesSetup(seed=seed)
-    with progress(f"{setup.nodes} friends with {setup.feeds} feeds", total=50) as bar:
-        shared = run(setup, lambda _: bar.done())
+    with progress(f"{setup.nodes} nodes with {setup.feeds} feeds", total=50) as bar:
+        shared = run(setup, lambda _: bar.advance())
     result = {
         "nodes": setup.nodes,
         "feeds": setup.feeds,
@@ -213,10 +221,13 @@ def _notices(seed: int) -> None:
         "ratio_of_feeds_max": float(shared.feed_ratio.max()),
         "alone_lag_s_with_own_budget": shared.standalone_lag_s,
     }
-    words = (
-        f"{setup.nodes} friends ask each of their {setup.feeds} feeds {figures(shared.polls)} times a day, together, and have "
-        f"posts {duration(result['mean_lag_s'])} late, the latest of them {duration(result['latest_node_lag_s'])}.\n"
-        f"One alone would ask {figures(shared.standalone_polls)} times for that: {figures(shared.ratio)} times as many requests. "
-        f"With its own share of requests, alone, each would be {duration(shared.standalone_lag_s)} late."
+    text = (
+        f"With notices, {setup.nodes} nodes together poll each of {setup.feeds} feeds "
+        f"{figures(shared.polls)} times per day.\n"
+        f"Mean delay {duration(result['mean_lag_s'])}; "
+        f"{duration(result['latest_node_lag_s'])} for the slowest node.\n"
+        f"A single node needs {figures(shared.standalone_polls)} polls per feed and day for this "
+        f"delay ({figures(shared.ratio)} times as many).\n"
+        f"With only its own share of the polls, its delay is {duration(shared.standalone_lag_s)}."
     )
-    tell(result, words)
+    print_result(result, text)

@@ -1,11 +1,18 @@
-"""`tidings lab allocate` and `schedule`: the papers' formulas on numbers you give."""
+"""Commands `tidings lab allocate` and `schedule`: the papers' formulas on given numbers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tidings.cli.output import Numbers, json_option, plot_option, print_table, progress, tell
+from tidings.cli.output import (
+    NumberList,
+    json_option,
+    plot_option,
+    print_result,
+    print_table,
+    progress,
+)
 from tidings.errors import UsageError
 from tidings.formatting import figures
 
@@ -14,19 +21,23 @@ if TYPE_CHECKING:
     from tidings.policy.schedule import DailyPattern
 
 
-@click.command(short_help="How many polls each feed gets from one budget.")
+@click.command()
 @click.option(
-    "--policy", required=True, help="uniform, min-delay, min-missing, cgm-age or cgm-freshness."
+    "--policy",
+    required=True,
+    help="Rule: uniform, min-delay, min-missing, cgm-age or cgm-freshness.",
 )
 @click.option(
-    "--rates", type=Numbers(low=0), required=True, help="Posts of each feed in the period."
+    "--rates", type=NumberList(low=0), required=True, help="Posts of each feed per period."
 )
 @click.option(
-    "--weights", type=Numbers(low=0), help="How much a post of each feed matters (default: all 1)."
+    "--weights", type=NumberList(low=0), help="Weight of a post of each feed.  [default: 1]"
 )
-@click.option("--windows", type=Numbers(low=1), help="Entries that each feed's document holds.")
-@click.option("--budget", type=float, required=True, help="Polls in the period, over all feeds.")
-@click.option("--integer", is_flag=True, help="Whole polls.")
+@click.option(
+    "--windows", type=NumberList(low=1), help="Number of entries in each feed's document."
+)
+@click.option("--budget", type=float, required=True, help="Polls of all feeds per period.")
+@click.option("--integer", is_flag=True, help="Integer numbers of polls.")
 @json_option
 def allocate(
     policy: str,
@@ -36,7 +47,7 @@ def allocate(
     budget: float,
     integer: bool,
 ) -> None:
-    """How many polls each feed gets from one budget.
+    """Divide a polling budget among feeds.
 
     \b
     Example (Han et al., Table 2):
@@ -45,73 +56,78 @@ def allocate(
     """
     import numpy as np
 
-    from tidings.policy.allocation import allocate as share
-    from tidings.policy.allocation import missed
+    from tidings.policy.allocation import allocate as allocate_polls
+    from tidings.policy.allocation import posts_missed
 
-    _one_each("--weights", weights, rates)
-    _one_each("--windows", windows, rates)
+    _check_length("--weights", weights, rates)
+    _check_length("--windows", windows, rates)
     sizes = (
         None
         if windows is None
         else np.array(
-            [_whole(place, w) for place, w in enumerate(windows, start=1)], dtype=np.int64
+            [_check_integer(n, w) for n, w in enumerate(windows, start=1)], dtype=np.int64
         )
     )
     rate = np.array(rates)
-    polls = share(
+    polls = allocate_polls(
         policy, rate, budget, None if weights is None else np.array(weights), sizes, integer=integer
     )
-    lost = None if sizes is None else missed(rate, sizes, polls)
+    missed_posts = None if sizes is None else posts_missed(rate, sizes, polls)
     result = {"policy": policy, "budget": budget, "polls": polls, "total": float(polls.sum())}
-    if lost is not None:
-        result |= {"missed": lost, "total_missed": float(lost.sum())}
-    whole = bool(np.all(polls == np.rint(polls)))
+    if missed_posts is not None:
+        result |= {"missed": missed_posts, "total_missed": float(missed_posts.sum())}
+    is_integer = bool(np.all(polls == np.rint(polls)))
     columns = {
         "feed": [*(str(i) for i in range(1, len(rates) + 1)), "total"],
         "rate": [*(f"{r:g}" for r in rates), f"{sum(rates):g}"],
         "weight": None if weights is None else [*(f"{w:g}" for w in weights), ""],
         "window": None if windows is None else [*(f"{w:g}" for w in windows), ""],
-        "polls": [f"{p:.0f}" if whole else f"{p:.4f}" for p in [*polls, polls.sum()]],
-        "missed": None if lost is None else [figures(m) for m in [*lost, lost.sum()]],
+        "polls": [f"{p:.0f}" if is_integer else f"{p:.4f}" for p in [*polls, polls.sum()]],
+        "missed": None
+        if missed_posts is None
+        else [figures(m) for m in [*missed_posts, missed_posts.sum()]],
     }
-    shown = {heading: cells for heading, cells in columns.items() if cells is not None}
-    tell(result, lambda: print_table(list(shown), list(zip(*shown.values(), strict=True)), left=1))
+    table = {heading: cells for heading, cells in columns.items() if cells is not None}
+    rows = list(zip(*table.values(), strict=True))
+    print_result(result, lambda: print_table(list(table), rows, left=1))
 
 
-def _one_each(option: str, values: list[float] | None, rates: list[float]) -> None:
+def _check_length(option: str, values: list[float] | None, rates: list[float]) -> None:
     if values is not None and len(values) != len(rates):
         raise UsageError(
-            f"{option} has {len(values)} numbers and --rates has {len(rates)}; give one for each feed"
+            f"{option} has {len(values)} numbers and --rates has {len(rates)}; "
+            "give one number per feed"
         )
 
 
-def _whole(place: int, window: float) -> int:
+def _check_integer(position: int, window: float) -> int:
     if window != int(window):
-        raise UsageError(f"--windows: {window:g} at place {place} is not a whole number of entries")
+        raise UsageError(f"--windows: {window:g} at position {position} is not a whole number")
     return int(window)
 
 
-@click.command(short_help="The best times of the day to poll a feed.")
+@click.command()
 @click.option(
     "--hourly",
-    type=Numbers(low=0),
+    type=NumberList(low=0),
     required=True,
-    help="24 numbers: posts in each hour of the day.",
+    help="Posts in each hour of the day (24 numbers).",
 )
-@click.option("--polls", type=int, required=True, help="Polls a day, 1 to 48.")
+@click.option("--polls", type=int, required=True, help="Polls per day, 1 to 48.")
 @click.option(
     "--method",
     type=click.Choice(["dp", "exhaustive", "iterative"]),
     default="dp",
     show_default=True,
-    help="Exact dynamic program, or one of the paper's two searches; all on a grid of 30 minutes.",
+    help="Dynamic programming (exact), or a search of the paper; on a 30-minute grid.",
 )
 @json_option
-@plot_option("the daily pattern with the polls on it")
+@plot_option("the daily pattern with the polls")
 def schedule(hourly: list[float], polls: int, method: str, plot: Path | None) -> None:
-    """The best times of the day to poll a feed (Sia & Cho, Theorems 2 and 3).
+    """Find the best times of day for polls.
 
-    Every day is alike; the expected delay is summed over the posts of one day, in hours.
+    Sia & Cho 2007, Theorems 2 and 3. The daily pattern repeats every day. The expected delay is
+    summed over the posts of one day, in hours.
 
     \b
     Example (a feed that posts from 9 to 17 h):
@@ -130,16 +146,15 @@ def schedule(hourly: list[float], polls: int, method: str, plot: Path | None) ->
 
     if len(hourly) != 24:
         raise UsageError(
-            f"--hourly has {len(hourly)} numbers; a day has 24 hours, give one for each"
+            f"--hourly has {len(hourly)} numbers; give 24, one for each hour of the day"
         )
     if not 1 <= polls <= GRID_PER_DAY:
         raise UsageError(
-            f"--polls {polls}: between 1 and {GRID_PER_DAY} polls a day fit the grid of 30 minutes"
+            f"--polls {polls}: must be between 1 and {GRID_PER_DAY} (one per 30 minutes)"
         )
     pattern = DailyPattern(np.array(hourly))
-    with progress(
-        f"{method}: {polls} polls a day"
-    ):  # the exhaustive search takes its time on flat patterns
+    # The exhaustive search is slow on flat patterns.
+    with progress(f"{method}: {polls} polls per day"):
         times = METHODS[method](pattern, polls)
     delay = expected_delay_h(pattern, times)
     even = float(
@@ -151,15 +166,15 @@ def schedule(hourly: list[float], polls: int, method: str, plot: Path | None) ->
         )
     )
     if plot is not None:
-        _draw(plot, pattern, times)
-    words = [
+        _draw_schedule(plot, pattern, times)
+    lines = [
         "Polls at        " + " ".join(_clock(t) for t in times),
-        f"Expected delay  {figures(delay, 4)} h summed over the {figures(pattern.posts)} posts of a day",
+        f"Expected delay  {figures(delay, 4)} h, sum over {figures(pattern.posts)} posts per day",
     ]
     if even > 0:
-        change = f"{1 - delay / even:.1%} less than evenly spaced polls at a random phase ({figures(even, 4)} h)"
-        words.append(f"                {change}")
-    tell(
+        saving = f"{1 - delay / even:.1%} less than evenly spaced polls at a random phase"
+        lines.append(f"                {saving} ({figures(even, 4)} h)")
+    print_result(
         {
             "method": method,
             "times_h": times,
@@ -167,7 +182,7 @@ def schedule(hourly: list[float], polls: int, method: str, plot: Path | None) ->
             "even_delay_h": even,
             "posts": pattern.posts,
         },
-        "\n".join(words),
+        "\n".join(lines),
     )
 
 
@@ -176,13 +191,13 @@ def _clock(hours: float) -> str:
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
-def _draw(file: Path, pattern: "DailyPattern", times: "Floats") -> None:
+def _draw_schedule(file: Path, pattern: "DailyPattern", times: "Floats") -> None:
     import numpy as np
 
     from tidings.lab import plots
 
-    title = "When to look: posts an hour, and the best times to poll"
-    fig, ax = plots.figure(7.0, 3.2, title=title, x="hour of the day", y="posts an hour")
+    title = "Posts per hour, and the best times to poll"
+    fig, ax = plots.figure(7.0, 3.2, title=title, x="hour of the day", y="posts per hour")
     ax.stairs(pattern.hourly, np.arange(25.0), color=plots.GRAY, fill=True, alpha=0.35)
     ax.stairs(pattern.hourly, np.arange(25.0), color=plots.GRAY, linewidth=1.2)
     top = max(float(pattern.hourly.max()), 1e-9)

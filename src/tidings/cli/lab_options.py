@@ -1,4 +1,4 @@
-"""Options that several commands of `tidings lab` share."""
+"""Options shared by commands of `tidings lab`: minimum intervals and poll constraints."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tidings.errors import UsageError
 
 
 class MinInterval(click.ParamType[float]):
-    """A minimum interval in seconds, written as in the configuration: ``15min``, ``1h``, ``900``."""
+    """Minimum interval, converted to seconds: ``15min``, ``1h``, ``900``."""
 
     name = "duration"
 
@@ -20,13 +20,14 @@ class MinInterval(click.ParamType[float]):
         seconds = parse_duration(str(value))
         if seconds is None or seconds > DURATION_UNITS["d"]:
             self.fail(
-                f"{value!r} is not a duration up to 1 day; write a number with s, min or h, as in 15min"
+                f"{value!r} is not a duration up to 1 day; write a number with s, min or h, "
+                "for example 15min"
             )
         return seconds
 
 
-class MinIntervals(click.ParamType[list[float]]):
-    """Several, separated by commas: ``5min,1h``."""
+class MinIntervalList(click.ParamType[list[float]]):
+    """Comma-separated minimum intervals, converted to seconds: ``5min,1h``."""
 
     name = "durations"
 
@@ -39,7 +40,7 @@ class MinIntervals(click.ParamType[list[float]]):
 
 
 def as_served_options(command: Decorated) -> Decorated:
-    """``--as-served`` and ``--min-interval``; `chosen_min_interval` makes one value of them."""
+    """Add the options ``--as-served`` and ``--min-interval``, for `chosen_min_interval`."""
     default = Config().policy_min_interval
     for add in (
         click.option(
@@ -51,7 +52,7 @@ def as_served_options(command: Decorated) -> Decorated:
         click.option(
             "--as-served",
             is_flag=True,
-            help="Apply the poll constraints and poll costs of the service.",
+            help="Poll constraints and poll costs as in the service.",
         ),
     ):
         command = add(command)
@@ -59,7 +60,7 @@ def as_served_options(command: Decorated) -> Decorated:
 
 
 def chosen_min_interval(as_served: bool, min_interval: float | None) -> float | None:
-    """The minimum interval in seconds of a run as served; None for a run without constraints."""
+    """Return the minimum interval of a run as served, in seconds; None without constraints."""
     if min_interval is not None and not as_served:
         raise UsageError("--min-interval is part of the poll constraints; add --as-served")
     if not as_served:

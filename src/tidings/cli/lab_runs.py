@@ -1,4 +1,4 @@
-"""`tidings lab score`, `compare` and `limit`: policies and poll lists on a trace."""
+"""Commands `tidings lab score`, `compare` and `limit`: poll lists and policies on a trace."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,16 +16,16 @@ from tidings.cli.lab_tables import (
     read_trace,
 )
 from tidings.cli.output import (
-    Names,
-    Numbers,
+    NameList,
+    NumberList,
+    OutputPath,
     Progress,
-    Target,
     json_option,
     plot_option,
+    print_result,
     print_table,
     progress,
     seed_option,
-    tell,
 )
 from tidings.errors import UsageError
 from tidings.formatting import count, duration, figures
@@ -35,30 +35,30 @@ if TYPE_CHECKING:
     from tidings.lab.traces import Trace
 
 
-# --- score --------------------------------------------------------------------------------------------------------------
+# --- score ----------------------------------------------------------------------------------
 
 
-@click.command(short_help="Judge a poll list, whoever made it.")
+@click.command()
 @click.argument("trace")
 @click.option(
     "--polls",
     "poll_file",
     required=True,
     metavar="FILE",
-    help="Poll list: feed_id, polled_at; Parquet or CSV.",
+    help="Poll list (feed_id, polled_at) as Parquet or CSV.",
 )
 @click.option(
     "--train-days",
     type=click.FloatRange(min=0),
     default=0.0,
-    help="Judge only what comes this many days after the first post; what came before is known (default: judge all).",
+    help="Days after the first post that are not scored.  [default: 0]",
 )
 @json_option
-@plot_option("how many posts had arrived after how long")
+@plot_option("the distribution of delays")
 def score(trace: str, poll_file: str, train_days: float, plot: Path | None) -> None:
-    """Judge a poll list, whoever made it, against the posts of a trace.
+    """Score a list of polls on a trace.
 
-    Polls outside the judged period are ignored and counted.
+    Polls outside the scored period are ignored and counted.
 
     \b
     Example:
@@ -66,34 +66,34 @@ def score(trace: str, poll_file: str, train_days: float, plot: Path | None) -> N
     """
     from tidings.lab.score import metrics, polls_within, read_polls, score_polls
 
-    read = read_trace(trace)
-    start = read.training_end(train_days) if train_days else read.start
-    listed = read_polls(poll_file, read)
-    polls = polls_within(listed, start, read.end)
-    with progress("judging"):
-        scores = score_polls(read, polls, start)
-    found = {**metrics(scores), "ignored_polls": len(listed) - len(polls)}
+    posts = read_trace(trace)
+    start = posts.training_end(train_days) if train_days else posts.start
+    all_polls = read_polls(poll_file, posts)
+    polls = polls_within(all_polls, start, posts.end)
+    with progress("scoring"):
+        scores = score_polls(posts, polls, start)
+    result = {**metrics(scores), "ignored_polls": len(all_polls) - len(polls)}
     if plot is not None:
         draw_delays(plot, {Path(poll_file).stem: scores})
-    tell(found, lambda: print_score(found))
+    print_result(result, lambda: print_score(result))
 
 
-# --- compare ------------------------------------------------------------------------------------------------------------
+# --- compare --------------------------------------------------------------------------------
 
 
-@click.command(short_help="Policies side by side at equal budget.")
+@click.command()
 @click.argument("trace")
 @click.option(
     "--policies",
-    type=Names(),
+    type=NameList(),
     required=True,
     metavar="A,B,...",
-    help="Policies, as in uniform,fixed:interval_h=1.",
+    help="Policies, for example uniform,fixed:interval_h=1.",
 )
 @click.option(
     "--budget",
     "budgets",
-    type=Numbers(above=0),
+    type=NumberList(above=0),
     required=True,
     help="Polls per feed and day; several give a curve.",
 )
@@ -102,24 +102,24 @@ def score(trace: str, poll_file: str, train_days: float, plot: Path | None) -> N
     type=click.FloatRange(min=0),
     default=14.0,
     show_default=True,
-    help="What policies learn from.",
+    help="Length of the training period in days.",
 )
 @click.option(
     "--save-polls",
-    type=Target(directory=True),
+    type=OutputPath(directory=True),
     metavar="DIR",
-    help="Write each policy's polls to DIR/POLICY.parquet.",
+    help="Directory for each policy's polls (DIR/POLICY.parquet).",
 )
 @seed_option
 @click.option(
     "--native/--no-native",
     default=True,
-    help="Also run policies without a budget knob as they are.",
+    help="Additional run without a budget for policies that have no budget parameter.",
 )
-@click.option("--against", metavar="POLICY", help="Give ratios to this policy with 95 % intervals.")
+@click.option("--against", metavar="POLICY", help="Reference policy of ratios with 95 % intervals.")
 @as_served_options
 @json_option
-@plot_option("delay against budget (or, at one budget, the distribution of the delay)")
+@plot_option("the delay by budget or, for one budget, the distribution of delays")
 def compare(
     trace: str,
     policies: list[str],
@@ -133,11 +133,12 @@ def compare(
     min_interval: float | None,
     plot: Path | None,
 ) -> None:
-    """Policies side by side at equal budget, with the limit that none can pass.
+    """Compare policies at an equal budget.
 
-    A policy without a budget knob runs twice: as it is (NAME@native), and with all its intervals multiplied by the one
-    factor that brings it to the budget. With --as-served all policies run under the poll constraints of the service,
-    and those that cannot make as many polls are listed.
+    The last row is the limit that no policy can pass. A policy without a budget parameter runs
+    twice: unchanged (NAME@native), and with its intervals multiplied by a constant factor to meet
+    the budget. With --as-served, all policies run under the poll constraints of the service, and
+    those that cannot use the whole budget are listed.
 
     \b
     Examples:
@@ -152,76 +153,75 @@ def compare(
     from tidings.policy.constraints import Limits
 
     for spec in policies:
-        make_policy(spec)  # an unknown name is refused before a long run
+        make_policy(spec)  # reject an unknown name before the long run
     if against is not None and against not in policies:
-        raise UsageError(f"--against {against}: is not one of --policies; add it there")
+        raise UsageError(f"--against {against}: not one of --policies; add it to them")
     min_interval_s = chosen_min_interval(as_served, min_interval)
     conditions = None if min_interval_s is None else Conditions(Limits(min_interval_s))
-    read = read_trace(trace)
-    read.training_end(train_days)
-    found = []
+    posts = read_trace(trace)
+    posts.training_end(train_days)
+    comparisons = []
     scores = {}
     with progress("comparing", total=len(policies) * len(budgets)) as bar:
-        step = _steps(bar)
+        step = _step_reporter(bar)
         for budget in budgets:
 
-            def begin(spec: str, budget: float = budget) -> None:
-                step(f"{spec} at {budget:g} a day")
+            def report_start(spec: str, budget: float = budget) -> None:
+                step(f"{spec} at {budget:g} per day")
 
             comparison = run(
-                read,
+                posts,
                 policies,
                 budget,
                 train_days,
                 seed=seed,
                 native=native,
-                progress=begin,
+                progress=report_start,
                 conditions=conditions,
             )
             if save_polls is not None:
                 folder = save_polls if len(budgets) == 1 else save_polls / f"{budget:g}"
                 for result in comparison.results:
-                    _save_polls(folder, read, result.policy, result.polls)
+                    _save_polls(folder, posts, result.policy, result.polls)
             if plot is not None and len(budgets) == 1:
                 scores = {result.policy: result.scores for result in comparison.results}
             if against is not None:
-                bar.say("resampling feeds")
-            found.append(
-                comparison.figures(against, seed)
-            )  # figures only: the posts of many runs would fill the memory
+                bar.set_text("resampling feeds")
+            # Keep only the figures: the scores of all posts in many runs need too much memory.
+            comparisons.append(comparison.figures(against, seed))
     if plot is not None:
         if len(budgets) == 1:
             draw_delays(plot, scores)
         else:
-            draw_budgets(plot, found)
-    whole = (
-        found[0]
-        if len(found) == 1
-        else {"trace": read.name, "train_days": train_days, "curve": found}
+            draw_budgets(plot, comparisons)
+    output = (
+        comparisons[0]
+        if len(comparisons) == 1
+        else {"trace": posts.name, "train_days": train_days, "curve": comparisons}
     )
-    tell(whole, lambda: _show_comparisons(found, against))
+    print_result(output, lambda: _print_comparisons(comparisons, against))
 
 
-def _show_comparisons(found: list[dict[str, Any]], against: str | None) -> None:
-    for place, at_budget in enumerate(found):
-        if place:
+def _print_comparisons(comparisons: list[dict[str, Any]], against: str | None) -> None:
+    for index, comparison in enumerate(comparisons):
+        if index:
             click.echo()
-        print_comparison(at_budget)
+        print_comparison(comparison)
         if against is not None:
             click.echo()
-            print_against(at_budget, against)
+            print_against(comparison, against)
 
 
-def _steps(bar: Progress) -> Callable[[str], None]:
-    """Turns "this begins now" into "the one before is done"."""
-    begun = False
+def _step_reporter(bar: Progress) -> Callable[[str], None]:
+    """Return a function to call at the start of each step; it completes the previous step."""
+    is_started = False
 
     def step(text: str) -> None:
-        nonlocal begun
-        if begun:
-            bar.done()
-        begun = True
-        bar.say(text)
+        nonlocal is_started
+        if is_started:
+            bar.advance()
+        is_started = True
+        bar.set_text(text)
 
     return step
 
@@ -233,32 +233,33 @@ def _save_polls(folder: Path, trace: "Trace", policy: str, polls: "Polls") -> No
 
     folder.mkdir(parents=True, exist_ok=True)
     times = polls.times
-    whole = bool(np.all(times == np.rint(times)))
+    is_integer = bool(np.all(times == np.rint(times)))
     table = {
         "feed_id": trace.feed_ids[polls.feed],
-        "polled_at": times.astype(np.int64) if whole else times,
+        "polled_at": times.astype(np.int64) if is_integer else times,
     }
     write_table(folder / f"{policy.replace('/', '_')}.parquet", table)
 
 
-# --- limit --------------------------------------------------------------------------------------------------------------
+# --- limit ----------------------------------------------------------------------------------
 
 
-@click.command(short_help="The least delay that any policy could reach.")
+@click.command()
 @click.argument("trace")
 @click.option(
     "--budget",
     "budgets",
-    type=Numbers(low=0),
+    type=NumberList(low=0),
     required=True,
     help="Polls per feed and day; several give a curve.",
 )
 @json_option
-@plot_option("the limit against the budget")
+@plot_option("the limit by budget")
 def limit(trace: str, budgets: list[float], plot: Path | None) -> None:
-    """The least delay that any policy could reach, knowing every post beforehand.
+    """Compute the minimum delay of any policy.
 
-    Over the whole trace: without windows (mean delay) and with them (charged delay, where a missed post costs its time to
+    The bound of a clairvoyant policy, which knows every post in advance, over the whole trace:
+    without windows (mean delay) and with windows (charged delay: a missed post counts its time to
     eviction plus 24 hours).
 
     \b
@@ -270,36 +271,37 @@ def limit(trace: str, budgets: list[float], plot: Path | None) -> None:
 
     if plot is not None and sum(budget > 0 for budget in budgets) < 2:
         raise UsageError(
-            "--plot draws a curve; give several budgets above 0, as in --budget 0.5,1,2,4,8"
+            "--plot draws a curve; give several budgets above 0, for example --budget 0.5,1,2,4,8"
         )
-    read = read_trace(trace)
-    found: list[dict[str, Any]] = []
+    posts = read_trace(trace)
+    bounds: list[dict[str, Any]] = []
     with progress("limit", total=len(budgets)) as bar:
         for budget in budgets:
-            polls = budget_polls(read, budget, read.start)
-            without, within = clairvoyant_bounds(read, polls)
-            found.append(
+            polls = budget_polls(posts, budget, posts.start)
+            without_windows, with_windows = clairvoyant_bounds(posts, polls)
+            bounds.append(
                 {
-                    "trace": read.name,
+                    "trace": posts.name,
                     "budget": budget,
                     "polls": polls,
-                    "posts": without.posts,
-                    "mean_delay_s": without.mean_s,
-                    "charged_delay_s": within.mean_s,
+                    "posts": without_windows.posts,
+                    "mean_delay_s": without_windows.mean_s,
+                    "charged_delay_s": with_windows.mean_s,
                 }
             )
-            bar.done()
+            bar.advance()
     if plot is not None:
-        draw_budgets(plot, found)
-    tell(
-        found[0] if len(found) == 1 else {"trace": read.name, "curve": found},
-        lambda: _show_limits(read, found),
+        draw_budgets(plot, bounds)
+    print_result(
+        bounds[0] if len(bounds) == 1 else {"trace": posts.name, "curve": bounds},
+        lambda: _print_limits(posts, bounds),
     )
 
 
-def _show_limits(read: "Trace", found: list[dict[str, Any]]) -> None:
+def _print_limits(trace: "Trace", bounds: list[dict[str, Any]]) -> None:
     click.echo(
-        f"{read.name}: {count(read.n_feeds, 'feed')}, {count(read.n_posts, 'post')} in {read.days:.1f} days"
+        f"{trace.name}: {count(trace.n_feeds, 'feed')}, {count(trace.n_posts, 'post')} "
+        f"in {trace.days:.1f} days"
     )
     click.echo("No policy can be faster than:")
     click.echo()
@@ -310,6 +312,6 @@ def _show_limits(read: "Trace", found: list[dict[str, Any]]) -> None:
             duration(at["mean_delay_s"]),
             duration(at["charged_delay_s"]),
         ]
-        for at in found
+        for at in bounds
     ]
     print_table(["polls/feed/day", "polls", "mean delay", "with windows, charged"], rows, left=0)

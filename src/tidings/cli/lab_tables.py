@@ -1,4 +1,4 @@
-"""How the laboratory's results look: tables for the terminal, curves for `--plot`."""
+"""Tables and plots of the results of `tidings lab`."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidings.cli.output import print_table, progress, tell
+from tidings.cli.output import print_result, print_table, progress
 from tidings.formatting import common_unit, count, duration, figures, in_unit, percent
 
 if TYPE_CHECKING:
@@ -16,77 +16,80 @@ if TYPE_CHECKING:
 
 
 def read_trace(trace: str) -> "Trace":
-    """As the laboratory does, which is imported only now, and on a terminal one sees that it is being read."""
+    """Read a trace and show progress; imports the simulator, which is slow, only when called."""
     from tidings.lab import traces
 
     with progress(f"reading {trace}"):
         return traces.read_trace(trace)
 
 
-def save_and_tell(found: Any, out: Path | None, show: Callable[[], object]) -> None:
-    """Print a result, and write it to a file as JSON where one is given."""
+def save_and_print(result: Any, out: Path | None, show: Callable[[], object]) -> None:
+    """Print a result, and write it as JSON to ``out`` if that is given."""
     if out is not None:
-        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    tell(found, show)
+        out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print_result(result, show)
 
 
 def as_served_note(min_interval_s: float | None) -> str:
-    """A line that names the poll constraints of a run; empty for a run without them."""
+    """Return a line that names the poll constraints of a run; empty without constraints."""
     if min_interval_s is None:
         return ""
     return f"As served, minimum interval {duration(min_interval_s)}\n"
 
 
-def print_score(found: dict[str, Any]) -> None:
-    """The metrics of one poll list, a line each."""
+def print_score(result: dict[str, Any]) -> None:
+    """Print the metrics of one poll list, one per line."""
     lines = [
-        ("Posts", count(found["posts"], "post")),
-        ("Polls", f"{found['polls']:,}, {figures(found['polls_per_feed_day'])} per feed and day"),
+        ("Posts", count(result["posts"], "post")),
+        ("Polls", f"{result['polls']:,}, {figures(result['polls_per_feed_day'])} per feed and day"),
         (
             "",
-            f"{found['ignored_polls']:,} more outside the judged period were ignored"
-            if found["ignored_polls"]
+            f"{result['ignored_polls']:,} more outside the scored period were ignored"
+            if result["ignored_polls"]
             else "",
         ),
         (
             "Mean delay",
-            f"{duration(found['mean_delay_s'])} ({duration(found['weighted_delay_s'])} by weight)",
+            f"{duration(result['mean_delay_s'])} "
+            f"({duration(result['weighted_delay_s'])} by weight)",
         ),
-        ("Half within", duration(found["median_delay_s"])),
-        ("95 % within", duration(found["p95_delay_s"])),
-        ("All within", duration(found["max_delay_s"])),
-        ("Missed", f"{found['missed']:,}, {percent(found['missed_share'])} of posts"),
+        ("Median delay", duration(result["median_delay_s"])),
+        ("95 % within", duration(result["p95_delay_s"])),
+        ("Maximum delay", duration(result["max_delay_s"])),
+        ("Missed", f"{result['missed']:,}, {percent(result['missed_share'])} of posts"),
         (
             "Charged delay",
-            f"{duration(found['charged_delay_s'])}, a missed post counting its time to eviction plus 24 h",
+            f"{duration(result['charged_delay_s'])}; a missed post counts its time to eviction "
+            "plus 24 h",
         ),
-        ("Polls per post", figures(found["polls_per_post"])),
-        ("Fresh", f"{percent(found['freshness'])} of the time"),
+        ("Polls per post", figures(result["polls_per_post"])),
+        ("Fresh", f"{percent(result['freshness'])} of the time"),
         (
             "Transfer",
-            f"{megabytes(found['bytes'])} with conditional requests, {megabytes(found['bytes_full'])} without",
+            f"{megabytes(result['bytes'])} with conditional requests, "
+            f"{megabytes(result['bytes_full'])} without",
         ),
     ]
     click.echo("\n".join(f"{label:<16}{text}" for label, text in lines if text))
 
 
-def a_day(budget: float) -> str:
-    """``4 polls per feed and day``."""
+def polls_per_day_text(budget: float) -> str:
+    """Format a budget: ``4 polls per feed and day``."""
     return f"{figures(budget)} poll{'' if budget == 1 else 's'} per feed and day"
 
 
 def megabytes(size: float) -> str:
-    """``12.3 MB``."""
+    """Format a number of bytes: ``12.3 MB``."""
     return f"{figures(size / 1e6)} MB"
 
 
-def print_comparison(found: dict[str, Any]) -> None:
-    """One row per policy; all delays in one unit, named in the heading."""
-    results = found["results"]
-    unit, size = common_unit([found["limit_charged_s"], *(r["mean_delay_s"] for r in results)])
-    polls, days = a_day(found["budget"]), f"{found['train_days']:g}"
-    click.echo(f"{found['trace']}: {polls}, after {days} days of training; delays in {unit}")
-    click.echo(as_served_note(found["min_interval_s"]))
+def print_comparison(comparison: dict[str, Any]) -> None:
+    """Print a table with one row per policy; the heading names the unit of all delays."""
+    results = comparison["results"]
+    unit, size = common_unit([comparison["limit_charged_s"], *(r["mean_delay_s"] for r in results)])
+    polls, days = polls_per_day_text(comparison["budget"]), f"{comparison['train_days']:g}"
+    click.echo(f"{comparison['trace']}: {polls}, after {days} days of training; delays in {unit}")
+    click.echo(as_served_note(comparison["min_interval_s"]))
 
     def delay(seconds: float | None) -> str:
         return in_unit(seconds, size)
@@ -105,12 +108,12 @@ def print_comparison(found: dict[str, Any]) -> None:
     ]
     limit = [
         "(limit)",
-        figures(found["budget"]),
-        delay(found["limit_delay_s"]),
+        figures(comparison["budget"]),
+        delay(comparison["limit_delay_s"]),
         "",
         "",
         "",
-        delay(found["limit_charged_s"]),
+        delay(comparison["limit_charged_s"]),
     ]
     print_table(["policy", "polls", "mean", "median", "95 %", "missed", "charged"], [*rows, limit])
     below = [result["policy"] for result in results if not result["reached_budget"]]
@@ -120,10 +123,10 @@ def print_comparison(found: dict[str, Any]) -> None:
         click.echo("\n".join(f"  {policy}" for policy in below))
 
 
-def print_against(found: dict[str, Any], reference: str) -> None:
-    """Ratios to one policy, with what chance among feeds leaves open."""
+def print_against(comparison: dict[str, Any], reference: str) -> None:
+    """Print ratios to a reference policy, with bootstrap confidence intervals over feeds."""
     rows = []
-    for result in found["results"]:
+    for result in comparison["results"]:
         if "against" in result:
             charged, plain = result["against"]["charged_delay"], result["against"]["delay"]
             rows.append([result["policy"], *interval(charged), *interval(plain)])
@@ -133,60 +136,66 @@ def print_against(found: dict[str, Any], reference: str) -> None:
 
 
 def interval(ratio: dict[str, float]) -> list[str]:
+    """Return a ratio and its confidence interval as two table cells."""
     return [f"{ratio['ratio']:.3f}", f"{ratio['low']:.3f} to {ratio['high']:.3f}"]
 
 
-# --- pictures -----------------------------------------------------------------------------------------------------------
+# --- plots ----------------------------------------------------------------------------------
 
 
-def draw_budgets(file: Path, found: Sequence[dict[str, Any]]) -> None:
-    """Charged delay against budget, one line per policy, and the limit; zeros have no place on the axes."""
+def draw_budgets(file: Path, comparisons: Sequence[dict[str, Any]]) -> None:
+    """Plot the charged delay by budget, one line per policy, and the limit.
+
+    The axes are logarithmic, so budgets of 0 are left out.
+    """
     from tidings.lab import plots
 
-    found = sorted((at for at in found if at["budget"] > 0), key=lambda at: float(at["budget"]))
+    comparisons = sorted(
+        (at for at in comparisons if at["budget"] > 0), key=lambda at: float(at["budget"])
+    )
     lines: dict[str, list[float | None]] = {}
-    if "results" in found[0]:
-        for place, at in enumerate(found):
+    if "results" in comparisons[0]:
+        for index, at in enumerate(comparisons):
             for result in at["results"]:
                 if not result["policy"].endswith("@native"):  # the same at every budget
-                    line = lines.setdefault(result["policy"], [None] * len(found))
-                    line[place] = result["charged_delay_s"]
-        lines["the limit"] = [at["limit_charged_s"] for at in found]
+                    line = lines.setdefault(result["policy"], [None] * len(comparisons))
+                    line[index] = result["charged_delay_s"]
+        lines["the limit"] = [at["limit_charged_s"] for at in comparisons]
     else:
         lines = {
-            "no windows": [at["mean_delay_s"] for at in found],
-            "with windows": [at["charged_delay_s"] for at in found],
+            "no windows": [at["mean_delay_s"] for at in comparisons],
+            "with windows": [at["charged_delay_s"] for at in comparisons],
         }
     fig, ax = plots.figure(
         7.2,
         4.2,
-        title="What a bigger budget buys: mean delay, missed posts charged",
+        title="Effect of the budget: mean delay with missed posts charged",
         x="polls per feed and day",
     )
-    plots.delay_curves(ax, [at["budget"] for at in found], lines)
+    plots.delay_curves(ax, [at["budget"] for at in comparisons], lines)
     plots.save(fig, file)
 
 
 def draw_delays(file: Path, scores: "dict[str, PollScores]") -> None:
-    """Within how long how many posts had arrived; missed posts never do, so such a line ends before 100 %."""
+    """Plot the distribution of delays; with missed posts, a line ends before 100 %."""
     import numpy as np
 
     from tidings.lab import plots
 
-    words = {"x": "% of posts (missed ones last)", "y": "had arrived within"}
+    labels = {"x": "% of posts (missed posts last)", "y": "delay at most"}
     fig, ax = plots.figure(
-        7.2, 4.2, title="How late the news arrives", **words, log="y", grids="both"
+        7.2, 4.2, title="Delay from publication to arrival", **labels, log="y", grids="both"
     )
     ends = []
     low, high = 3600.0, 60.0
-    for place, (name, one) in enumerate(scores.items()):
+    for index, (name, one) in enumerate(scores.items()):
         delay = one.delay_s[~one.missed]
         if len(delay) == 0:
             continue
         share = np.linspace(0.02, 0.99, 98)
         x, y = share * len(delay) / len(one.feed) * 100, np.maximum(np.quantile(delay, share), 1.0)
-        color = plots.color_of(name, place)
-        ax.plot(x, y, color=color, linestyle=plots.DASHES[place % len(plots.DASHES)])
+        color = plots.color_of(name, index)
+        ax.plot(x, y, color=color, linestyle=plots.DASHES[index % len(plots.DASHES)])
         ends.append((100.0, float(y[-1]), name, color))
         low, high = min(low, float(y[3])), max(high, float(y[-1]))
     ax.set_ylim(low, high * 1.3)

@@ -1,7 +1,7 @@
-"""What commands print and read: tables, JSON, progress, lists of numbers.
+"""Output and parameter types of commands: tables, JSON, progress bars, lists, durations.
 
-Results go to stdout, everything else to stderr. Tables are aligned columns without boxes; colour and progress bars appear on a
-terminal only, so that a pipe or a file gets plain text.
+Results go to stdout, everything else to stderr. Tables are aligned columns without boxes. Color and
+progress bars appear only on a terminal, so pipes and files get plain text.
 """
 
 import json
@@ -17,14 +17,19 @@ from typing import Any, TypeVar
 import click
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-#: No row of a table in a file has more columns.
-WIDEST = 1_000_000
+#: Table width where stdout is not a terminal: no line is wrapped.
+MAX_TABLE_WIDTH = 1_000_000
 
-# --- reading ------------------------------------------------------------------------------------------------------------
+# --- parameter types ------------------------------------------------------------------------
 
 
-class Numbers(click.ParamType[list[float]]):
-    """Numbers separated by commas: ``30,30,10,10``."""
+class NumberList(click.ParamType[list[float]]):
+    """Comma-separated numbers: ``30,30,10,10``.
+
+    Args:
+        low: smallest allowed value.
+        above: value that all numbers must exceed.
+    """
 
     name = "numbers"
 
@@ -34,32 +39,32 @@ class Numbers(click.ParamType[list[float]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> list[float]:
-        if isinstance(value, list):  # a default
+        if isinstance(value, list):  # click also converts default values
             return value
         return [
-            self._one(text.strip(), place)
-            for place, text in enumerate(str(value).split(","), start=1)
+            self._parse_number(text.strip(), position)
+            for position, text in enumerate(str(value).split(","), start=1)
         ]
 
-    def _one(self, text: str, place: int) -> float:
+    def _parse_number(self, text: str, position: int) -> float:
         try:
             number = float(text)
         except ValueError:
-            found = repr(text) if text else "nothing"
             self.fail(
-                f"{found} at place {place} is not a number; write numbers separated by commas, as in 30,30,10,10"
+                f"{text!r} at position {position} is not a number; separate numbers with commas, "
+                "for example 30,30,10,10"
             )
         if not math.isfinite(number):
-            self.fail(f"{text} at place {place} is not a finite number")
+            self.fail(f"{text} at position {position} is not a finite number")
         if self.low is not None and number < self.low:
-            self.fail(f"{text} at place {place} must be at least {self.low:g}")
+            self.fail(f"{text} at position {position} must be at least {self.low:g}")
         if self.above is not None and number <= self.above:
-            self.fail(f"{text} at place {place} must be above {self.above:g}")
+            self.fail(f"{text} at position {position} must be above {self.above:g}")
         return number
 
 
-class Names(click.ParamType[list[str]]):
-    """Names separated by commas: ``uniform,min-delay``."""
+class NameList(click.ParamType[list[str]]):
+    """Comma-separated, distinct names: ``uniform,min-delay``."""
 
     name = "names"
 
@@ -71,104 +76,118 @@ class Names(click.ParamType[list[str]]):
         names = [name.strip() for name in str(value).split(",")]
         if not all(names):
             self.fail(
-                f"{value!r} has an empty name; write names separated by commas, as in uniform,min-delay"
+                f"{value!r} contains an empty name; separate names with commas, "
+                "for example uniform,min-delay"
             )
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            self.fail(f"{', '.join(twice)} is listed twice")
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            self.fail(f"{', '.join(repeated)} is listed twice")
         return names
 
 
-class Span(click.ParamType[float]):
-    """A time in seconds, as people write it: ``30min``, ``12h``, ``7d``."""
+class Duration(click.ParamType[float]):
+    """Duration with a unit, converted to seconds: ``30min``, ``12h``, ``7d``."""
 
     name = "time"
     units_s = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-    form = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+    pattern = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        found = self.form.fullmatch(str(value).strip())
+        found = self.pattern.fullmatch(str(value).strip())
         if found is None or found[2] not in self.units_s or not float(found[1]):
             self.fail(
-                f"{value!r} is not a time; write a number and {', '.join(self.units_s)}, as in 30min, 12h or 7d"
+                f"{value!r} is not a duration; write a number and one of "
+                f"{', '.join(self.units_s)}, for example 30min, 12h or 7d"
             )
         return float(found[1]) * self.units_s[found[2]]
 
 
-class Spans(Span):
-    """Several, separated by commas: ``30min,16h``."""
+class DurationList(Duration):
+    """Comma-separated durations, converted to seconds: ``30min,16h``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return [super(Spans, self).convert(part, param, ctx) for part in str(value).split(",")]
+        return [
+            super(DurationList, self).convert(part, param, ctx) for part in str(value).split(",")
+        ]
 
 
-class Target(click.ParamType[Path]):
-    """What a result is written to: refused, if it cannot be, before the work is done."""
+class OutputPath(click.ParamType[Path]):
+    """Path for a result, checked before a long computation starts.
+
+    Args:
+        suffixes: allowed file name suffixes; all if empty.
+        directory: whether the path must be a directory, which may not exist yet.
+    """
 
     name = "file"
 
-    def __init__(self, *endings: str, directory: bool = False) -> None:
-        self.endings, self.directory = endings, directory
+    def __init__(self, *suffixes: str, directory: bool = False) -> None:
+        self.suffixes, self.directory = suffixes, directory
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         path = Path(value)
         if self.directory:
             if path.exists() and not path.is_dir():
                 self.fail(f"{path} is a file; name a directory")
-        elif self.endings and path.suffix.lower() not in self.endings:
-            self.fail(f"{path}: the ending must be one of {', '.join(self.endings)}")
+        elif self.suffixes and path.suffix.lower() not in self.suffixes:
+            self.fail(f"{path}: the suffix must be one of {', '.join(self.suffixes)}")
         elif not path.resolve().parent.is_dir():
-            self.fail(f"{path}: there is no directory {path.parent}; make it first")
+            self.fail(f"{path}: there is no directory {path.parent}; create it first")
         return path
 
 
-# --- printing -----------------------------------------------------------------------------------------------------------
+# --- printing -------------------------------------------------------------------------------
 
 
-def tell(found: Any, words: str | Callable[[], object]) -> None:
-    """A command's result: with --json as it is, else in words, which may be a function that prints them."""
+def print_result(result: Any, text: str | Callable[[], object]) -> None:
+    """Print a command's result: as JSON with --json, else as text.
+
+    Args:
+        result: the value for JSON.
+        text: the text, or a function that prints it.
+    """
     if wants_json():
-        print_json(found)
-    elif isinstance(words, str):
-        click.echo(words)
+        print_json(result)
+    elif isinstance(text, str):
+        click.echo(text)
     else:
-        words()
+        text()
 
 
 def wants_json() -> bool:
-    """Whether the command that runs was given --json."""
+    """Return whether the current command was called with --json."""
     return bool(click.get_current_context().meta.get(__name__))
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout; what is not a finite number becomes null, because JSON knows no nan."""
+    """Print one JSON document; NaN and infinity become null, since JSON has neither."""
     click.echo(_json(value, indent=2))
 
 
 async def print_json_list(values: AsyncIterator[Any]) -> None:
-    """A JSON array, an element to a line as it comes: a million entries need no more memory than one."""
-    comma = "["
+    """Stream a JSON array, one element per line, with memory for one element."""
+    separator = "["
     async for value in values:
-        click.echo(f"{comma}\n{_json(value)}", nl=False)
-        comma = ","
-    click.echo("[]" if comma == "[" else "\n]")
+        click.echo(f"{separator}\n{_json(value)}", nl=False)
+        separator = ","
+    click.echo("[]" if separator == "[" else "\n]")
 
 
 def _json(value: Any, indent: int | None = None) -> str:
-    """Characters that stdout cannot show are escaped, so that none is lost."""
-    wide = (sys.stdout.encoding or "").lower().startswith("utf")
-    return json.dumps(_plain(value), indent=indent, ensure_ascii=not wide, allow_nan=False)
+    """Encode as JSON; characters that the encoding of stdout lacks are escaped."""
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    return json.dumps(_to_plain(value), indent=indent, ensure_ascii=not is_unicode, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):  # a numpy array or scalar, without importing numpy to find out
-        return _plain(value.tolist())
+        return [_to_plain(item) for item in value]
+    if hasattr(value, "tolist"):  # a numpy array or scalar; checked without importing numpy
+        return _to_plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if value is None or isinstance(value, str | int | float):
@@ -177,12 +196,12 @@ def _plain(value: Any) -> Any:
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> None:
-    """Aligned columns, the first ``left`` of them to the left and the rest, numbers, to the right."""
+    """Print a table: the first ``left`` columns left-aligned, the others right-aligned."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    terminal = sys.stdout.isatty()
+    is_terminal = sys.stdout.isatty()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column, heading in enumerate(headings):
         table.add_column(
@@ -194,43 +213,48 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     buffer = StringIO()
-    width = None if terminal else WIDEST  # nothing to fit: as wide as the widest row
-    Console(file=buffer, force_terminal=terminal, highlight=False, width=width).print(table)
+    width = None if is_terminal else MAX_TABLE_WIDTH
+    Console(file=buffer, force_terminal=is_terminal, highlight=False, width=width).print(table)
     click.echo("\n".join(line.rstrip() for line in buffer.getvalue().splitlines()))
 
 
-# --- progress -----------------------------------------------------------------------------------------------------------
+# --- progress -------------------------------------------------------------------------------
 
 
 class Progress:
-    """A bar on stderr; silent where stderr is not a terminal."""
+    """Progress bar on stderr; does nothing if stderr is not a terminal."""
 
     def __init__(self, bar: Any = None, task: Any = None) -> None:
         self._bar, self._task = bar, task
 
-    def say(self, text: str) -> None:
-        """What is being done now."""
+    def set_text(self, text: str) -> None:
+        """Set the text beside the bar."""
         if self._bar is not None:
             self._bar.update(self._task, description=text)
 
-    def done(self, steps: float = 1.0) -> None:
+    def advance(self, steps: float = 1.0) -> None:
         if self._bar is not None:
             self._bar.advance(self._task, steps)
 
-    def tell(self, text: str, steps: float) -> None:
-        """What is being done now, and how much more has been."""
-        self.done(steps)
-        self.say(text)
+    def report(self, text: str, steps: float) -> None:
+        """Advance the bar by ``steps`` and set its text."""
+        self.advance(steps)
+        self.set_text(text)
 
-    def reached(self, steps: float, total: float) -> None:
-        """So far, of so many: where the total is known only while it goes on."""
+    def set_position(self, steps: float, total: float) -> None:
+        """Set the completed steps and the total, where the total is not known at the start."""
         if self._bar is not None:
             self._bar.update(self._task, completed=steps, total=total)
 
 
 @contextmanager
 def progress(text: str, total: float | None = None) -> Iterator[Progress]:
-    """Show that something is under way, how far it is, and how long it may still take; gone when it is done."""
+    """Show a progress bar with elapsed and remaining time; it is removed at the end.
+
+    Args:
+        text: what is being done.
+        total: number of steps; None shows a bar without a position.
+    """
     if not sys.stderr.isatty():
         yield Progress()
         return
@@ -252,31 +276,31 @@ def progress(text: str, total: float | None = None) -> Iterator[Progress]:
         yield Progress(bar, bar.add_task(text, total=total))
 
 
-# --- options that many commands share -----------------------------------------------------------------------------------
+# --- shared options -------------------------------------------------------------------------
 
 
-def _note_json(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    ctx.meta[__name__] = wanted
+def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.meta[__name__] = value
 
 
 json_option = click.option(
     "--json",
     is_flag=True,
     expose_value=False,
-    callback=_note_json,
-    help="Print the result as JSON.",
+    callback=_set_json,
+    help="JSON output.",
 )
 seed_option = click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Seed of all randomness.",
+    help="Random seed.",
 )
 
 
 def plot_option(what: str) -> Callable[[Decorated], Decorated]:
-    """``--plot FILE`` for a command whose result is a curve."""
-    endings = (".png", ".svg", ".pdf")
-    told = f"Also draw {what}; the ending of FILE says how ({', '.join(endings)})."
-    return click.option("--plot", type=Target(*endings), metavar="FILE", help=told)
+    """Return the option ``--plot FILE``; ``what`` names what is drawn."""
+    suffixes = (".png", ".svg", ".pdf")
+    text = f"Plot of {what}; file type by suffix ({', '.join(suffixes)})."
+    return click.option("--plot", type=OutputPath(*suffixes), metavar="FILE", help=text)

@@ -1,12 +1,12 @@
-"""`tidings peers`, `recover` and `list-server`: the exchange from the command line."""
+"""Commands of the peer exchange: `tidings peers`, `recover` and `list-server`."""
 
 import time
 from typing import TYPE_CHECKING
 
 import click
 
-from tidings.cli.home import Home, find_feed, with_home
-from tidings.cli.output import json_option, print_table, tell
+from tidings.cli.context import CliContext, find_feed, with_context
+from tidings.cli.output import json_option, print_result, print_table
 from tidings.formatting import NO_VALUE, ago, count, duration, figures
 
 if TYPE_CHECKING:
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_context
 def peers(ctx: click.Context) -> None:
-    """Neighbours: what they give and get, what they brought and how much earlier; who was dropped, and why.
+    """Show exchange peers.
+
+    Lists what each peer sent and received, how much earlier its entries arrived, and which peers
+    were disconnected, with the reason.
 
     \b
     Examples:
@@ -26,56 +29,61 @@ def peers(ctx: click.Context) -> None:
       tidings peers private https://example.org/feed
     """
     if ctx.invoked_subcommand is None:
-        _list()
+        _list_peers()
 
 
-@with_home
-async def _list(home: Home) -> None:
+@with_context
+async def _list_peers(context: CliContext) -> None:
     from tidings.store import peers
 
-    async with home.open_store() as store:
+    async with context.open_store() as store:
         known = await store.read(peers.peers)
-        key = await _own_key(home, store)
-    tell({"key": key, "peers": [_told(peer) for peer in known]}, lambda: _show(home, key, known))
+        key = await _own_key(context, store)
+    print_result(
+        {"key": key, "peers": [_peer_json(peer) for peer in known]},
+        lambda: _print_peers(context, key, known),
+    )
 
 
-def _show(home: Home, key: str, known: "list[Peer]") -> None:
-    if not home.config.exchange_enabled:
-        click.echo("The exchange is off; set exchange.enabled to begin (docs/exchange.md).")
+def _print_peers(context: CliContext, key: str, known: "list[Peer]") -> None:
+    if not context.config.exchange_enabled:
+        click.echo(
+            "Peer exchange is off. To turn it on, set exchange.enabled=true (docs/exchange.md)."
+        )
     if key:
-        click.echo(f"our key, for friends: {key}\n")
-    heads = [
-        "neighbour",
-        "useful",
-        "brought",
-        "given",
+        click.echo(f"our public key: {key}\n")
+    headings = [
+        "peer",
+        "usefulness",
+        "received",
+        "sent",
         "deficit",
         "entries",
         "confirmed",
         "false",
         "earlier by",
     ]
-    print_table(heads, [_row(peer) for peer in known if peer.present])
+    print_table(headings, [_row(peer) for peer in known if peer.present])
     for peer in known:
         if not peer.present and peer.reason:
             until = (
-                f", not let in again before {ago(peer.banned_until, time.time())}"
+                f", blocked until {ago(peer.banned_until, time.time())}"
                 if peer.banned_until
                 else ""
             )
             click.echo(f"{peer.nid}: {peer.reason}{until}")
 
 
-async def _own_key(home: Home, store: "Store") -> str:
-    if not home.config.exchange_keys:
+async def _own_key(context: CliContext, store: "Store") -> str:
+    if not context.config.exchange_keys:
         return ""
     from tidings.exchange.keys import Signer
     from tidings.users import UserService
 
-    return Signer(await UserService(store, time.time).key("exchange")).key.hex()
+    return Signer(await UserService(store, time.time).signing_key("exchange")).key.hex()
 
 
-def _told(peer: "Peer") -> dict[str, object]:
+def _peer_json(peer: "Peer") -> dict[str, object]:
     return {
         "nid": peer.nid,
         "present": peer.present,
@@ -101,19 +109,20 @@ def _row(peer: "Peer") -> list[str]:
 
 
 def _earlier_s(peer: "Peer") -> float | None:
-    """How much earlier than by our own looks its entries came, on average."""
+    """Return how much earlier than our own polls the peer's entries arrived, on average."""
     confirmed = peer.figures.get("confirmed", 0)
     return peer.figures["earlier_s"] / confirmed if confirmed else None
 
 
 @peers.command()
 @click.argument("feed", metavar="URL|ID")
-@click.option("--no", is_flag=True, help="It may be told again.")
-@with_home
-async def private(home: Home, feed: str, no: bool) -> None:
-    """Mark a feed as private: neighbours are never told of it.
+@click.option("--no", is_flag=True, help="Remove the mark.")
+@with_context
+async def private(context: CliContext, feed: str, no: bool) -> None:
+    """Mark a feed as private.
 
-    Feeds with a password or a key in their address, or at a private address, need no mark.
+    Nothing about a private feed is sent to peers. Feeds with a password or a key in their URL, and
+    feeds at private IP addresses, are always private.
 
     \b
     Example:
@@ -121,19 +130,21 @@ async def private(home: Home, feed: str, no: bool) -> None:
     """
     from tidings.store import peers
 
-    async with home.open_store() as store:
+    async with context.open_store() as store:
         await store.write(peers.set_private, (await find_feed(store, feed)).id, not no)
 
 
 @click.command()
 @click.argument("feed", metavar="URL|ID")
 @click.option(
-    "--since", metavar="DATE", type=click.DateTime(), help="Published since then.  [default: ever]"
+    "--since", metavar="DATE", type=click.DateTime(), help="Only entries published since DATE."
 )
 @json_option
-@with_home
-async def recover(home: Home, feed: str, since: object) -> None:
-    """Ask the archives of neighbours for old entries of a feed; what comes is marked as theirs.
+@with_context
+async def recover(context: CliContext, feed: str, since: object) -> None:
+    """Fetch old entries from peers' archives.
+
+    Recovered entries are marked with their source.
 
     \b
     Example:
@@ -143,33 +154,37 @@ async def recover(home: Home, feed: str, since: object) -> None:
 
     from tidings.aggregator.exchange_setup import recover_manually
 
-    begin = since.replace(tzinfo=UTC).timestamp() if isinstance(since, datetime) else 0.0
-    async with home.open_store() as store:
+    start = since.replace(tzinfo=UTC).timestamp() if isinstance(since, datetime) else 0.0
+    async with context.open_store() as store:
         found = await find_feed(store, feed)
-        recovered = await recover_manually(store, home.config, found, begin, time.time)
+        recovered = await recover_manually(store, context.config, found, start, time.time)
     entries = "entry" if recovered.entries == 1 else "entries"
-    tell(
+    print_result(
         {
             "feed": found.url,
             "holders": recovered.holders,
             "entries": recovered.entries,
             "new": recovered.new,
         },
-        f"{recovered.entries:,} {entries} at {count(recovered.holders, 'node')}, {recovered.new:,} new",
+        f"{recovered.entries:,} {entries} from {count(recovered.holders, 'peer')}, "
+        f"{recovered.new:,} new",
     )
 
 
 @click.command("list-server")
-@click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on.")
+@click.option("--host", default="0.0.0.0", show_default=True, help="Listen address.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8036,
     show_default=True,
-    help="Port; 0 picks a free one.",
+    help="Port (0 = any free port).",
 )
 def list_server(host: str, port: int) -> None:
-    """Tell newcomers of the exchange about nodes that asked lately, until Ctrl-C. It knows addresses and nothing else.
+    """Run a list server for peer discovery.
+
+    New nodes of the exchange get the addresses of recently seen nodes from it. It stores nothing
+    else. Runs until Ctrl-C.
 
     \b
     Example:
@@ -178,6 +193,6 @@ def list_server(host: str, port: int) -> None:
     from tidings.exchange.listserver import ListServer
     from tidings.service import address, listen, serve_until_signal
 
-    with listen(host, port) as listening:
-        click.echo(f"the list server is at {address(listening)} (Ctrl-C stops it)")
-        serve_until_signal(ListServer(time.time).app(), listening)
+    with listen(host, port) as server_socket:
+        click.echo(f"list server is running at {address(server_socket)} (press Ctrl-C to stop)")
+        serve_until_signal(ListServer(time.time).app(), server_socket)

@@ -1,26 +1,26 @@
-"""`tidings serve` and `tidings worker`: the service, in front; and one of those who poll for it elsewhere."""
+"""Commands `tidings serve` (web server and polling) and `tidings worker` (polling only)."""
 
 import click
 
-from tidings.cli.home import Home
+from tidings.cli.context import CliContext
 
 
 @click.command()
-@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--host", help="Listen address.  [default: 127.0.0.1]")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="Port; 0 picks a free one.  [default: 8035]"
+    "--port", type=click.IntRange(0, 65535), help="Port (0 = any free port).  [default: 8035]"
 )
 @click.option(
     "--no-worker",
     is_flag=True,
-    help="Pages alone: workers on the same PostgreSQL database do the polling.",
+    help="Web server only; polling is done by workers on the same PostgreSQL database.",
 )
 @click.pass_obj
-def serve(home: Home, host: str | None, port: int | None, no_worker: bool) -> None:
-    """Look after the feeds, and serve pages and figures, until Ctrl-C.
+def serve(context: CliContext, host: str | None, port: int | None, no_worker: bool) -> None:
+    """Run the reader: web pages, API and polling.
 
-    All in one process: polls at the times that the policy chooses, pushes, pages, /metrics, /healthz, /readyz. It says
-    on stdout where it listens, and on stderr what happens.
+    One process polls the feeds, receives pushes (WebSub) and serves the web pages, the APIs,
+    /metrics, /healthz and /readyz until Ctrl-C. It prints its address on stdout and logs to stderr.
 
     \b
     Example:
@@ -33,22 +33,23 @@ def serve(home: Home, host: str | None, port: int | None, no_worker: bool) -> No
 
     for option, value in (("serve.host", host), ("serve.port", port)):
         if value is not None:
-            home.flags[option] = str(value)
-    if no_worker and not isinstance(home.place, str):
+            context.flags[option] = str(value)
+    if no_worker and not isinstance(context.store_location, str):
         raise UsageError(
-            "--no-worker needs a PostgreSQL database that workers poll for: name it with --database"
+            "--no-worker needs workers on a PostgreSQL database; name it with --database"
         )
-    home.make_folder()
-    run(home.settings, home.place, echo=click.echo, polling=not no_worker)
+    context.create_data_dir()
+    run(context.settings, context.store_location, echo=click.echo, polling=not no_worker)
 
 
 @click.command()
 @click.pass_obj
-def worker(home: Home) -> None:
-    """Poll what is due, as one of any number of workers on one PostgreSQL database, until Ctrl-C or SIGTERM.
+def worker(context: CliContext) -> None:
+    """Run a polling worker (PostgreSQL only).
 
-    They share the feeds, the budget and the hosts; one of them leads. A worker that dies is missed for no longer than a lease;
-    one that is told to stop hands back what it has not begun.
+    Any number of workers can share one database. They share the feeds, the budget and the host
+    limits, and one of them is the leader. The feeds of a worker that crashes are polled by others
+    when its leases expire. A worker that is stopped (Ctrl-C, SIGTERM) releases its leases.
 
     \b
     Example:
@@ -56,4 +57,4 @@ def worker(home: Home) -> None:
     """
     from tidings.service import run_worker
 
-    run_worker(home.settings, home.place, echo=click.echo)
+    run_worker(context.settings, context.store_location, echo=click.echo)

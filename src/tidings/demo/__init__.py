@@ -1,5 +1,8 @@
-"""The demo world: a miniature blogosphere on loopback, and all of tidings in it, at up to a thousand times the speed of life.
+"""Demo: tidings services that poll simulated publishers, up to 1000 times real time.
 
-`world` says who publishes what and when, `voices` how it reads, `publishers` serves it over real HTTP, `clock` is the time that
-all of them keep, `demo` puts services on it, one under `price` and one under `uniform`, and `screen` shows how they do.
+`simulated_publishers` defines the publishers and their posting times, `text_generator` writes their
+posts, `publisher_server` serves them over HTTP, `clock` is the accelerated clock that all parts
+share, `services` starts the tidings services (one with the policy `price`, one with `uniform`, and
+nodes of the peer exchange), `demo` computes their delays, `dashboard` shows them, and `run` runs it
+all.
 """

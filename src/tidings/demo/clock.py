@@ -1,8 +1,8 @@
-"""A clock that runs faster than life and never runs away from the work.
+"""Virtual clock that runs faster than real time and waits for the work.
 
-It goes on by so many seconds for each second of real time, but stands still while anybody is busy, and never passes a moment at
-which somebody wants to wake. What is done at a moment is therefore done exactly then, however long it really took, and a
-machine that is too slow makes the clock slow, not the results wrong.
+It advances at a configurable speed, but stops while any part is busy, and never passes the wake-up
+time of a sleeping task. Work therefore takes no virtual time, and a slow computer slows down the
+clock instead of changing the results.
 """
 
 import asyncio
@@ -12,23 +12,24 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: How often the clock moves while there is nothing to do, and looks again while there is.
+#: Real time between two steps of the clock while all parts are idle.
 STEP_S = 0.02
-BUSY_S = 0.0005
-#: After work the clock makes up for the time that it stood still, up to this much of it; the rest is lost.
-BEHIND_S = 1.0
-#: Turns of the event loop in which whoever was woken begins to look busy.
-TURNS = 10
-#: Real time over which the clock's true speed is told.
-TOLD_S = 2.0
+#: Real time between two checks while a part is busy.
+BUSY_CHECK_S = 0.0005
+#: Real time of pauses that the clock catches up at most.
+MAX_BACKLOG_S = 1.0
+#: Event loop iterations that a woken task gets to become busy.
+WAKE_LOOP_TURNS = 10
+#: Real time over which the true speed is measured.
+SPEED_WINDOW_S = 2.0
 
 
 class Clock:
-    """Call it for the time; `sleep` until a time by it. It moves while `run` does."""
+    """Virtual clock: call it to get the time, await `sleep`. It advances while `run` runs."""
 
     def __init__(self, now: float, speed: float) -> None:
-        self.speed = speed  #: seconds for each second of real time; may be changed at any time
-        self.true_speed = speed  #: as it was of late
+        self.speed = speed  #: virtual seconds per real second; can be changed at any time
+        self.true_speed = speed  #: measured recently
         self._now = now
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._number = itertools.count()
@@ -39,19 +40,23 @@ class Clock:
         return self._now
 
     def sleep(self, seconds: float) -> "asyncio.Future[None]":
-        """Not a coroutine: whoever calls is in the line of sleepers at once, and the clock cannot overtake them."""
+        """Return a future that completes after ``seconds`` of virtual time.
+
+        This is not a coroutine, so the wake-up time is registered at the call, before the clock can
+        pass it.
+        """
         until = self._now + max(seconds, 0.0)
         woken = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (until, next(self._number), woken))
         return woken
 
-    def watch(self, busy: Callable[[], bool]) -> None:
-        """The clock stands still while this says so."""
+    def add_busy_check(self, busy: Callable[[], bool]) -> None:
+        """Stop the clock whenever ``busy`` returns true."""
         self._busy.append(busy)
 
     @contextmanager
-    def hold(self) -> Iterator[None]:
-        """The clock stands still within."""
+    def pause(self) -> Iterator[None]:
+        """Stop the clock inside the ``with`` block."""
         self._held += 1
         try:
             yield
@@ -59,33 +64,35 @@ class Clock:
             self._held -= 1
 
     async def run(self) -> None:
-        """Move until cancelled."""
-        owed, last = 0.0, time.monotonic()
-        told_at, told_now = last, self._now
+        """Advance the clock until the task is canceled."""
+        backlog_s, last = 0.0, time.monotonic()  # virtual time to catch up
+        measured_at, measured_now = last, self._now
         while True:
             real = time.monotonic()
-            owed = min(owed + self.speed * max(real - last, 1e-9), self.speed * BEHIND_S)
+            elapsed_s = self.speed * max(real - last, 1e-9)
+            backlog_s = min(backlog_s + elapsed_s, self.speed * MAX_BACKLOG_S)
             last = real
-            if real - told_at > TOLD_S:
-                self.true_speed = (self._now - told_now) / (real - told_at)
-                told_at, told_now = real, self._now
+            if real - measured_at > SPEED_WINDOW_S:
+                self.true_speed = (self._now - measured_now) / (real - measured_at)
+                measured_at, measured_now = real, self._now
             if self._held or any(busy() for busy in self._busy):
-                await asyncio.sleep(BUSY_S)
-            elif (at := self._next()) is not None and at - self._now <= owed:
-                owed -= at - self._now
+                await asyncio.sleep(BUSY_CHECK_S)
+            elif (at := self._next_wake_up()) is not None and at - self._now <= backlog_s:
+                backlog_s -= at - self._now
                 self._now = at
                 self._wake()
-                for _ in range(TURNS):
+                for _ in range(WAKE_LOOP_TURNS):
                     await asyncio.sleep(0)
             else:
-                if at is not None:  # with nobody to wake, an endless speed leads nowhere
-                    self._now, owed = self._now + owed, 0.0
+                # Without a sleeping task the clock stands still: the speed may be infinite.
+                if at is not None:
+                    self._now, backlog_s = self._now + backlog_s, 0.0
                 await asyncio.sleep(
                     STEP_S if at is None else min(STEP_S, (at - self._now) / self.speed)
                 )
 
-    def _next(self) -> float | None:
-        """When the next sleeper wants to wake."""
+    def _next_wake_up(self) -> float | None:
+        """Return the earliest wake-up time."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else None

@@ -1,4 +1,4 @@
-"""A demo that runs: one world, one clock, and whole services on it that differ in nothing but their policy, or have friends."""
+"""State of a running demo: settings, services, and the delays of each policy."""
 
 import asyncio
 from bisect import bisect_left
@@ -9,10 +9,10 @@ import numpy as np
 from msgspec import Struct
 
 from tidings.aggregator.aggregator import Aggregator
-from tidings.demo.arrivals import arrived
+from tidings.demo.arrival_delays import arrival_delays
 from tidings.demo.clock import Clock
-from tidings.demo.publishers import Publishers, Visitor
-from tidings.demo.world import World
+from tidings.demo.publisher_server import ClientRecord, PublisherServer
+from tidings.demo.simulated_publishers import SimulatedPublishers
 from tidings.errors import UsageError
 from tidings.lab.score import PollScores, metrics, polls_within, score_polls
 from tidings.lab.simulate import Conditions, Polls, simulate
@@ -21,147 +21,169 @@ from tidings.model import DAY_S, Ints
 from tidings.policy import make_policy
 
 POLICIES = ("price", "uniform")
-#: Requests for each feed and day: a look every four hours, if they were spent evenly.
-BUDGET = 6.0
-#: What a hub that never failed is believed to send.
-PUSHED = 0.95
-#: Posts that are listed with how late each policy had them.
-LISTED = 12
+#: Requests per feed and day: one poll every four hours if spread evenly.
+BUDGET_PER_FEED = 6.0
+#: Share of posts that the policy expects from a reliable hub.
+PUSHED_SHARE = 0.95
+#: Number of recent posts that are listed with their delays.
+LISTED_POSTS = 12
+#: Minimum and maximum speed-up factor.
 SPEEDS = (1.0, 1000.0)
-#: Nodes of the exchange: they share one address of the publishers, and each has its part of the budget.
-FRIENDS = "friends"
-#: Who reads in the demo.
-READER, PASSWORD = "demo", "demo-world"
+#: Client name of all exchange nodes: they share one address of the publisher server and the budget.
+PEER_CLIENT = "friends"
+#: Login of the demo user.
+USER_NAME, PASSWORD = "demo", "demo-world"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a demo is made from; the same plan makes the same world."""
+    """Settings of a demo; the same plan gives the same publishers and posts.
+
+    Raises:
+        UsageError: if a value is out of range.
+    """
 
     publishers: int = 300
     days: float = 7.0
-    speed: float = 500.0  #: `inf` for no waiting at all
+    speed: float = 500.0  #: speed-up factor; `inf` runs without waiting
     seed: int = 1
-    budget: float = BUDGET
+    budget: float = BUDGET_PER_FEED
     policies: tuple[str, ...] = POLICIES
-    friends: int = 3  #: nodes of the exchange
+    peer_count: int = 3  #: exchange nodes
 
     @property
-    def members(self) -> tuple["Member", ...]:
-        """All services there are."""
-        alone = [Member(policy, policy, policy, self.budget) for policy in self.policies]
-        each = self.budget / max(self.friends, 1)
-        friends = [Member(f"friend {i + 1}", "price", FRIENDS, each) for i in range(self.friends)]
-        return (*alone, *friends)
+    def instances(self) -> tuple["DemoInstance", ...]:
+        """All services: one per policy, and the exchange nodes."""
+        standalone = [DemoInstance(policy, policy, policy, self.budget) for policy in self.policies]
+        share = self.budget / max(self.peer_count, 1)
+        nodes = [
+            DemoInstance(f"peer {i + 1}", "price", PEER_CLIENT, share)
+            for i in range(self.peer_count)
+        ]
+        return (*standalone, *nodes)
 
     def __post_init__(self) -> None:
         if self.publishers < 1:
-            raise UsageError(f"a world needs at least one publisher, not {self.publishers}")
+            raise UsageError(f"the demo needs at least 1 publisher, not {self.publishers}")
         if not 0 < self.days <= 366:
             raise UsageError(
-                f"the demo lasts for up to 366 days of its own time, not {self.days:g}"
+                f"the demo runs for up to 366 days of simulated time, not {self.days:g}"
             )
 
 
-class Member(Struct, frozen=True):
-    """A service of the demo."""
+class DemoInstance(Struct, frozen=True):
+    """Settings of one tidings service of the demo."""
 
     name: str
     policy: str
-    visitor: str  #: under which the publishers know it
-    budget: float  #: requests for each feed and day
+    client_name: str  #: name at the publisher server
+    budget: float  #: requests per feed and day
 
 
 class Demo:
-    """A demo that runs."""
+    """A running demo."""
 
-    def __init__(self, plan: Plan, world: World, clock: Clock, publishers: Publishers) -> None:
-        self.plan, self.world, self.clock, self.publishers = plan, world, clock, publishers
+    def __init__(
+        self, plan: Plan, publishers: SimulatedPublishers, clock: Clock, server: PublisherServer
+    ) -> None:
+        self.plan, self.publishers, self.clock, self.server = plan, publishers, clock, server
         self.aggregators: dict[str, Aggregator] = {}
-        self.addresses: dict[str, str] = {}  #: of the services' pages, by policy
+        self.addresses: dict[str, str] = {}  #: URLs of the services, by name
         self.stop = asyncio.Event()
 
-    async def until_the_end(self) -> None:
-        """Of the time that was planned, or until somebody stops it."""
+    async def wait_until_end(self) -> None:
+        """Wait until the planned time is over or the demo is stopped."""
         waits: list[asyncio.Future[object]] = [
-            asyncio.ensure_future(what)
-            for what in (self.clock.sleep(self.world.end - self.clock()), self.stop.wait())
+            asyncio.ensure_future(event)
+            for event in (self.clock.sleep(self.publishers.end - self.clock()), self.stop.wait())
         ]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
 
     def score_polls(self, name: str, since: float | None = None) -> PollScores:
-        """How a policy has done until now, by the laboratory's rules, with the posts that it had to look for."""
-        visitor = next(v for v in self.publishers.visitors if v.name == name)
-        since = self.world.start if since is None else since
+        """Score the polls of a policy from ``since`` until now, without pushed posts."""
+        client = next(v for v in self.server.clients if v.name == name)
+        since = self.publishers.start if since is None else since
         return self._score_polls(
-            polls_within(visitor.polls(), since, self.clock()), since, self.clock()
+            polls_within(client.polls(), since, self.clock()), since, self.clock()
         )
 
-    def foretell(self, name: str, until: float | None = None) -> PollScores:
-        """How the simulator says that the same policy does in the same world."""
-        world, until = self.world, self.clock() if until is None else until
-        conditions = Conditions(pushed_share=PUSHED * world.pushed)
+    def simulate_policy(self, name: str, until: float | None = None) -> PollScores:
+        """Simulate the same policy on the same posts with the lab's simulator, and score it."""
+        publishers, until = self.publishers, self.clock() if until is None else until
+        conditions = Conditions(pushed_share=PUSHED_SHARE * publishers.pushed)
         policy = make_policy(name, live=True, seed=0)
         polls = simulate(
-            world.trace, policy, self.plan.budget, world.start, until, conditions=conditions
+            publishers.trace,
+            policy,
+            self.plan.budget,
+            publishers.start,
+            until,
+            conditions=conditions,
         )
-        return self._score_polls(polls, world.start, until)
+        return self._score_polls(polls, publishers.start, until)
 
     def _score_polls(self, polls: Polls, since: float, until: float) -> PollScores:
-        scores = score_polls(self.world.trace, polls, since, until)
+        scores = score_polls(self.publishers.trace, polls, since, until)
         return exclude_pushed_feeds(
-            scores, Conditions(pushed_share=self.world.pushed.astype(float))
+            scores, Conditions(pushed_share=self.publishers.pushed.astype(float))
         )
 
     async def figures(self) -> dict[str, Any]:
-        """What the screen shows."""
-        now, world = self.clock(), self.world
-        recent = np.flatnonzero((world.trace.times <= now) & (world.trace.times >= world.start))
+        """Return the data of the dashboard."""
+        now, publishers = self.clock(), self.publishers
+        recent = np.flatnonzero(
+            (publishers.trace.times <= now) & (publishers.trace.times >= publishers.start)
+        )
         return {
             "now": now,
-            "day": (now - world.start) / DAY_S,
+            "day": (now - publishers.start) / DAY_S,
             "days": self.plan.days,
             "speed": self.clock.speed,
             "true_speed": self.clock.true_speed,
             "publishers": self.plan.publishers,
             "posts": len(recent),
             "budget_per_day": self.plan.budget * self.plan.publishers,
-            "policies": [self._policy(visitor) for visitor in self._alone],
-            "friends": await self._friends(),
-            "last": self._last(recent),
+            "policies": [self._policy_figures(client) for client in self._policy_clients],
+            "friends": await self._peer_figures(),
+            "last": self._recent_posts(recent),
         }
 
-    async def _friends(self) -> dict[str, Any] | None:
-        """How one of the friends does, who has its news from the others as well."""
-        one = next((member for member in self.plan.members if member.visitor == FRIENDS), None)
-        if one is None:
+    async def _peer_figures(self) -> dict[str, Any] | None:
+        """Return requests and delays of the first exchange node; None without nodes."""
+        first = next(
+            (instance for instance in self.plan.instances if instance.client_name == PEER_CLIENT),
+            None,
+        )
+        if first is None:
             return None
-        visitor = next(v for v in self.publishers.visitors if v.name == FRIENDS)
+        client = next(v for v in self.server.clients if v.name == PEER_CLIENT)
         found = {
-            "requests": visitor.requests,
-            "nodes": self.plan.friends,
-            "pages": self.addresses[one.name],
+            "requests": client.requests,
+            "nodes": self.plan.peer_count,
+            "pages": self.addresses[first.name],
         }
-        return found | await arrived(self.aggregators[one.name].store, self.world, self.clock())
+        return found | await arrival_delays(
+            self.aggregators[first.name].store, self.publishers, self.clock()
+        )
 
     @property
-    def _alone(self) -> list[Visitor]:
-        return [visitor for visitor in self.publishers.visitors if visitor.name != FRIENDS]
+    def _policy_clients(self) -> list[ClientRecord]:
+        return [client for client in self.server.clients if client.name != PEER_CLIENT]
 
-    def _policy(self, visitor: Visitor) -> dict[str, Any]:
-        scores = self.score_polls(visitor.name)
+    def _policy_figures(self, client: ClientRecord) -> dict[str, Any]:
+        scores = self.score_polls(client.name)
         found = metrics(scores)
         delay = scores.delay_s[~scores.missed]
         return {
-            "policy": visitor.name,
-            "pages": self.addresses.get(visitor.name, ""),
-            "requests": visitor.requests,
-            "hits": visitor.counts[200] - visitor.asked_in_vain,
-            "unchanged": visitor.counts[304] + visitor.asked_in_vain,
-            "refused": visitor.counts[429],
-            "pushed": visitor.pushed,
+            "policy": client.name,
+            "pages": self.addresses.get(client.name, ""),
+            "requests": client.requests,
+            "hits": client.counts[200] - client.unchanged_responses,
+            "unchanged": client.counts[304] + client.unchanged_responses,
+            "refused": client.counts[429],
+            "pushed": client.pushed,
             "p50_s": found["median_delay_s"],
             "p90_s": float(np.percentile(delay, 90)) if len(delay) else None,
             "mean_s": found["mean_delay_s"],
@@ -169,36 +191,42 @@ class Demo:
             "missed_share": found["missed_share"],
         }
 
-    def _last(self, recent: Ints) -> list[dict[str, Any]]:
-        """The last posts of which it is known how late every policy had them, newest first; none that a hub has sent."""
-        trace, out = self.world.trace, list[dict[str, Any]]()
+    def _recent_posts(self, recent: Ints) -> list[dict[str, Any]]:
+        """Return the newest posts whose delay is known for every policy, without pushed posts."""
+        trace, out = self.publishers.trace, list[dict[str, Any]]()
         order = recent[np.argsort(-trace.times[recent], kind="stable")]
-        for post in order[: 100 * LISTED].tolist():
+        for post in order[: 100 * LISTED_POSTS].tolist():
             feed = int(np.searchsorted(trace.offsets, post, side="right")) - 1
-            if self.world.pushed[feed]:
+            if self.publishers.pushed[feed]:
                 continue
-            late = {v.name: self._late(v, feed, post) for v in self._alone}
-            if None not in late.values():
+            delays = {one.name: self._post_delay(one, feed, post) for one in self._policy_clients}
+            if None not in delays.values():
                 number = post - int(trace.offsets[feed])
                 out.append(
                     {
                         "at": float(trace.times[post]),
-                        "publisher": self.world.names[feed],
-                        "kind": self.world.kinds[feed].name,
-                        "title": self.world.post(feed, number).title,
-                        "url": f"{self.publishers.site(feed)}{number}",
-                        "late_s": late,
+                        "publisher": self.publishers.names[feed],
+                        "kind": self.publishers.kinds[feed].name,
+                        "title": self.publishers.post(feed, number).title,
+                        "url": f"{self.server.site(feed)}{number}",
+                        "late_s": delays,
                     }
                 )
-            if len(out) == LISTED:
+            if len(out) == LISTED_POSTS:
                 break
         return out
 
-    def _late(self, visitor: Visitor, feed: int, post: int) -> float | str | None:
-        """How late it came; "missed" if it never can; None if it may still come."""
-        trace, looks = self.world.trace, visitor.looks[feed]
-        look = bisect_left(looks, trace.times[post])
-        if look == len(looks):
+    def _post_delay(self, client: ClientRecord, feed: int, post: int) -> float | str | None:
+        """Return the delay in seconds, "missed", or None if the post may still be found."""
+        trace, poll_times = self.publishers.trace, client.poll_times[feed]
+        index = bisect_left(poll_times, trace.times[post])
+        if index == len(poll_times):
             return None
-        newer = int(trace.offsets[feed]) + self.world.published(feed, looks[look]) - 1 - post
-        return "missed" if newer >= trace.window[feed] else looks[look] - float(trace.times[post])
+        newer = (
+            int(trace.offsets[feed]) + self.publishers.published(feed, poll_times[index]) - 1 - post
+        )
+        return (
+            "missed"
+            if newer >= trace.window[feed]
+            else poll_times[index] - float(trace.times[post])
+        )

@@ -1,44 +1,51 @@
-"""A demo from its beginning to its end, with its screen: what `tidings demo` does, and what a button can start."""
+"""Run a demo with its dashboard, as `tidings demo` does."""
 
 import asyncio
 import socket
 from collections.abc import Callable
 from typing import Any
 
+from tidings.demo.dashboard import make_app
 from tidings.demo.demo import Demo, Plan
-from tidings.demo.screen import make_app
 from tidings.demo.services import open_demo
 from tidings.lab.score import metrics
 from tidings.service import address
-from tidings.web.server import serving
+from tidings.web.server import serve_app
 
-#: The columns of what is told at the end.
-TOLD = ("polls", "mean_delay_s", "median_delay_s", "p95_delay_s", "missed_share")
+#: Metrics in the result table of `tidings demo`.
+RESULT_COLUMNS = ("polls", "mean_delay_s", "median_delay_s", "p95_delay_s", "missed_share")
 
 
 async def run_demo(
-    plan: Plan, listening: socket.socket, stop: asyncio.Event, echo: Callable[[str], object]
+    plan: Plan, server_socket: socket.socket, stop: asyncio.Event, echo: Callable[[str], object]
 ) -> dict[str, dict[str, Any]]:
-    """Show a demo at ``listening`` until its time is over, or ``stop``; returns the figures of each policy.
+    """Run a demo until its end or until ``stop`` is set, and return metrics by policy.
 
-    If its time was over, they are followed by what the simulator says of the same world.
+    If the demo has run to its end, the result also has the metrics of the lab's simulator for the
+    same posts.
+
+    Args:
+        plan: settings of the demo.
+        server_socket: listening socket of the dashboard.
+        stop: event that stops the demo.
+        echo: function that prints a line, for example the URL of the dashboard.
     """
-    echo(f"making a world of {plan.publishers} publishers")
-    async with open_demo(plan) as demo, serving(make_app(demo), listening):
-        echo(f"the demo world is at {address(listening)}demo (Ctrl-C stops it)")
-        over = asyncio.create_task(demo.until_the_end())
+    echo(f"starting {plan.publishers} simulated publishers")
+    async with open_demo(plan) as demo, serve_app(make_app(demo), server_socket):
+        echo(f"the demo is running at {address(server_socket)}demo (press Ctrl-C to stop)")
+        over = asyncio.create_task(demo.wait_until_end())
         await asyncio.wait(
             {over, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED
         )
-        found = {f"{name}, live": metrics(demo.score_polls(name)) for name in plan.policies}
+        results = {f"{name}, live": metrics(demo.score_polls(name)) for name in plan.policies}
         if over.done():
-            found |= await asyncio.to_thread(_foretold, demo)
+            results |= await asyncio.to_thread(_simulated_metrics, demo)
         over.cancel()
-    return found
+    return results
 
 
-def _foretold(demo: Demo) -> dict[str, dict[str, Any]]:
+def _simulated_metrics(demo: Demo) -> dict[str, dict[str, Any]]:
     return {
-        f"{name}, simulated": metrics(demo.foretell(name, demo.world.end))
+        f"{name}, simulated": metrics(demo.simulate_policy(name, demo.publishers.end))
         for name in demo.plan.policies
     }

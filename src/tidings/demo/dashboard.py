@@ -1,6 +1,7 @@
-"""The demo's one screen: both policies beside each other, live, as the publishers have seen them.
+"""Dashboard of the demo: a web page that compares the delays of the policies, live.
 
-A page that is made on the server; a small script fetches its changing part once a second. The same figures as data: /demo.json.
+The page is rendered on the server. A script fetches the changing part every second. /demo.json has
+the same data.
 """
 
 import time
@@ -21,22 +22,22 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from tidings import web
-from tidings.demo.demo import PASSWORD, POLICIES, READER, SPEEDS, Demo
+from tidings.demo.demo import PASSWORD, POLICIES, SPEEDS, USER_NAME, Demo
 from tidings.formatting import count, duration, figures, percent
 from tidings.web.charts import Plot
 
 STATIC = Path(__file__).with_name("static")
 ICONS = Path(web.__file__).with_name("static")
-SECURITY = (
-    "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
-    "content-security-policy": SECURITY,
+    "content-security-policy": CONTENT_SECURITY_POLICY,
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
 }
-CHOICES = (1, 20, 100, 500, 1000)
+SPEED_CHOICES = (1, 20, 100, 500, 1000)
 TICKS = (
     (60, "1 min"),
     (300, "5 min"),
@@ -61,34 +62,34 @@ TEMPLATES.filters |= {
 
 
 def make_app(demo: Demo) -> Starlette:
-    """The screen over a demo that runs."""
+    """Return the web application of the dashboard."""
 
     async def page(request: Request) -> Response:
-        return _answer(await _render(demo, "demo.html"), "text/html")
+        return _respond(await _render(demo, "demo.html"), "text/html")
 
     async def now(request: Request) -> Response:
-        return _answer(await _render(demo, "now.html"), "text/html")
+        return _respond(await _render(demo, "now.html"), "text/html")
 
     async def data(request: Request) -> Response:
-        return _answer(msgspec.json.encode(await demo.figures()).decode(), "application/json")
+        return _respond(msgspec.json.encode(await demo.figures()).decode(), "application/json")
 
     async def speed(request: Request) -> Response:
-        """Forms of other sites say where they are from; ours comes from here."""
-        here = f"http://{request.headers.get('host', '')}"
-        if request.headers.get("origin", here) != here:
+        """Change the speed; requests from other origins are rejected (CSRF protection)."""
+        own_origin = f"http://{request.headers.get('host', '')}"
+        if request.headers.get("origin", own_origin) != own_origin:
             raise HTTPException(HTTPStatus.FORBIDDEN)
-        asked = dict(parse_qsl((await request.body()).decode("ascii", "replace"))).get("speed", "")
-        if asked not in {str(choice) for choice in CHOICES}:
+        value = dict(parse_qsl((await request.body()).decode("ascii", "replace"))).get("speed", "")
+        if value not in {str(choice) for choice in SPEED_CHOICES}:
             raise HTTPException(HTTPStatus.BAD_REQUEST)
-        demo.clock.speed = float(asked)
+        demo.clock.speed = float(value)
         return RedirectResponse("/demo", HTTPStatus.SEE_OTHER)
 
-    async def home(request: Request) -> Response:
+    async def redirect(request: Request) -> Response:
         return RedirectResponse("/demo", HTTPStatus.FOUND)
 
     return Starlette(
         routes=[
-            Route("/", home),
+            Route("/", redirect),
             Route("/demo", page),
             Route("/demo/now", now),
             Route("/demo.json", data),
@@ -100,41 +101,42 @@ def make_app(demo: Demo) -> Starlette:
     )
 
 
-def _answer(text: str, kind: str) -> Response:
-    return Response(text, headers={**HEADERS, "cache-control": "no-store"}, media_type=kind)
+def _respond(text: str, media_type: str) -> Response:
+    headers = {**HEADERS, "cache-control": "no-store"}
+    return Response(text, headers=headers, media_type=media_type)
 
 
 def _file(file: Path) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
+    async def serve_file(request: Request) -> Response:
         return FileResponse(file, headers=HEADERS)
 
-    return answer
+    return serve_file
 
 
 async def _render(demo: Demo, template: str) -> str:
-    told = await demo.figures()
+    data = await demo.figures()
     values: dict[str, Any] = {
-        "told": told,
+        "data": data,
         "plan": demo.plan,
-        "choices": CHOICES,
-        "reader": READER,
+        "choices": SPEED_CHOICES,
+        "user_name": USER_NAME,
         "password": PASSWORD,
     }
     values["pages"] = demo.addresses.get(demo.plan.policies[0], "/")
-    values["behind"] = told["true_speed"] < 0.9 * min(told["speed"], SPEEDS[1])
+    values["behind"] = data["true_speed"] < 0.9 * min(data["speed"], SPEEDS[1])
     return TEMPLATES.get_template(template).render(**values, curve=_curve(demo))
 
 
 def _curve(demo: Demo) -> Markup | None:
-    """The share of posts that were found within a time, missed ones counted as never; None if there are none yet."""
-    (low, _word), *_ticks, (high, _word) = TICKS
+    """Plot the share of posts found within a time, including missed posts; None without posts."""
+    (low, _label), *_ticks, (high, _label) = TICKS
     plot = Plot(560, 300, 52, 76, top=12)
     x, y = plot.x_scale(low, high, log=True), plot.y_scale(0, 1)
     for share in (0.0, 0.5, 1.0):
         plot.horizontal_line(y(share), f"{share:.0%}")
-    for at, word in TICKS:
-        plot.text(x(at), plot.height - 8, word)
-    words, steps = [], np.geomspace(low, high, 60)
+    for at, label in TICKS:
+        plot.text(x(at), plot.height - 8, label)
+    descriptions, steps = [], np.geomspace(low, high, 60)
     for name in demo.plan.policies:
         scores = demo.score_polls(name)
         if not len(scores.feed):
@@ -145,8 +147,8 @@ def _curve(demo: Demo) -> Markup | None:
             [(x(at), y(share)) for at, share in zip(steps, shares, strict=True)], name, dots=False
         )
         first = name == POLICIES[0]
-        place = min(int(np.searchsorted(shares, 0.62 if first else 0.38)), len(steps) - 1)
+        index = min(int(np.searchsorted(shares, 0.62 if first else 0.38)), len(steps) - 1)
         side, anchor = (-8, "end") if first else (8, "start")
-        plot.text(x(steps[place]) + side, y(shares[place]) + 4, name, f"name {name}", anchor)
-        words.append(f"{name}: {shares[steps <= 3600][-1]:.0%} within an hour")
-    return plot.svg("Share of posts found within a time", "; ".join(words))
+        plot.text(x(steps[index]) + side, y(shares[index]) + 4, name, f"name {name}", anchor)
+        descriptions.append(f"{name}: {shares[steps <= 3600][-1]:.0%} within an hour")
+    return plot.svg("Share of posts found within a time", "; ".join(descriptions))

@@ -1,4 +1,4 @@
-"""Pages of the documentation, taken apart into blocks, and run as a reader would type them."""
+"""Extract the code blocks of documentation pages and run their commands in a shell."""
 
 import os
 import re
@@ -13,46 +13,49 @@ from tests.cli.conftest import TIDINGS
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-#: Commands that go on until they are stopped: a reader has them in a terminal of their own.
-LASTING = re.compile(
+#: Commands that run until they are stopped; they are started in the background.
+LONG_RUNNING = re.compile(
     r"make run|(?:\S+/)?tidings (?:.* )?(?:serve|worker|list-server|demo)\b(?!.*--help)"
 )
-#: What must stand before a block that nobody can try without root, Docker or a second machine.
-UNTRIED = "not tried by the tests"
+#: Text required before a block that needs root, Docker or a second computer.
+NOT_TESTED = "not tried by the tests"
 TEST_TIMEOUT_S = 300
 
-# What goes on in the background says " is at " when it can be used; its end is told to it and waited for.
+# A background command prints "running at" or "started" when it is ready. At the end of the page it
+# is stopped with SIGTERM.
 PROLOGUE = r"""
 set -e
-lasting=()
-trap 'for pid in "${lasting[@]}"; do kill "$pid"; wait "$pid"; done 2>/dev/null || true' EXIT
-usable() {
+background=()
+trap 'for pid in "${background[@]}"; do kill "$pid"; wait "$pid"; done 2>/dev/null || true' EXIT
+wait_until_ready() {
   for _ in {1..2000}; do
-    if grep -qs " is at \|^working" "lasting.$1"; then return; fi
+    if grep -qs " running at \|started" "background.$1"; then return; fi
     kill -0 "$1" || break
     sleep 0.1
   done
-  cat "lasting.$1" >&2
+  cat "background.$1" >&2
   exit 1
 }
 """
-START = """( exec > "lasting.$BASHPID" 2>&1; exec {} ) & lasting+=($!); usable "$!" """
+START = (
+    """( exec > "background.$BASHPID" 2>&1; exec {} ) & background+=($!); wait_until_ready "$!" """
+)
 
 
 class Block(NamedTuple):
-    """What stands between two fences."""
+    """A fenced code block."""
 
     kind: str
     text: str
-    before: str  #: the paragraph above it
+    before: str  #: paragraph above the block
 
     @property
     def file(self):
-        """Where the reader is to put it: the first line says so in a comment."""
+        """File name of the block, if its first line is a comment with one."""
         return found[1] if (found := re.match(r"# (\S+\.(?:toml|py))\n", self.text)) else None
 
     def steps(self):
-        """Commands, each with what the page says that it prints."""
+        """Yield commands with the output that the page shows."""
         for step in re.split(r"^\$ ", self.text, flags=re.MULTILINE)[1:]:
             command, printed = re.match(r"((?:[^\n]*\\\n)*[^\n]*)\n(.*)", step, re.DOTALL).groups()
             yield command, printed
@@ -71,8 +74,8 @@ def blocks(text):
     ]
 
 
-def as_printed(printed):
-    """What the page says, as a pattern: ``...`` is whatever may differ."""
+def output_pattern(printed):
+    """Return a regular expression for the output on a page; ``...`` matches any text."""
     return re.escape(printed.strip()).replace(r"\.\.\.", ".*")
 
 
@@ -81,11 +84,11 @@ def _free_port():
         return free.getsockname()[1]
 
 
-class Desk:
-    """A reader's desk: an empty folder with a clone of this repository in reach, a list of subscriptions, and blogs to read.
+class PageRunner:
+    """Run the commands of a page in an empty directory, with an OPML file and a blog server.
 
-    Pages name the usual port and example.org; here it is a free port and blogs on the loopback address, so that nobody is
-    troubled. All else is run as written, a page in one shell.
+    The default port is replaced by a free one, and example.org by blogs on loopback. Everything
+    else is run as written, each page in one shell.
     """
 
     def __init__(self, folder, blogs):
@@ -104,31 +107,32 @@ class Desk:
             (folder / name).symlink_to(ROOT / name)
         (venv / ".installed").touch()
         (venv / ".tools").touch()
-        subscriptions = blogs.list(folder / "subscriptions.opml")
+        subscriptions = blogs.write_opml(folder / "subscriptions.opml")
         lines = subscriptions.read_text().splitlines()
         subscriptions.write_text(
             "\n".join(line for line in lines if f'"{blogs.url(1)}"' not in line)
-        )  # the blog at example.org
+        )  # the page subscribes to it as example.org
         self._port = _free_port()
 
     def read(self, page):
         text = (ROOT / page).read_text()
-        for written, here in (
+        for written, replacement in (
             ("https://example.org/feed", self._blogs.url(1)),
             ("https://example.org", self._blogs.site(1)),
             ("127.0.0.1:8035", f"127.0.0.1:{self._port}"),
             *((port, str(_free_port())) for port in ("8037", "8038")),
         ):
-            text = text.replace(written, here)
+            text = text.replace(written, replacement)
         return blocks(text)
 
     def run(self, page):
-        """Everything that can be run, in the order of the page; how many commands that were."""
+        """Run all commands of a page in order, compare the output, and return their number."""
         script, expected = [PROLOGUE], []
         for block in self.read(page):
             if block.file is not None:
                 script.append(
-                    f"mkdir -p {Path(block.file).parent}; cat > {block.file} <<'END_OF_FILE'\n{block.text}END_OF_FILE"
+                    f"mkdir -p {Path(block.file).parent}; "
+                    f"cat > {block.file} <<'END_OF_FILE'\n{block.text}END_OF_FILE"
                 )
                 if block.kind == "toml":
                     script.append(
@@ -140,15 +144,15 @@ class Desk:
                 for command, printed in block.steps():
                     expected.append((command, printed))
                     script.append(f"echo '<<step {len(expected)}>>'")
-                    lasting = LASTING.match(command)
-                    script.append(START.format(command) if lasting else command)
+                    is_long_running = LONG_RUNNING.match(command)
+                    script.append(START.format(command) if is_long_running else command)
         printed = self._shell("\n".join(script), page)
-        for said, (command, written) in zip(
+        for output, (command, written) in zip(
             re.split(r"<<step \d+>>\n", printed)[1:], expected, strict=True
         ):
             if written.strip():
-                assert re.fullmatch(as_printed(written), said.strip(), re.DOTALL), (
-                    f"{command}\n{said}"
+                assert re.fullmatch(output_pattern(written), output.strip(), re.DOTALL), (
+                    f"{command}\n{output}"
                 )
         return len(expected)
 
@@ -173,9 +177,9 @@ class Desk:
             stderr=subprocess.PIPE,
         )
         try:
-            printed, complaints = shell.communicate(timeout=TEST_TIMEOUT_S)
+            printed, errors = shell.communicate(timeout=TEST_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             os.killpg(shell.pid, signal.SIGTERM)
-            printed, complaints = shell.communicate(timeout=TEST_TIMEOUT_S)
-        assert (shell.returncode, complaints) == (0, ""), f"{page}\n{printed}\n{complaints}"
+            printed, errors = shell.communicate(timeout=TEST_TIMEOUT_S)
+        assert (shell.returncode, errors) == (0, ""), f"{page}\n{printed}\n{errors}"
         return printed
