@@ -43,6 +43,8 @@ class Publisher(LocalServer):
         self.posts, self.blocked_readers, self.url = [], set(), f"{self.address}/feed"
 
     def answer(self, request):
+        if request.path != "/feed":  # favicon requests are not counted
+            return 404, "text/plain", b""
         reader = int(re.search(r"http://n(\d+)\.example", request.headers["User-Agent"])[1])
         self.requested_paths.append(reader)
         return (
