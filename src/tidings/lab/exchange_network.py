@@ -275,7 +275,7 @@ class PeerNetwork:
             elif call.function == "get_neighbors":
                 caller.add_candidates(callee.get_neighbors(caller.nid, self.now), self.now)
             elif call.function == "dispute":
-                # three, as `Call` says
+                # the argument of a `dispute` call is a tuple of three values
                 callee.dispute(caller.nid, *call.argument, self.now)  # type: ignore[misc]
             else:
                 getattr(callee, call.function)(caller.nid, call.argument, self.now)

@@ -66,6 +66,7 @@ def subscriptions(
         columns = list(row[_BEFORE : _BEFORE + _SHOWN])
         columns[REASON] = decode(columns[REASON])
         state = FeedState(*columns)
+        # the columns before the state are the fields of `Feed` in order
         feed = Feed(*row[:_BEFORE], state)  # type: ignore[call-arg]
         (
             title,

@@ -220,7 +220,7 @@ MIGRATIONS = (
       pushed INTEGER NOT NULL,
       missed INTEGER NOT NULL
     );
-    """,  # noqa: E501
+    """,  # noqa: E501  # text of a released migration
     schema_users.USER_TABLES,
     """
     CREATE TABLE neighbours (
@@ -269,7 +269,7 @@ MIGRATIONS = (
     /* sqlite */ INSERT INTO search (rowid, title, body)
       SELECT id, folded(title), folded(words_of(content, summary)) FROM entries;
     /* postgres: UPDATE entries SET words = replace(words::text, 'ς', 'σ')::tsvector WHERE words::text LIKE '%ς%' */;
-    """,  # noqa: E501
+    """,  # noqa: E501  # text of a released migration
     """
     ALTER TABLE feeds ADD COLUMN min_interval_s DOUBLE PRECISION NOT NULL DEFAULT 0;
     ALTER TABLE feeds ADD COLUMN stated_s DOUBLE PRECISION NOT NULL DEFAULT 0;
@@ -287,7 +287,7 @@ MIGRATIONS = (
       WHERE reason <> '' */;
     /* postgres: UPDATE polls SET reason = json_build_object('code', 'text', 'params', json_build_object('text', reason))::text
       WHERE reason <> '' */;
-    """,  # noqa: E501
+    """,  # noqa: E501  # text of a released migration
     """
     ALTER TABLE entries RENAME COLUMN published_told TO declared_published_at;
     ALTER TABLE feeds RENAME COLUMN retired_why TO retired_reason;

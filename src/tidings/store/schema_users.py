@@ -165,4 +165,4 @@ USER_TABLES = """
       type TEXT NOT NULL,
       data BLOB NOT NULL
     );
-"""  # noqa: E501
+"""  # noqa: E501  # text of a released migration
