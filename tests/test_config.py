@@ -155,7 +155,7 @@ def test_budget_may_be_a_number_in_file(home):
     assert config_of(home("[policy]\nbudget = 2400")).budget == Budget(2400, False)
 
 
-INTRODUCTION = """# Configuration
+INTRODUCTION = """# Configuration options
 
 `tidings config` prints all options with their current values and where each is set.
 
@@ -174,6 +174,15 @@ Changes take effect at the next start.
 
 This page is generated from `src/tidings/config.py` by `python -m tests.test_config`.
 """
+#: Topic of each section, for its heading.
+SECTION_TOPICS = {
+    "fetch": "requests to publishers",
+    "policy": "when feeds are polled",
+    "store": "database and retention",
+    "serve": "web server",
+    "exchange": "peers",
+    "log": "log messages",
+}
 
 
 def page(folder):
@@ -183,7 +192,8 @@ def page(folder):
         if setting.section != section:
             section = setting.section
             text += (
-                f"\n## [{section}]\n\n| option | default | allowed | meaning |\n|---|---|---|---|\n"
+                f"\n## [{section}]: {SECTION_TOPICS[section]}\n\n"
+                "| option | default | allowed | meaning |\n|---|---|---|---|\n"
             )
         default = str(setting.default).lower() if setting.kind is bool else str(setting.default)
         shown = f"`{default}`" if default else "empty"

@@ -14,7 +14,7 @@ MODULES += tuple(
     f"lab.{name}"
     for name in ("traces", "generate", "simulate", "score", "compare", "lower_bound", "whatif")
 )
-INTRODUCTION = """# Reference
+INTRODUCTION = """# Python API for policies and studies
 
 Python API for writing a policy ([plugins.md](plugins.md)) or a study ([lab.md](lab.md)). This page
 is generated from the source by `python -m tests.test_reference`.
@@ -57,13 +57,13 @@ def page():
             (ROOT / "src" / "tidings" / module.replace(".", "/")).with_suffix(".py").read_text()
         )
         tree, lines = ast.parse(source), source.splitlines()
-        text += f"\n## tidings.{module}\n\n{docstring(tree)}\n"
+        text += f"\n## Module tidings.{module}\n\n{docstring(tree)}\n"
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and is_documented(node):
-                text += f"\n### {node.name}\n\n{docstring(node)}\n"
+                text += f"\n### class {node.name}\n\n{docstring(node)}\n"
                 text += "".join(["\n", *found]) if (found := list(members(node, lines))) else ""
             elif isinstance(node, ast.FunctionDef) and is_documented(node):
-                text += f"\n### {node.name}\n\n`{call(node)}`\n\n{docstring(node)}\n"
+                text += f"\n### {node.name}()\n\n`{call(node)}`\n\n{docstring(node)}\n"
     return text
 
 

@@ -19,7 +19,7 @@ def kind(schema):
     """Describe the type of a schema."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
+        return f"[{name}](#data-type-{name.lower()})"
     if "anyOf" in schema:
         return " or ".join(kind(option) for option in schema["anyOf"])
     if "enum" in schema:
@@ -50,15 +50,15 @@ def operation(method, path, spec):
 
 def reference():
     spec = document(OPERATIONS)
-    lines = [MARK, "## Operations", ""]
+    lines = [MARK, "## REST API operations", ""]
     for path, methods in spec["paths"].items():
         for method, operation_spec in methods.items():
             lines += operation(method, path, operation_spec)
-    lines += ["## Models", ""]
+    lines += ["## REST API data types", ""]
     for name, schema in spec["components"]["schemas"].items():
         description = schema.get("description", "")
         lines += [
-            f"### {name}",
+            f"### Data type {name}",
             "",
             *([description, ""] if description else []),
             "| field | type |",
