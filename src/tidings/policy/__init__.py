@@ -1,6 +1,7 @@
-"""Polling policies: decide when each feed is polled next, and record the reason.
+"""Polling policies, which decide when each feed is polled next and record the reason.
 
-Pure numpy: arrays of feeds in, poll times out. No I/O, and no access to the clock.
+This package computes on numpy arrays with one element per feed. It does no I/O and does not read
+the clock.
 
 `base` defines the policy interface and `registry` lists the policies by name. `constraints` has the
 poll constraints. `estimate`, `allocation` and `schedule` implement the formulas of the papers;

@@ -1,7 +1,8 @@
-"""Adaptive polling policies: an interval per feed, updated from each document, no budget.
+"""Policies that set the interval of each feed from its latest document, without a budget.
 
-The strategies of Urbansky et al. 2011 and FeedEx (Jun & Ahamad 2006), and simple baselines of the
-literature. For comparisons at a common budget, ``scale`` multiplies all intervals and their bounds.
+They are the strategies of Urbansky et al. 2011 and FeedEx (Jun & Ahamad 2006), and simple baselines
+of the literature. For comparisons at a common budget, ``scale`` multiplies all intervals and their
+limits.
 """
 
 from typing import ClassVar
@@ -15,7 +16,7 @@ from tidings.policy.base import Decisions, Policy, reason
 from tidings.reasons import Reason
 from tidings.reasons import reason as reason_value
 
-#: Bounds of the interval. Urbansky et al. sect. 3: "we limit the poll interval to [2 min, 31 d]".
+#: Limits of the interval. Urbansky et al. sect. 3: "we limit the poll interval to [2 min, 31 d]".
 MIN_INTERVAL_S = 2 * MINUTE_S
 MAX_INTERVAL_S = 31 * DAY_S
 
@@ -47,7 +48,7 @@ class IntervalPolicy(Policy):
         self.state["interval_s"][rows] = self._interval(rows, now, seen)
 
     def _interval(self, rows: Rows, now: Floats, seen: Documents) -> Floats:
-        """Return the seconds until the next poll, before bounds and scale."""
+        """Return the seconds until the next poll, before limits and scale are applied."""
         raise NotImplementedError  # not abstract: `fixed` needs no rule
 
     def _choose(self, rows: Rows, now: Floats, first: bool) -> Decisions:
@@ -81,9 +82,10 @@ class Fixed(IntervalPolicy):
 
 
 def mean_gap_s(seen: Documents) -> Floats:
-    """Return the mean gap between the entries of a document; nan for fewer than two entries.
+    """Return the mean time in seconds between the entries of a document.
 
-    Urbansky et al. Eq. 1: (newest - oldest) / (w - 1).
+    The result is nan for fewer than two entries. Urbansky et al. Eq. 1: (newest - oldest) / (w -
+    1).
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(seen.count > 1, (seen.newest() - seen.oldest()) / (seen.count - 1), np.nan)
@@ -101,12 +103,13 @@ class FixedLearned(IntervalPolicy):
 
 
 class MovingAverage(IntervalPolicy):
-    """Moving average of the gaps in the document (Urbansky et al. Eq. 1 and 2).
+    """Policy whose interval is the mean gap between entries (Urbansky et al. Eq. 1 and 2).
 
-    Eq. 1 if the document has new entries. Otherwise Eq. 2: the time since the newest entry replaces
-    the oldest gap. Each poll without new entries adds one virtual item to the real window,
-    (poll - second oldest) / (w - 1), as in the code that the authors released. If virtual items
-    accumulated, the interval would stop growing (docs/papers.md).
+    Eq. 1 applies if the document has new entries. Otherwise Eq. 2 applies: the time since the
+    newest entry replaces the oldest gap. Each poll without new entries adds one virtual item to the
+    real window (the listed entries), (poll - second oldest) / (w - 1), as in the code that the
+    authors released. If virtual items accumulated, the interval would stop growing
+    (docs/papers.md).
     """
 
     name = "moving-average"
@@ -125,7 +128,7 @@ class MovingAverage(IntervalPolicy):
 
 
 class PostRate(IntervalPolicy):
-    """Poll when ``target`` posts are expected, from the feed's posts per hour of the day.
+    """Policy that polls when ``target`` posts are expected, from the posts per hour of the day.
 
     Urbansky et al. sect. 3.4 and Eq. 3, "Post Rate". The paper uses 1,440 bins of a minute;
     interpolated hourly bins give the same interval to within a few minutes. Days of observation
@@ -213,7 +216,7 @@ def time_to_expect(per_hour: Floats, now: Floats, target: float, max_interval_s:
 
 
 class FreshnessRate(IntervalPolicy):
-    """Double or halve the interval by the share of new entries (FeedEx sect. 3.3).
+    """Policy that doubles or halves the interval by the share of new entries (FeedEx sect. 3.3).
 
     As printed, a share below the target *shortens* the interval. That contradicts the section's own
     reasoning and is a positive feedback. By default the direction is corrected (docs/papers.md);

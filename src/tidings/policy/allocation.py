@@ -1,4 +1,4 @@
-"""Budget allocation (Lagrange multiplier): polls of each feed, by the papers' formulas.
+"""Distribute a budget of polls over feeds by the formulas of the papers.
 
 Every function takes rates (posts per period), weights, windows (entries per document) and the
 budget (polls per period). It returns polls per feed, fractional unless noted. docs/papers.md has
@@ -12,7 +12,7 @@ import numpy as np
 from tidings.errors import UsageError
 from tidings.model import Floats, Ints
 
-#: Signature of an allocation: rates, weights, windows, budget.
+#: Signature of an allocation function: rates, weights, windows, budget.
 Allocate = Callable[[Floats, Floats, Ints, float], Floats]
 
 
@@ -22,9 +22,9 @@ def uniform(rates: Floats, weights: Floats, windows: Ints, budget: float) -> Flo
 
 
 def min_delay(rates: Floats, weights: Floats, windows: Ints, budget: float) -> Floats:
-    """Minimize the total delay (Sia & Cho Theorem 1, Eq. 1): m_i = k sqrt(w_i lambda_i).
+    """Allocate polls so that the total delay is minimal (Sia & Cho Theorem 1, Eq. 1).
 
-    k is such that the polls add up to the budget.
+    m_i = k sqrt(w_i lambda_i), where k is such that the polls add up to the budget.
     """
     roots = np.sqrt(weights * rates)
     total = roots.sum()
@@ -32,14 +32,14 @@ def min_delay(rates: Floats, weights: Floats, windows: Ints, budget: float) -> F
 
 
 def min_missing(rates: Floats, weights: Floats, windows: Ints, budget: float) -> Floats:
-    """Minimize missed posts (Han et al. Fig. 8), with the refill of the text; integers.
+    """Allocate an integer number of polls so that missed posts are minimal (Han et al. Fig. 8).
 
     The algorithm gives the next poll to the feed that would yield the most posts (w PPA, with PPA
     = min(TP, S); ties go to the lowest index). When no posts are left to collect, it starts again
-    with TP = lambda. A feed yields w S for floor(lambda / S) polls and then w (lambda mod S) once.
-    The yields never increase, so a round is a sort, and all rounds are equal: this gives the same
-    result without M steps. (Line 22 of the printed listing sums TP_{i,1}, so that its refill never
-    happens; see docs/papers.md.)
+    with TP = lambda, as the text of the paper describes. (Line 22 of the printed listing sums
+    TP_{i,1}, so that this refill never happens; see docs/papers.md.) A feed yields w S for
+    floor(lambda / S) polls and then w (lambda mod S) once. The yields never increase, so a round is
+    a sort, and all rounds are equal. This function therefore gets the same result without M steps.
     """
     n = len(rates)
     full = np.floor(rates / windows)
@@ -60,9 +60,9 @@ def min_missing(rates: Floats, weights: Floats, windows: Ints, budget: float) ->
 
 
 def posts_missed(rates: Floats, windows: Ints, polls: Floats) -> Floats:
-    """Return the posts that m_i polls cannot collect (Han et al. sect. 2.2).
+    """Return the posts of each feed that its polls cannot collect (Han et al. sect. 2.2).
 
-    MP_i = max(lambda_i - m_i S_i, 0).
+    MP_i = max(lambda_i - m_i S_i, 0), where m_i are the polls.
     """
     return np.maximum(rates - polls * windows, 0.0)
 
@@ -83,10 +83,10 @@ _LOG_R_RISING, _LOG_FRESHNESS = np.log(_R[_RISING]), np.log(_FRESHNESS[_RISING])
 
 
 def cgm_freshness(rates: Floats, weights: Floats, windows: Ints, budget: float) -> Floats:
-    """Maximize the share of fresh copies (Cho & Garcia-Molina 2003).
+    """Allocate polls so that the share of fresh copies is maximal (Cho & Garcia-Molina 2003).
 
-    (w / lambda)(1 - (1 + r) e^-r) = mu, with r = lambda / f. Feeds with mu lambda / w >= 1 get
-    none.
+    (w / lambda)(1 - (1 + r) e^-r) = mu, with r = lambda / f. Feeds with mu lambda / w >= 1 get no
+    polls.
     """
 
     def polls(price: float, rates: Floats, weights: Floats) -> Floats:
@@ -99,7 +99,7 @@ def cgm_freshness(rates: Floats, weights: Floats, windows: Ints, budget: float) 
 
 
 def cgm_age(rates: Floats, weights: Floats, windows: Ints, budget: float) -> Floats:
-    """Minimize the mean age of stale copies (Cho & Garcia-Molina 2003).
+    """Allocate polls so that the mean age of stale copies is minimal (Cho & Garcia-Molina 2003).
 
     (w / lambda^2)(r^2 / 2 - 1 + (1 + r) e^-r) = mu, with r = lambda / f.
     """
@@ -118,12 +118,12 @@ def _allocate_at_price(
     windows: Ints,
     budget: float,
 ) -> Floats:
-    """Find the Lagrange multiplier (price) at which the polls add up to the budget; return them.
+    """Return the polls per feed at the price at which they add up to the budget.
 
-    ``polls(price, rates, weights)`` must decrease with the price. For more than 20,000 feeds the
-    price is found on a few thousand groups with similar rate and weight. The difference between
-    all feeds and the groups then corrects the target of the groups. This takes three evaluations
-    for all feeds instead of sixty.
+    The price is the Lagrange multiplier of the budget. ``polls(price, rates, weights)`` must
+    decrease with the price. For more than 20,000 feeds the price is found on a few thousand groups
+    with similar rate and weight. The difference between all feeds and the groups then corrects the
+    target of the groups. This takes three evaluations for all feeds instead of sixty.
     """
     positive = (rates > 0) & (weights > 0)
     if not positive.any():
@@ -165,7 +165,7 @@ def _bisect(spending: Callable[[float], float], budget: float) -> float:
 
 
 def integer_polls(polls: Floats, budget: float) -> Floats:
-    """Round polls to integers that add up to the budget (largest remainder method).
+    """Round polls per feed to integers that add up to the budget (largest remainder method).
 
     Ties go to the lowest index.
     """
@@ -177,13 +177,14 @@ def integer_polls(polls: Floats, budget: float) -> Floats:
 
 
 def integer_min_delay(rates: Floats, weights: Floats, windows: Ints, budget: float) -> Floats:
-    """Return the exact integer optimum of Sia & Cho Theorem 1, by greedy marginal gains.
+    """Allocate an integer number of polls so that the total delay is minimal.
 
-    The m-th poll of a feed gains w lambda / (2 m (m - 1)). The gains decrease with m, so the
-    greedy allocation is optimal, and the number of polls that gain more than a price has a closed
-    form. The price is found by bisection, and remaining polls go to the next best gains. The gain
-    of the first poll is infinite: every feed gets one, the most valuable first if the budget is
-    too small.
+    This is the integer optimum of Sia & Cho Theorem 1. The m-th poll of a feed gains w lambda / (2
+    m (m - 1)). The gains decrease with m, so the greedy allocation is optimal, and the number of
+    polls that gain more than a price has a closed form. The price is found by bisection, and
+    remaining polls go to the next best gains. The gain of the first poll is infinite, so every feed
+    gets one. If the budget is too small for that, the feeds with the highest rate times weight get
+    one.
     """
     value = weights * rates
     polls = int(budget)
@@ -207,7 +208,7 @@ def integer_min_delay(rates: Floats, weights: Floats, windows: Ints, budget: flo
     return allocated
 
 
-#: Allocations by the name of the policy that uses them.
+#: Allocation functions by the name of the policy that uses them.
 ALLOCATIONS: dict[str, Allocate] = {
     "uniform": uniform,
     "min-delay": min_delay,
@@ -226,10 +227,11 @@ def allocate(
     *,
     integer: bool = False,
 ) -> Floats:
-    """Return the polls per feed under an allocation by name, with checks of the input.
+    """Check the input and return the polls per feed of the allocation with the name ``policy``.
 
-    ``integer`` returns integers that add up to the budget. Raises `UsageError` for an unknown name
-    or invalid input.
+    ``rates`` are posts per period, ``budget`` is in polls per period. ``weights`` and ``windows``
+    (entries per document) default to 1. ``integer`` returns integers that add up to the budget.
+    Raises `UsageError` for an unknown name or invalid input.
     """
     if policy not in ALLOCATIONS:
         raise UsageError(f"unknown allocation {policy!r}; choose from {', '.join(ALLOCATIONS)}")

@@ -1,4 +1,4 @@
-"""Policy interface: the base class that the simulator and the live scheduler call.
+"""Base class of the policies, which the simulator and the live scheduler call.
 
 A policy has no access to the clock, to I/O or to the database. The caller passes a table of feeds
 and a budget (`start`), reports the results of polls (`observe`), gets the times of the next polls
@@ -32,16 +32,17 @@ GOLDEN_RATIO = 0.6180339887498949
 
 @dataclass(slots=True)
 class Feeds:
-    """Table of feeds as a struct of arrays: inputs of the policy that come from outside it.
+    """Table of feeds with the properties that the caller measures and the policy reads.
 
-    The live service updates it in place as it learns.
+    Each attribute is an array with one element per feed. The live service updates the arrays in
+    place when it learns something new about a feed.
     """
 
     weight: Floats  #: importance of a post of this feed
-    window: Ints  #: number of entries that the feed's document holds
+    window: Ints  #: number of entries that the feed's document lists
     phase: Floats  #: position in the poll cycle, in [0, 1); spreads the polls of similar feeds
     cost: Floats  #: expected transfer of a poll, in units of a poll that is answered with 304
-    earliest: Floats  #: no poll before this time (`constraints`), -inf for no constraint
+    earliest: Floats  #: earliest allowed poll (`constraints`), epoch seconds; -inf for any time
     min_interval_s: Floats  #: minimum time between polls, 0 for no constraint
     max_interval_s: Floats  #: maximum time between polls, inf for no constraint
     pushed_share: Floats  #: share of posts, in [0, 1), received without a poll (WebSub, peers)
@@ -51,7 +52,11 @@ class Feeds:
     def of(
         cls, window: npt.ArrayLike, weight: npt.ArrayLike | None = None, seed: int = 0
     ) -> "Feeds":
-        """Create a table of feeds without poll constraints."""
+        """Create a table of feeds without poll constraints.
+
+        ``window`` is the number of entries that each feed's document lists. ``weight`` is the
+        importance of each feed, by default 1. ``seed`` determines the phases.
+        """
         windows = np.asarray(window, dtype=np.int64)
         n = len(windows)
         weights = np.ones(n) if weight is None else np.asarray(weight, dtype=np.float64)
@@ -67,7 +72,7 @@ class Feeds:
         )
 
     def extend(self, more: "Feeds") -> None:
-        """Append the rows of ``more``."""
+        """Append the feeds of the table ``more``."""
         n = len(self)
         for name in _COLUMNS:
             setattr(self, name, np.concatenate([getattr(self, name), getattr(more, name)]))
@@ -95,11 +100,12 @@ _COLUMNS = (
 
 
 def golden_ratio_phases(n: int, seed: int = 0) -> Floats:
-    """Return low-discrepancy phases in [0, 1) for n feeds: a Kronecker sequence (golden ratio).
+    """Return n evenly distributed phases in [0, 1), one per feed.
 
-    The phases of any run of consecutive feeds are evenly distributed. Sums over feeds, such as the
-    polls in a period, therefore stay within one or two of their expectation, where independent
-    random phases would deviate by about sqrt(n).
+    A phase is the position of a feed in its poll cycle. The phases are a Kronecker sequence with
+    the golden ratio, so those of any consecutive feeds are evenly distributed too. Sums over feeds,
+    such as the polls in a period, therefore stay within one or two of their expectation, where
+    independent random phases would deviate by about sqrt(n).
     """
     start = np.random.default_rng(seed).random()
     phases: Floats = np.mod(start + GOLDEN_RATIO * np.arange(n), 1.0)
@@ -108,11 +114,15 @@ def golden_ratio_phases(n: int, seed: int = 0) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """Time of the next poll of each row, with the code and numbers for `Policy.reason`."""
+    """Times of the next polls, with the codes and numbers that explain them.
 
-    times: Floats
+    Each attribute has one element per feed. `Policy.reason` turns a code and its numbers into a
+    reason.
+    """
+
+    times: Floats  #: epoch seconds
     code: npt.NDArray[np.uint8]
-    numbers: npt.NDArray[np.float32]  #: (rows, k)
+    numbers: npt.NDArray[np.float32]  #: (number of feeds, k)
 
 
 class Policy(ABC):
@@ -123,24 +133,26 @@ class Policy(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    #: Whether the budget is an input. Otherwise a rule sets the intervals, which `scale`
-    #: multiplies.
+    #: Whether the budget is an input. Otherwise a rule determines the intervals, and `scale`
+    #: multiplies them.
     budgeted: ClassVar[bool] = False
-    #: Whether it controls its own spending. The lab then does not search for a `scale`.
+    #: Whether the policy itself keeps to the budget. The lab then does not search for a `scale`.
     holds_budget: ClassVar[bool] = False
-    #: Whether feeds can be added while it runs (`extend`) and its state can be saved and restored
-    #: (`save_shared_state`, `restore`). Other policies plan all feeds together; the caller starts a
-    #: new one instead.
+    #: Whether feeds can be added while the policy runs (`extend`) and its state can be saved and
+    #: restored (`save_shared_state`, `restore`). Other policies plan all feeds together; the caller
+    #: creates a new policy instead.
     extends: ClassVar[bool] = False
-    #: Defaults of parameters in the service, where they differ from the papers' (used in the lab).
+    #: Defaults of parameters in the service, where they differ from those of the papers and the
+    #: lab.
     live_defaults: ClassVar[dict[str, object]] = {}
     #: Seconds between calls of `tick`.
     tick_s: float = DAY_S
     #: Whether the last `tick` changed the saved state of every feed.
     all_rows_changed: bool = False
-    #: Polls by peers, reported to us since the last `tick`. Their results were passed to `observe`.
+    #: Polls that peers have reported since the last `tick`. `observe` has received their results.
     peer_polls: int = 0
-    #: Share of polls that are not deferred to peers (`coordination`).
+    #: Share of polls that this node does itself instead of deferring them to peers
+    #: (`coordination`).
     participation: float = 1.0
     #: Whether `observe` has an effect. If not, the simulator need not compute the results of polls.
     learns: bool = True
@@ -180,26 +192,32 @@ class Policy(ABC):
 
     @abstractmethod
     def _learn(self, history: Documents, now: float) -> None:
-        """Initialize the state from the history; see `start`."""
+        """Initialize the state from a history of posts, as described in `start`."""
 
     @abstractmethod
     def observe(self, rows: Rows, now: Floats, seen: Documents) -> None:
-        """Learn from the documents that polls of ``rows`` at ``now`` returned."""
+        """Learn from the documents that the polls of ``rows`` at ``now`` returned.
+
+        ``now`` has one time in epoch seconds per row, and ``seen`` one document per row.
+        """
 
     @abstractmethod
     def _choose(self, rows: Rows, now: Floats, first: bool) -> Decisions:
-        """Return the next poll of each row before constraints.
+        """Return the time of the next poll of each row, before poll constraints are applied.
 
         ``first`` is true for the first decision, before any poll of these rows.
         """
 
     def decide(self, rows: Rows, now: Floats, *, first: bool = False) -> Decisions:
-        """Return the next poll of each row, after ``now``, within the constraints of `Feeds`."""
+        """Return the next poll of each row, after ``now``, within the poll constraints.
+
+        ``first`` is true for the first decision, before any poll of these rows.
+        """
         chosen = self._choose(rows, now, first)
         return replace(chosen, times=clamp(self.feeds, rows, now, chosen.times))
 
     def tick(self, now: float, spent: int) -> Rows | None:
-        """Do periodic slow work; the caller runs it every `tick_s` seconds.
+        """Do slow periodic work such as fitting models; runs every `tick_s` seconds.
 
         ``spent`` is the number of polls made until now. Returns the rows whose next poll must be
         decided again, or None.
@@ -207,7 +225,7 @@ class Policy(ABC):
         return None
 
     def reason(self, code: int, numbers: npt.NDArray[np.float32]) -> Reason:
-        """Return the reason of a decision from its code and numbers.
+        """Return the reason of a decision from the code and numbers in `Decisions`.
 
         A plug-in may override `explain` instead.
         """
@@ -222,7 +240,7 @@ class Policy(ABC):
         """Whether peers poll the same feeds, so that polls need coordination (`coordination`)."""
         return self.peer_polls > 0
 
-    # The next four methods are for policies with `extends`; callers check it first.
+    # The next four methods are for policies with `extends`; callers check that flag first.
 
     def _not_extensible(self) -> NotImplementedError:
         return NotImplementedError(
@@ -230,9 +248,9 @@ class Policy(ABC):
         )
 
     def extend(self, feeds: Feeds, history: Documents, since: Floats, now: float) -> Rows:
-        """Add feeds and return their rows.
+        """Add feeds while the policy runs and return their row numbers.
 
-        ``history`` holds one document per feed with all its posts since ``since``.
+        ``history`` has one document per feed with all posts of the feed since ``since``.
         """
         raise self._not_extensible()
 
@@ -252,7 +270,7 @@ class Policy(ABC):
         budget_per_day: float | None,
         now: float,
     ) -> None:
-        """Restore the state from `save_row` (one item per feed) and `save_shared_state`.
+        """Restore the state that `save_row` (one item per feed) and `save_shared_state` returned.
 
         Without a budget, ``feeds`` is a part of all feeds, and the saved price is kept. Raises
         `UsageError` if the state was written by another policy or an incompatible version.
@@ -269,7 +287,7 @@ class Policy(ABC):
 
 
 def clamp(feeds: Feeds, rows: Rows, now: Floats, times: Floats) -> Floats:
-    """Move poll times to the nearest times that the poll constraints allow.
+    """Move poll times to the nearest times that the poll constraints allow (epoch seconds).
 
     `earliest` takes precedence over the maximum interval, and skipped hours over both. A feed that
     skips all hours of the week is treated as if it skipped none.
@@ -291,13 +309,16 @@ def clamp(feeds: Feeds, rows: Rows, now: Floats, times: Floats) -> Floats:
 
 
 def hour_of_week(times: Floats) -> Ints:
-    """Return the hour of the week in UTC: 0 for Monday's first hour to 167 for Sunday's last."""
+    """Return the hour of the week in UTC of each time, from 0 (Monday 0:00) to 167."""
     finite = np.where(np.isfinite(times), times, 0.0)
     return ((finite // HOUR_S).astype(np.int64) + EPOCH_HOUR) % HOURS_PER_WEEK
 
 
 def reason(code: int | npt.ArrayLike, *numbers: npt.ArrayLike, n: int) -> dict[str, Any]:
-    """Return the reason fields of `Decisions` for n rows, from scalars or arrays."""
+    """Return the fields ``code`` and ``numbers`` of `Decisions` for n rows.
+
+    ``code`` and each of ``numbers`` are scalars, or arrays with one element per row.
+    """
     codes = np.empty(n, dtype=np.uint8)
     codes[:] = code
     table = np.empty((n, len(numbers)), dtype=np.float32)

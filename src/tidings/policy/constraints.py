@@ -1,19 +1,20 @@
-"""Poll constraints: when a feed may be polled (min interval, ttl, Retry-After, skipHours).
+"""Compute when each feed may be polled (minimum interval, ttl, Retry-After, skipHours).
 
 The service, the simulator, the budget forecast and the demo all call `constrain` with the facts
 about each feed (`FACTS`) and write the result into the policy's table (`apply_constraints`). This
-module also computes the cost of a poll. It is pure: no I/O, no clock.
+module also computes the cost of a poll. It does no I/O and does not read the clock.
 
-The minimum interval depends on the facts:
+The minimum interval of a feed follows from the first rule that applies:
 
+- Subscribers have set an interval: that interval, but at least the publisher's interval.
 - The publisher states an interval (``Cache-Control: max-age``, ``Expires``, ``ttl``, ``sy:*``): the
-  longest statement applies, whether above or below the operator's minimum, but at least a third of
-  that minimum and at most a day.
-- It states none and answers conditional requests with 304: the operator's minimum (`Limits`).
-- It states none and sends the full document every time: four times that, more for large documents.
-- Subscribers set an interval: it replaces the last two, but is never below a stated interval.
-- New entries would replace the whole document sooner: half of that time, unless the publisher
-  states an interval.
+  longest of them, even if it is below the operator's minimum, but at least a third of that minimum
+  and at most a day.
+- Half of the time in which new entries would replace the whole document is shorter than the rules
+  below: that half, at least a minute.
+- The server answers conditional requests with 304: the operator's minimum (`Limits`).
+- The server sends the full document every time: four times the operator's minimum, and more for
+  large documents.
 
 ``Retry-After`` (RFC 9110 sect. 10.2.3) and the backoff after failures are separate and always
 apply. docs/politeness.md gives the reasons for the numbers.
@@ -29,31 +30,32 @@ from tidings.model import DAY_S, HOUR_S, MINUTE_S, WEEK_S, Bools, Floats, Rows
 from tidings.policy.base import HOURS_PER_WEEK, Feeds
 from tidings.reasons import NO_REASON, Reason, reason
 
-#: Default minimum and maximum of the interval between polls.
+#: Default minimum and maximum time between polls of a feed.
 MIN_INTERVAL_S = 15 * MINUTE_S
 MAX_INTERVAL_S = WEEK_S
-#: Lower bound of a stated interval, as a share of the operator's minimum: 5 min by default.
+#: Minimum of an interval that the publisher states, as a share of the operator's minimum. With the
+#: default minimum this is 5 minutes.
 STATED_SHARE = 1 / 3
-#: Upper bound of a stated interval: some feeds of daily newspapers have a ttl of a month.
+#: Maximum of an interval that the publisher states. Some daily newspapers state a ttl of a month.
 STATED_MAX_S = DAY_S
-#: Longest plausible statement. Longer ones are errors of units (seconds or milliseconds written as
-#: minutes) and are ignored.
+#: Longest plausible interval that a publisher states. Longer ones are errors of units (seconds or
+#: milliseconds written as minutes) and are ignored.
 MAX_PLAUSIBLE_INTERVAL_S = 366 * DAY_S
-#: Factor of the minimum interval for a feed that always sends its full document.
+#: Factor of the minimum interval for a feed whose server always sends the full document.
 FULL_FACTOR = 4.0
-#: Document size above which that interval grows in proportion, and the maximum factor of this
-#: growth.
+#: Document size above which that interval grows in proportion to the size, and the maximum factor
+#: of this growth.
 LARGE_BYTES = 262_144.0
 LARGE_FACTOR_MAX = 4.0
-#: Interval of a feed that may overflow, as a share of the time in which new entries would replace
-#: its document, and its lower bound.
+#: Interval of a feed whose document new entries may replace between two polls: a share of the time
+#: in which they replace it, and the minimum.
 OVERFLOW_SHARE = 0.5
 OVERFLOW_MIN_S = MINUTE_S
-#: Maximum relative increase of the minimum interval, times the feed's phase: it separates feeds
-#: that were polled at the same time.
+#: Maximum relative increase of the minimum interval. It is multiplied by the phase of the feed and
+#: separates feeds that were polled at the same time.
 PHASE_JITTER_SHARE = 0.2
 
-#: Share of the budget that policies plan for: the rest is a margin for their corrections.
+#: Share of the budget that policies plan for. The rest is a margin for their corrections.
 PLANNED_SHARE = 0.995
 
 #: Bytes on the wire of a poll that is answered with 304: a TLS handshake with certificates (about
@@ -69,23 +71,23 @@ ASSUMED_CONDITIONAL_SHARE = 0.75
 #: Facts about a feed, one record per feed. Times are epoch seconds; 0 means "not stated".
 FACTS = np.dtype(
     [
-        ("polled_at", "f8"),  # the last poll; -inf before the first
-        ("stated_s", "f8"),  # the longest interval that the last response stated
-        ("stated_by", "u1"),  # TTL, UPDATE_PERIOD or FRESHNESS_LIFETIME
-        ("retry_at", "f8"),  # Retry-After, -inf for none
-        ("backoff_until", "f8"),  # after failures, -inf for none
-        ("override_s", "f8"),  # minimum interval set by subscribers
+        ("polled_at", "f8"),  # time of the last poll; -inf before the first
+        ("stated_s", "f8"),  # longest interval that the last response stated
+        ("stated_by", "u1"),  # code of that statement: TTL, UPDATE_PERIOD or FRESHNESS_LIFETIME
+        ("retry_at", "f8"),  # time from Retry-After; -inf for none
+        ("backoff_until", "f8"),  # end of the backoff after failures; -inf for none
+        ("override_s", "f8"),  # minimum interval that subscribers have set
         ("not_modified", "f4"),  # share of unchanged polls that were answered with 304
-        ("document_bytes", "f4"),  # of a full document, on the wire
+        ("document_bytes", "f4"),  # size of a full document on the wire
         ("poll_bytes", "f4"),  # mean transfer of a poll, without that of a 304
-        ("entries", "i4"),  # in the last document
+        ("entries", "i4"),  # number of entries in the last document
         ("window", "i4"),  # most entries seen in a document; 0 for no limit
         ("mean_gap_s", "f8"),  # mean gap between the entries of the last document; nan if unknown
         ("skip", "u1", (HOURS_PER_WEEK // 8,)),  # bits: hours of the week in which not to poll
     ]
 )
 
-#: Codes of what sets the earliest time; indexes of `CODES`.
+#: Codes of the constraints that can determine the earliest time of a poll; indexes of `CODES`.
 (
     UNCONSTRAINED,
     MIN_INTERVAL,
@@ -98,7 +100,7 @@ FACTS = np.dtype(
     RETRY_AFTER,
     BACKOFF,
 ) = range(10)
-#: Codes of `tidings.reasons` for these.
+#: Reason codes (`tidings.reasons`) of these constraints.
 CODES = (
     "",
     "min_interval",
@@ -115,11 +117,11 @@ CODES = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The operator's limits of the interval between polls, in seconds."""
+    """Minimum and maximum time between polls of a feed, as the operator configured them."""
 
-    #: Minimum interval of feeds that state none and answer with 304; 0 for no minimum.
+    #: Minimum for feeds without a stated interval that answer with 304; seconds, 0 for none.
     min_interval_s: float = MIN_INTERVAL_S
-    #: Maximum interval, unless the earliest allowed time is later.
+    #: Maximum, unless the earliest allowed time is later; seconds.
     max_interval_s: float = MAX_INTERVAL_S
 
 
@@ -128,17 +130,17 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """Poll constraints of some feeds; one element per feed."""
+    """Poll constraints of several feeds; each attribute has one element per feed."""
 
-    earliest: Floats  #: no poll before this time
+    earliest: Floats  #: earliest allowed poll in epoch seconds, -inf for any time
     min_interval_s: Floats  #: minimum time between polls, according to the current facts
     max_interval_s: Floats  #: maximum time between polls
     cost: Floats  #: cost of a poll, 1 for one that is answered with 304
     skip: Bools | None  #: (n, 168) hours of the week in which not to poll; None if there are none
-    code: npt.NDArray[np.uint8]  #: code of what sets `earliest`
+    code: npt.NDArray[np.uint8]  #: code of the constraint that determines `earliest`
 
     def of(self, rows: Rows) -> "Constraints":
-        """Return the constraints of some of the feeds."""
+        """Return the constraints of the feeds with these row numbers."""
         return Constraints(
             self.earliest[rows],
             self.min_interval_s[rows],
@@ -150,7 +152,7 @@ class Constraints:
 
 
 def no_facts(n: int) -> npt.NDArray[np.void]:
-    """Return n records of feeds without any facts."""
+    """Return n records of facts for feeds about which nothing is known."""
     facts = np.zeros(n, dtype=FACTS)
     for name in ("polled_at", "retry_at", "backoff_until"):
         facts[name] = -np.inf
@@ -159,7 +161,7 @@ def no_facts(n: int) -> npt.NDArray[np.void]:
 
 
 def constrain(facts: npt.NDArray[np.void], phase: Floats, limits: Limits) -> Constraints:
-    """Compute the poll constraints from the facts about each feed.
+    """Compute the poll constraints of feeds from the facts about them (`FACTS`).
 
     ``phase`` in [0, 1) lengthens the minimum interval of each feed by up to `PHASE_JITTER_SHARE`,
     except where the publisher states an interval.
@@ -208,14 +210,14 @@ def constrain(facts: npt.NDArray[np.void], phase: Floats, limits: Limits) -> Con
 
 
 def marginal_bytes(facts: npt.NDArray[np.void]) -> Floats:
-    """Return the marginal transfer: bytes that one more poll per day adds per day.
+    """Return the bytes per day that one more poll per day would transfer (marginal transfer).
 
     A changed document must be fetched once in any case. For a feed that answers with 304, the
     marginal transfer is therefore less than the mean transfer of its polls. With changes at rate r
     and a gap g between polls, (1 - exp(-r g)) / g documents are transferred per day. The
     derivative with respect to 1 / g is c + (1 - c) ln(1 - c), where c = 1 - exp(-r g) is the share
-    of polls that transfer a document. A feed that sends its document every time has c = 1: a poll
-    adds the document.
+    of polls that transfer a document. If the server sends the document every time, c is 1, and
+    each poll adds the size of the document.
     """
     size = np.maximum(facts["document_bytes"].astype(np.float64), 1.0)
     share = np.clip(facts["poll_bytes"] / size, 0.0, 1.0)
@@ -225,7 +227,7 @@ def marginal_bytes(facts: npt.NDArray[np.void]) -> Floats:
 
 
 def apply_constraints(feeds: Feeds, rows: Rows | slice, constraints: Constraints) -> None:
-    """Write constraints into ``rows`` of the policy's table of feeds."""
+    """Write constraints into the ``rows`` of the policy's table of feeds."""
     feeds.earliest[rows] = constraints.earliest
     feeds.min_interval_s[rows] = constraints.min_interval_s
     feeds.max_interval_s[rows] = constraints.max_interval_s
@@ -237,7 +239,7 @@ def apply_constraints(feeds: Feeds, rows: Rows | slice, constraints: Constraints
 
 
 def reason_of(constraints: Constraints, facts: npt.NDArray[np.void], i: int) -> Reason:
-    """Return the reason for the earliest time of feed ``i``, `NO_REASON` if it has none."""
+    """Return why feed ``i`` may not be polled earlier, or `NO_REASON` without a constraint."""
     code = int(constraints.code[i])
     if code == UNCONSTRAINED:
         return NO_REASON
@@ -255,7 +257,7 @@ def reason_of(constraints: Constraints, facts: npt.NDArray[np.void], i: int) -> 
 
 
 def capacity_per_day(feeds: Feeds) -> Floats:
-    """Return the polls per day that the constraints of each feed allow; inf without a minimum."""
+    """Return the polls per day that the constraints of each feed allow, inf without a minimum."""
     with np.errstate(divide="ignore"):
         capacity = DAY_S / feeds.min_interval_s
     if feeds.skip is not None:
@@ -282,11 +284,12 @@ def usable_budget(feeds: Feeds, budget_per_day: float) -> tuple[float, int]:
 def stated_interval(
     ttl_s: Floats, period_s: Floats, fresh_s: Floats
 ) -> tuple[Floats, npt.NDArray[np.uint8]]:
-    """Return the longest interval that each publisher states, and the code of the statement.
+    """Return the longest interval in seconds that each publisher states, and its code.
 
-    ``ttl_s`` is from RSS ttl, ``period_s`` from sy:updatePeriod, ``fresh_s`` the freshness
-    lifetime of the response (RFC 9111 sect. 4.2.1). 0 means none. Implausible values (over a year)
-    are ignored.
+    ``ttl_s`` is from RSS ttl, ``period_s`` from sy:updatePeriod, and ``fresh_s`` is the freshness
+    lifetime of the response (RFC 9111 sect. 4.2.1). 0 means that the publisher states none.
+    Implausible values (over a year) are ignored. The code is TTL, UPDATE_PERIOD or
+    FRESHNESS_LIFETIME.
     """
     stated = np.stack([ttl_s, period_s, fresh_s])
     stated = np.where((stated > 0) & (stated <= MAX_PLAUSIBLE_INTERVAL_S), stated, 0.0)
@@ -297,9 +300,11 @@ def stated_interval(
 def learn_transfer(
     facts: npt.NDArray[np.void], bytes_: Floats, unchanged: Bools, not_modified: Bools
 ) -> npt.NDArray[np.void]:
-    """Update transfer facts by one poll each (exponential moving average, EWMA).
+    """Return the facts about the transfer of each feed, updated by one poll per feed.
 
-    ``bytes_`` is the size of each body.
+    ``bytes_`` is the size of each response body. ``unchanged`` and ``not_modified`` state whether
+    the poll found no change and whether the server answered with 304. The facts are exponential
+    moving averages (EWMA).
 
     A poll without changes shows whether the server supports conditional requests: it does if it
     answers with 304, and does not if it sends the full document.
@@ -318,9 +323,9 @@ def learn_transfer(
 
 
 def overflow_s(facts: npt.NDArray[np.void]) -> Floats:
-    """Return the seconds in which new entries would replace a full document; inf if unknown.
+    """Return the seconds in which new entries would replace a full document, inf if unknown.
 
-    Uses the mean gap between the entries of the last document.
+    The estimate uses the mean gap between the entries of the last document.
     """
     entries, window = facts["entries"], facts["window"]
     full = (window > 0) & (entries >= np.maximum(window, 2)) & np.isfinite(facts["mean_gap_s"])
@@ -328,9 +333,9 @@ def overflow_s(facts: npt.NDArray[np.void]) -> Floats:
 
 
 def skip_hours(hints: Hints) -> bytes:
-    """Pack RSS skipHours and skipDays into 168 bits, from Monday 0:00 GMT.
+    """Return RSS skipHours and skipDays as 168 bits, one per hour from Monday 0:00 GMT.
 
-    Returns b"" if no hour is skipped, and also if all are.
+    The result is b"" if no hour is skipped, and also if all hours are.
     """
     if not hints.skip_hours and not hints.skip_days:
         return b""
@@ -342,14 +347,17 @@ def skip_hours(hints: Hints) -> bytes:
 
 
 def unpack_skip_hours(packed: npt.NDArray[np.uint8]) -> Bools | None:
-    """Unpack hours of the week (n, 168) from 21 bytes each; None if no feed skips any."""
+    """Return which hours of the week each feed skips, or None if no feed skips any.
+
+    ``packed`` has 21 bytes per feed. The result has the shape (n, 168).
+    """
     if not packed.any():
         return None
     return np.unpackbits(packed, axis=1).astype(np.bool_)
 
 
 def is_skipped(hours: bytes, at: float) -> bool:
-    """Return whether the time ``at`` is in the packed hours from `skip_hours`."""
+    """Return whether the time ``at`` (epoch seconds) is in the hours from `skip_hours`."""
     if not hours:
         return False
     hour = int((at + 3 * DAY_S) // HOUR_S) % HOURS_PER_WEEK  # the Unix epoch was a Thursday

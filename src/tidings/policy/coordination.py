@@ -1,4 +1,4 @@
-"""Coordination with peers: random jitter and deferral, to avoid duplicate polls of a feed.
+"""Delay polls at random, so that peers do not poll the same feed at the same time.
 
 Peers with the same data would choose the same moment for a poll, and only the first of these polls
 is useful to all of them.
@@ -6,7 +6,7 @@ is useful to all of them.
 
 from collections.abc import Callable
 
-#: Maximum jitter, as a share of the gap between polls and in seconds; the smaller bound applies.
+#: Maximum jitter, as a share of the gap between polls and in seconds; the smaller one applies.
 JITTER_SHARE, MAX_JITTER_S = 0.1, 600.0
 #: Extra wait of a poll that is deferred to peers, in gaps between polls. If no peer has polled the
 #: feed by then, this node polls it.

@@ -1,7 +1,7 @@
-"""Estimators: posting rate, daily pattern, k-means clustering, window, missed posts.
+"""Estimate posting rates, daily patterns, windows and missed posts from polled documents.
 
-Sia & Cho sect. 4 and Han et al. sect. 3; the publishing statistics (Zipf's law, lifetime of
-entries) are those of FeedEx sect. 2.
+The estimators are from Sia & Cho sect. 4 and Han et al. sect. 3. The publishing statistics (Zipf's
+law, lifetime of entries) are from FeedEx sect. 2.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from tidings.model import DAY_S, HOUR_S, Documents, Floats, Ints, Rows
 ESTIMATION_DAYS = 14
 #: Number of clusters. Sia & Cho sect. 4.3.1: with more than 12, patterns repeat.
 CLUSTERS = 12
-#: Posts assumed for a feed without any in the window: it may resume posting.
+#: Posts assumed for a feed that has none in the estimation period, as it may resume posting.
 SILENT_POSTS = 0.5
 
 
 class RecentCounts:
-    """Hourly post counts of the last days of each feed, in a ring buffer of days.
+    """Number of posts per feed, day and hour over the last days, in a ring buffer of days.
 
-    They give both the rate and the daily pattern. ``table`` (n, days, 24) is a view of the
+    The counts give both the rate and the daily pattern. ``table`` (n, days, 24) is a view of the
     policy's state, so that it is saved with the feed. Days start at ``day_start_s`` seconds after
     midnight UTC, so that a plan made at that time of day covers full days; hours are clock hours
     in UTC.
@@ -34,12 +34,15 @@ class RecentCounts:
         self.day_start_s = day_start_s
 
     def day(self, times: Floats) -> Ints:
-        """Return the number of the day that contains each time."""
+        """Return the number of the day that contains each time (epoch seconds)."""
         number: Ints = np.floor((times - self.day_start_s) / DAY_S).astype(np.int64)
         return number
 
     def add(self, rows: Rows, times: Floats, now: float | Floats) -> None:
-        """Count posts of ``rows`` at ``times``; posts older than the ring buffer are ignored."""
+        """Count one post of each of ``rows`` at the time in ``times``.
+
+        Times are in epoch seconds. Posts that are older than the ring buffer are ignored.
+        """
         day, today = self.day(times), self.day(np.asarray(now, dtype=np.float64))
         recent = (day > today - self.days) & (day <= today)
         rows, day, times = rows[recent], day[recent], times[recent]
@@ -47,11 +50,11 @@ class RecentCounts:
         np.add.at(self.table, (rows, day % self.days, hour), 1)
 
     def clear_day(self, now: float) -> None:
-        """Clear the slot of the day that starts at ``now``."""
+        """Set the counts of the day that starts at ``now`` to zero."""
         self.table[:, int(self.day(np.array([now]))[0]) % self.days] = 0
 
     def rate_per_day(self, silent: float = SILENT_POSTS) -> Floats:
-        """Return posts per day over the ring buffer (Sia & Cho sect. 4.2).
+        """Return the mean posts per day of each feed in the ring buffer (Sia & Cho sect. 4.2).
 
         A feed without posts counts as ``silent`` posts.
         """
@@ -60,26 +63,30 @@ class RecentCounts:
         return rate
 
     def hourly(self) -> Floats:
-        """Return posts per hour of the day, summed over the days: (n, 24) (Sia & Cho sect. 4.3)."""
+        """Return the posts of each feed per hour of the day, summed over the days (n, 24).
+
+        Sia & Cho sect. 4.3 calls this the daily pattern.
+        """
         hourly: Floats = self.table.sum(axis=1, dtype=np.float64)
         return hourly
 
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """Clusters of daily patterns: centroids (K, 24) that sum to 1, and the cluster of each feed."""
+    """Result of clustering the daily patterns of feeds."""
 
-    centroids: Floats
-    cluster_index: Ints
+    centroids: Floats  #: (K, 24) daily pattern of each cluster; the shares of the hours sum to 1
+    cluster_index: Ints  #: number of the cluster of each feed
 
 
 def cluster_patterns(
     hourly: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 50
 ) -> Clusters:
-    """Cluster daily patterns by k-means on the share of posts per hour (Sia & Cho sect. 4.3.1).
+    """Cluster feeds by their share of posts per hour of the day (Sia & Cho sect. 4.3.1).
 
-    ``hourly`` (n, 24) are counts. k-means++ seeding on at most 20,000 feeds, then Lloyd's algorithm
-    until nothing changes or for ``rounds`` iterations. Feeds without posts get the mean pattern.
+    ``hourly`` (n, 24) has the number of posts. The method is k-means: k-means++ seeding on at most
+    20,000 feeds, then Lloyd's algorithm until nothing changes or for ``rounds`` iterations. Feeds
+    without posts get the mean pattern.
     """
     totals = hourly.sum(axis=1)
     active = np.flatnonzero(totals > 0)
@@ -112,7 +119,7 @@ def cluster_patterns(
 
 
 def _seed_centroids(points: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """Choose initial centroids by k-means++: probability in proportion to squared distance."""
+    """Choose initial centroids by k-means++, with probability proportional to squared distance."""
     centroids = points[[rng.integers(len(points))]]
     distance = ((points - centroids[0]) ** 2).sum(axis=1)
     while len(centroids) < k:
@@ -131,17 +138,17 @@ def _nearest(points: Floats, centroids: Floats) -> Ints:
 
 
 def window_size(seen: Documents, before: Ints) -> Ints:
-    """Return the window S of each feed: the maximum number of entries seen in one document."""
+    """Return the largest number of entries seen in one document of each feed (window)."""
     return np.maximum(before, seen.count)
 
 
 def missed_posts(seen: Documents, previous_poll: Floats, now: Floats) -> Floats:
-    """Estimate the posts missed between consecutive documents that share no entry, else 0.
+    """Estimate the posts missed between two consecutive polls, 0 if there was no gap.
 
-    Missing postings of Han et al. sect. 2.2. The visible entries are a sample of the rate: S
-    entries in [oldest, now] give (S - 1) / span posts per second, an inverse-sampling estimate
-    that is unbiased for Poisson posts. It is applied to the time from the previous poll to the
-    oldest entry.
+    There is a gap if consecutive documents share no entry (Han et al. sect. 2.2, "missing
+    postings"). The visible entries are a sample of the rate: S entries in [oldest, now] give
+    (S - 1) / span posts per second, an inverse-sampling estimate that is unbiased for Poisson
+    posts. It is applied to the time from the previous poll to the oldest entry.
     """
     count = seen.count
     span = np.maximum(now - seen.oldest(), 1.0)
@@ -151,7 +158,10 @@ def missed_posts(seen: Documents, previous_poll: Floats, now: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class ZipfFit:
-    """Fit of Zipf's law ``rate = scale * rank ** -exponent`` over ``ranks`` (FeedEx sect. 2)."""
+    """Fit of Zipf's law ``rate = scale * rank ** -exponent`` to the ranks in ``ranks``.
+
+    FeedEx sect. 2 describes the law. The values are nan if there are too few feeds.
+    """
 
     exponent: float
     scale: float
@@ -179,8 +189,9 @@ def fit_zipf(rates: Floats, ranks: tuple[int, int] | None = None) -> ZipfFit:
 
 
 def entry_lifetimes_s(times: Floats, window: int) -> Floats:
-    """Return how long each entry stayed in a document of ``window`` entries (FeedEx Fig. 2d).
+    """Return the seconds that each entry stayed in a document of ``window`` entries.
 
-    Entries that are still in the document are left out.
+    ``times`` are the posting times in order. Entries that are still in the document are left out.
+    FeedEx Fig. 2d shows these lifetimes.
     """
     return times[window:] - times[:-window] if len(times) > window else np.empty(0)

@@ -1,9 +1,9 @@
-"""Planned polling policies: an allocation of the budget combined with times of the day.
+"""Policies that plan a fixed number of polls per feed and day from a budget.
 
-As in the experiments of the papers, the plan is made once from the training data. With
-``refit_days`` it is made again from the results of polls; the service does this every day by
-default. Sia & Cho's four strategies (sect. 4.4) are `uniform`, `scheduling`, `min-delay` and
-`combined`.
+Some of them also plan the times of the day. As in the experiments of the papers, the plan is made
+once from the training data. With ``refit_days`` it is made again from the results of polls; the
+service does this every day by default. Sia & Cho's four strategies (sect. 4.4) are `uniform`,
+`scheduling`, `min-delay` and `combined`.
 """
 
 from typing import ClassVar
@@ -25,12 +25,12 @@ from tidings.policy.schedule import (
 from tidings.reasons import Reason
 from tidings.reasons import reason as reason_value
 
-#: Reason codes.
+#: Codes of the reasons for a planned time.
 EVENLY_SPACED, OPTIMAL_TIMES = 0, 1
 
 
 class PlannedPolicy(Policy):
-    """Base class: an allocation with evenly spaced polls, every ``1 / m_i`` days.
+    """Base class of policies that poll feed i every ``1 / m_i`` days, with m_i by an allocation.
 
     m_i need not be an integer (docs/papers.md).
     """
@@ -88,7 +88,7 @@ class PlannedPolicy(Policy):
         self.polls_per_day = polls / period / self.scale
 
     def _choose(self, rows: Rows, now: Floats, first: bool) -> Decisions:
-        """Return the first of the times (k + phase) / m days after the start that is after now."""
+        """Return the first time after ``now`` of the times (k + phase) / m days after the start."""
         m = self.polls_per_day[rows] / DAY_S
         phase = self.feeds.phase[rows]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -104,7 +104,7 @@ class PlannedPolicy(Policy):
 
 
 class TimedPolicy(PlannedPolicy):
-    """Base class: an allocation with polls at the optimal times for the feed's cluster.
+    """Base class of policies that poll at the optimal times of day for the feed's cluster.
 
     The times are those of Sia & Cho Theorems 2 and 3. They need an integer number of polls per day:
     an error accumulator alternates floor(m) and ceil(m), so that the mean is m. Below one poll per
@@ -140,9 +140,10 @@ class TimedPolicy(PlannedPolicy):
 
 
 def _plan_table(pattern: DailyPattern, max_polls: int) -> list[Floats]:
-    """Return the times for 1 to ``max_polls`` polls a day.
+    """Return the times of day in hours for 1, 2, ... ``max_polls`` polls a day.
 
-    Exact on the grid; beyond its resolution, gaps in proportion to lambda^-1/2 (`dense_times`).
+    Times are exact on the grid of 30 minutes. For more polls than the grid has slots, the gaps are
+    in proportion to lambda^-1/2 (`dense_times`).
     """
     exact = optimal_times_up_to(pattern, min(max_polls, GRID_PER_DAY))
     table = []

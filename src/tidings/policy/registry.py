@@ -1,4 +1,4 @@
-"""Policy registry: policies by name, and plug-ins from entry points.
+"""Registry of the built-in policies by name, and of plug-ins from entry points.
 
 A specification may have parameters: ``fixed:interval_h=24``, ``min-delay:refit_days=1``.
 
@@ -42,7 +42,7 @@ ENTRY_POINT_GROUP = "tidings.policies"
 
 @cache
 def load_plugins() -> None:
-    """Load policy plug-ins into `POLICIES`; built-in policies take precedence.
+    """Add the policies of installed plug-ins to `POLICIES`; built-in policies take precedence.
 
     Raises `TidingsError` if a plug-in cannot be loaded or is not a subclass of `Policy`.
     """

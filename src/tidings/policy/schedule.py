@@ -1,9 +1,9 @@
-"""Poll schedule within a day: the optimal retrieval times of Sia & Cho Theorems 2 and 3.
+"""Compute the optimal times of polls within a day (Sia & Cho Theorems 2 and 3).
 
 A daily pattern is 24 hourly rates (posts per hour), repeated every day. Polls at the times tau_1 <
 ... < tau_m of a day cost ``sum int lambda(t) (tau_next - t) dt`` post-hours of delay (Lemma 1).
-Three methods minimize it: dynamic programming on a grid of 30 minutes, which is exact, and the two
-methods of the paper (sect. 3.2.2), which are tested against it.
+Three methods minimize this cost: dynamic programming on a grid of 30 minutes, which is exact, and
+the two methods of the paper (sect. 3.2.2), which are tested against it.
 """
 
 import itertools
@@ -24,7 +24,11 @@ MAX_EXHAUSTIVE_POLLS = 12
 
 
 class DailyPattern:
-    """Daily pattern: hourly rates, A(t) (posts since midnight) and Q(t) (the integral of A)."""
+    """Posting rate by hour of the day, with its first and second integral.
+
+    A(t), the number of posts since midnight, is the integral of the rate. Q(t) is the integral of
+    A. Raises `UsageError` unless ``hourly`` has 24 rates of at least 0.
+    """
 
     def __init__(self, hourly: Floats) -> None:
         if hourly.shape != (24,) or not np.all(np.isfinite(hourly)) or np.any(hourly < 0):
@@ -41,7 +45,7 @@ class DailyPattern:
         return posts
 
     def area(self, t: Floats) -> Floats:
-        """Return Q(t), the integral of A over [0, t]."""
+        """Return Q(t), the integral of A over [0, t] hours, in post-hours."""
         day, hour, part = self._split(t)
         full_days = self._area[-1] * day + self.posts * DAY_H * day * (day - 1) / 2
         part_day = self._area[hour] + self._mass[hour] * part + self.hourly[hour] * part**2 / 2
@@ -61,7 +65,10 @@ class DailyPattern:
 
 
 def expected_delay_h(pattern: DailyPattern, times: Floats) -> float:
-    """Return the post-hours of delay per day with daily polls at ``times``, in hours (Lemma 1)."""
+    """Return the delay in post-hours per day with polls at ``times`` every day (Lemma 1).
+
+    ``times`` are hours after midnight. The result is inf without polls, unless there are no posts.
+    """
     if len(times) == 0:
         return float("inf") if pattern.posts > 0 else 0.0
     times = np.sort(times)
@@ -75,7 +82,7 @@ def _slot_times(n: int, grid: int) -> Floats:
 
 
 def even_times(polls: int, phase: float = 0.0) -> Floats:
-    """Return evenly spaced times in hours, the first ``phase`` gaps after midnight."""
+    """Return evenly spaced times of day in hours, the first one ``phase`` gaps after midnight."""
     return (np.arange(polls) + phase) * DAY_H / polls
 
 
@@ -83,7 +90,7 @@ def even_times(polls: int, phase: float = 0.0) -> Floats:
 
 
 def _cost_by_rotation(pattern: DailyPattern, grid: int) -> Floats:
-    """Return C[r, i, j], the delay between polls at slots r + i and r + j, for i < j; else inf."""
+    """Return C[r, i, j], the delay between polls at slots r + i and r + j, or inf if i >= j."""
     slots = _slot_times(2 * grid + 1, grid)
     mass, area = pattern.mass(slots), pattern.area(slots)
     i = np.arange(grid)[:, None, None] + np.arange(grid + 1)[None, :, None]
@@ -95,10 +102,12 @@ def _cost_by_rotation(pattern: DailyPattern, grid: int) -> Floats:
 def optimal_times_up_to(
     pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY
 ) -> list[Floats]:
-    """Return the optimal times for 1, 2, ... ``polls`` polls a day, exact on the grid.
+    """Return the optimal times of day for 1, 2, ... ``polls`` polls a day, exact on the grid.
 
-    Dynamic programming: for every rotation r of the day (a poll at slot r), the shortest path from
-    r to r + grid with m links, in O(m grid^2). All rotations and all m are computed in one pass.
+    Times are hours after midnight. Dynamic programming finds, for every rotation r of the day (a
+    poll at slot r), the shortest path from r to r + grid with m links, in O(m grid^2). All
+    rotations and all m are computed in one pass. Raises `UsageError` if ``polls`` is not between 1
+    and the number of slots.
     """
     if not 0 < polls <= grid:
         raise UsageError(
@@ -124,7 +133,7 @@ def optimal_times_up_to(
 
 
 def dp_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY) -> Floats:
-    """Return the optimal times for ``polls`` polls a day, by dynamic programming on the grid."""
+    """Return the optimal times of day in hours for ``polls`` polls, by dynamic programming."""
     return optimal_times_up_to(pattern, polls, grid)[-1]
 
 
@@ -132,11 +141,12 @@ def dp_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY) -> Flo
 
 
 def exhaustive_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY) -> Floats:
-    """Search all choices of the first two times; the rest follow from Eq. 2 (branch and bound).
+    """Return the optimal times of day in hours, by exhaustive search with pruning.
 
-    On a grid, and where hourly rates jump, Eq. 2 becomes two inequalities: moving tau_j by one
-    slot in either direction must not reduce the delay. Both are linear in tau_{j+1}, so that they
-    leave few slots for it, mostly one or two. The day is cyclic, so the first two times can be
+    The search tries all choices of the first two times. The others follow from Eq. 2 (branch and
+    bound). On a grid, and where hourly rates jump, Eq. 2 becomes two inequalities: moving tau_j by
+    one slot in either direction must not reduce the delay. Both are linear in tau_{j+1}, so that
+    they leave few slots for it, mostly one or two. The day is cyclic, so the first two times can be
     those of the shortest gap. Raises `UsageError` above `MAX_EXHAUSTIVE_POLLS`.
     """
     if not 0 < polls <= grid:
@@ -159,7 +169,7 @@ def exhaustive_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY
     def next_slots(previous: int, current: int) -> range:
         """Return the slots n for which neither ``current - 1`` nor ``current + 1`` is better."""
         low, high = current + 1, previous + grid + grid
-        # One slot later: the posts of that slot wait until current + 1 instead of until n.
+        # One slot later: the posts of that slot would wait until current + 1 instead of until n.
         right = mass[current + 1] - mass[current]
         if right > 1e-12:
             added = cost(previous, current + 1) - cost(previous, current)
@@ -201,11 +211,12 @@ def exhaustive_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY
 
 
 def iterative_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY) -> Floats:
-    """Move one time after the other to its best slot until no move helps (coordinate descent).
+    """Return good times of day in hours, by moving single times until no move reduces the delay.
 
-    The paper does not give the size of a move; here a time can move to any free slot. One start
-    finds a local optimum. The search therefore starts from every phase of evenly spaced times, and
-    of times whose density follows the square root of the pattern, and returns the best result.
+    This is coordinate descent. The paper does not give the size of a move; here a time can move to
+    any free slot. One start finds a local optimum. The search therefore starts from every phase of
+    evenly spaced times, and of times whose density follows the square root of the pattern, and
+    returns the best result.
     """
     if not 0 < polls <= grid:
         raise UsageError(
@@ -246,7 +257,7 @@ def iterative_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY)
 
 
 def _insertion_costs(rest: Ints, table: Floats, grid: int) -> Floats:
-    """Return the total delay of ``rest`` plus one time, for each slot of the grid."""
+    """Return, for each slot of the grid, the total delay of the plan ``rest`` plus that slot."""
     slot = np.arange(grid)
     if len(rest) == 0:
         single: Floats = table[slot, slot + grid]
@@ -262,7 +273,7 @@ def _insertion_costs(rest: Ints, table: Floats, grid: int) -> Floats:
     return total
 
 
-#: Methods by the name that the command line uses.
+#: Methods by the name that the command line uses for them.
 METHODS: dict[str, Callable[[DailyPattern, int], Floats]] = {
     "dp": dp_times,
     "exhaustive": exhaustive_times,
@@ -274,9 +285,9 @@ METHODS: dict[str, Callable[[DailyPattern, int], Floats]] = {
 
 
 def dense_times(pattern: DailyPattern, polls: int) -> Floats:
-    """Return times for many polls a day, with gaps in proportion to lambda^-1/2.
+    """Return times of day in hours for many polls, with gaps in proportion to lambda^-1/2.
 
-    This is the limit of Theorem 3 when lambda is constant within a gap.
+    These are the times of Theorem 3 in the limit where lambda is constant within a gap.
     """
     density = np.sqrt(np.maximum(pattern.hourly, 1e-4 * max(pattern.hourly.max(), 1e-300)))
     cumulative = np.concatenate([[0.0], np.cumsum(density)])
@@ -293,10 +304,11 @@ def refine_times_newton(
     period: float,
     rounds: int = 200,
 ) -> Floats:
-    """Solve Theorem 3 for a smooth rate by Newton's method, starting from `dp_times` or similar.
+    """Solve Theorem 3 for a smooth rate by Newton's method, starting from ``times``.
 
     Eq. 2: lambda(tau_j) (tau_{j+1} - tau_j) = integral of lambda from tau_{j-1} to tau_j. ``mass``
-    is the integral of ``rate``.
+    is the integral of ``rate``. ``times`` can come from `dp_times`. Times have the unit of
+    ``period``.
     """
     tau, m, step = np.sort(times).astype(np.float64), len(times), 1e-6 * period
     for _ in range(rounds):
@@ -315,7 +327,7 @@ def refine_times_newton(
 def theorem3_residual(
     rate: Callable[[Floats], Floats], mass: Callable[[Floats], Floats], tau: Floats, period: float
 ) -> Floats:
-    """Return left minus right side of Eq. 2 (Theorem 3) at each time; zero at an optimum."""
+    """Return the left minus the right side of Eq. 2 at each time, which is 0 at an optimum."""
     following = np.append(tau[1:], tau[0] + period)
     before = np.append(tau[-1] - period, tau[:-1])
     residual: Floats = rate(tau) * (following - tau) - (mass(tau) - mass(before))

@@ -1,13 +1,14 @@
-"""Price controller: feedback control of one price for all feeds, to meet the poll budget.
+"""Feedback controller that sets the price of a poll so that the polls meet the budget.
 
-Its inputs are a demand curve (predicted polls per day at each price), the difference between past
-spending and that prediction, and slot shares: how spending is distributed over the week. A good
-schedule polls more by day than by night. Spending is therefore compared with the slot shares and
-not with elapsed time, so that small deviations are visible and can be corrected at once, and any
-seven days have about the same number of polls.
+The price is the same for all feeds. The inputs are a demand curve (predicted polls per day at each
+price), the difference between past spending and that prediction, and slot shares: how spending is
+distributed over the week. A good schedule polls more by day than by night. Spending is therefore
+compared with the slot shares and not with elapsed time, so that small deviations are visible and
+can be corrected at once, and any seven days have about the same number of polls.
 
 If peers poll the same feeds and send notices, the demand curve predicts the polls of all nodes
-together. The controller then seeks the price at which our share of these polls is our budget.
+together. The controller then seeks the price at which this node's share of these polls is its
+budget.
 """
 
 from dataclasses import dataclass, field
@@ -16,31 +17,33 @@ import numpy as np
 
 from tidings.model import DAY_S, WEEK_S, Floats
 
-#: Days in which a deviation from the budget is corrected, in addition to a mean gap. (A lower price
-#: first moves all planned polls forward by a share of their gaps, then makes them more frequent.)
+#: Days in which a deviation from the budget is corrected, in addition to the mean time between
+#: polls. (A lower price first moves all planned polls forward by a share of their gaps, then makes
+#: them more frequent.)
 CATCH_UP_DAYS = 1.0
 #: Additional days for the correction in the first week.
 FIRST_WEEK_EXTRA_DAYS = 3.0
-#: Length of a slot, in which spending is counted, and the number of slots; one week is kept.
+#: Length of a slot, in which spending is counted, and the number of slots. A week of slots is
+#: stored.
 SLOT_S = 4 * 3600.0
 SLOTS_PER_DAY = 6
 SLOTS_PER_WEEK = 7 * SLOTS_PER_DAY
-#: Maximum factor by which the price moves per slot.
+#: Maximum factor by which the price changes per slot.
 MAX_PRICE_STEP = 1.25
-#: The same if peers poll too. It is larger, because the price may have to move far: ten peers poll
-#: ten times as often as one node can pay for, at a hundredth of its price.
+#: The same if peers poll too. The factor is larger, because the price may have to change much: ten
+#: peers poll ten times as often as one node can pay for, at a hundredth of its price.
 MAX_PRICE_STEP_WITH_PEERS = 2.0
 #: Slots from which the frequency of peers' polls is estimated.
 RECENT_SLOTS = 2
-#: Slots from which our share of all polls is estimated. Shorter periods are too noisy: the price
-#: would drift away from that of the peers.
+#: Slots from which this node's share of all polls is estimated. Shorter periods are too noisy: the
+#: price would drift away from that of the peers.
 OWN_SHARE_SLOTS = 4 * SLOTS_PER_DAY
-#: Maximum ratio of the targeted total polls to the peers' polls plus ours.
+#: Maximum ratio of the targeted total polls to the polls of the peers and this node.
 MAX_GROWTH = 1.25
 #: Target for the mean number of nodes that do not defer a poll. Without it the node with the lowest
 #: price, even by a little, would poll for all.
 EXPECTED_CONTENDERS = 3.0
-#: Maximum deficit that is carried over if peers polled instead of us, in days of the budget.
+#: Maximum deficit that is carried over if peers polled instead of this node, in days of the budget.
 MAX_DEFICIT_WITH_PEERS_DAYS = 0.25
 #: Weight of the uniform distribution in the first slot shares: simulated weeks vary more over the
 #: day than real ones.
@@ -50,9 +53,10 @@ SLOT_LEARNING_RATE = 0.3
 
 
 def price_at_demand(polls_per_day: float, prices: Floats, demand: Floats) -> float:
-    """Return the price at which the demand curve has ``polls_per_day``.
+    """Return the price at which the demand curve predicts ``polls_per_day``.
 
-    Outside of the curve, demand is extrapolated in proportion to price^-1/2.
+    Prices have the unit of ``prices``. Outside of the curve, demand is extrapolated in proportion
+    to price^-1/2.
     """
     log_demand, log_price = np.log(np.maximum(demand, 1e-12))[::-1], np.log(prices)[::-1]
     target = np.log(max(polls_per_day, 1e-12))
@@ -62,7 +66,10 @@ def price_at_demand(polls_per_day: float, prices: Floats, demand: Floats) -> flo
 
 @dataclass(slots=True)
 class PriceController:
-    """Feedback controller of the price; the leader updates its state, and all workers read it."""
+    """Feedback controller of the price of a poll.
+
+    The leader process updates this state, and all workers read it.
+    """
 
     budget_per_day: float
     mean_gap_days: float  #: mean time between polls of a feed
@@ -71,12 +78,12 @@ class PriceController:
     demand: Floats  #: polls per day at those prices, decreasing
     price: float
     simulated_polls: Floats  #: simulated polls per day at that price, in each slot of a week
-    spent: int = 0
+    spent: int = 0  #: polls of this node until the last tick
     waived_polls: float = 0.0  #: polls that are not made up for (downtime, polls by peers)
     last_tick: float = 0.0
     tick_count: int = 0
-    polls: list[int] = field(default_factory=list)  #: polls in each of the last slots
-    #: polls in the last slots, with those reported by peers
+    polls: list[int] = field(default_factory=list)  #: polls of this node in each of the last slots
+    #: polls in the last slots, with those that peers reported
     polls_with_peers: list[int] = field(default_factory=list)
     predicted_polls: list[float] = field(default_factory=list)  #: predictions of the demand curve
     slot_shares: Floats = field(init=False)  #: share of a week's polls in each slot
@@ -95,10 +102,11 @@ class PriceController:
         return float(np.interp(np.log(self.price), np.log(self.prices), self.demand))
 
     def poll_deficit(self, now: float, spent: int) -> float:
-        """Return the polls that the slot shares planned until ``now`` and that were not made.
+        """Return how many of the polls planned until ``now`` were not made.
 
-        The mean lead of the plan over uniform spending is subtracted, so that the total is correct
-        at any time of the week.
+        The plan follows the slot shares (share of a week's polls in each slot). The mean lead of
+        the plan over uniform spending is subtracted, so that the total is correct at any time of
+        the week.
         """
         weeks, part = divmod((now - self.started_at) / WEEK_S, 1.0)
         ends = np.arange(SLOTS_PER_WEEK + 1)
@@ -111,9 +119,10 @@ class PriceController:
         return planned_weeks * 7 * self.budget_per_day - self.waived_polls - spent
 
     def tick(self, now: float, spent: int, peer_polls: int = 0) -> None:
-        """Update the price; the caller runs this once per slot.
+        """Update the price at the end of a slot; the caller runs this once per slot.
 
-        ``spent`` is our number of polls until ``now``, ``peer_polls`` that of peers in this slot.
+        ``spent`` is the number of polls of this node until ``now``, ``peer_polls`` that of peers in
+        this slot.
         """
         downtime_s = now - self.last_tick - SLOT_S
         if downtime_s > SLOT_S / 2:  # the service was not running
@@ -135,8 +144,8 @@ class PriceController:
         slots = len(self.polls) // SLOTS_PER_DAY * SLOTS_PER_DAY
         # In the first week the result of the simulation is mixed in, as the first days are noisy.
         prior_polls = self.budget_per_day * (1 - slots / SLOTS_PER_WEEK)
-        # Polls of peers beyond our prediction say nothing about our demand curve, so they are
-        # capped.
+        # Polls of peers beyond the prediction say nothing about this node's demand curve, so they
+        # are capped.
         counted = [
             max(own, min(total, self.demand_bias * predicted))
             for own, total, predicted in zip(
@@ -165,12 +174,13 @@ class PriceController:
         return sum(self.polls_with_peers[-SLOTS_PER_DAY:]) > sum(self.polls[-SLOTS_PER_DAY:])
 
     def _total_with_peers(self, target: float) -> float:
-        """Return the polls per day of all nodes together of which ``target`` are ours.
+        """Return the polls per day of all nodes at which this node makes ``target`` of them.
 
-        Also sets `participation`. Our share of the polls of the last days gives the total for our
-        budget. Our own deficit is added once and not once per peer: our participation makes up for
-        it. The estimate is poor if we made few polls, and wrong if peers have much larger budgets.
-        It is therefore limited to `MAX_GROWTH` times the peers' polls plus ours.
+        Also sets `participation`. This node's share of the polls of the last days gives the total
+        for its budget. Its own deficit is added once and not once per peer: its participation makes
+        up for it. The estimate is poor if this node made few polls, and wrong if peers have much
+        larger budgets. It is therefore limited to `MAX_GROWTH` times the polls of the peers and
+        this node.
         """
         if not self.has_peer_polls:
             self.participation = 1.0

@@ -1,6 +1,7 @@
-"""Decayed post counts: hours of the week, minutes, days and bursts of each feed.
+"""Count the posts of each feed by hour of the week, with exponential decay.
 
-The counts decay exponentially with a half-life of `HALF_LIFE_D` days.
+Posts are also counted by five-minute bin of the hour, by days with posts and by bursts. All counts
+decay with a half-life of `HALF_LIFE_D` days.
 """
 
 from typing import Any
@@ -21,7 +22,7 @@ BURST_GAP_S = 1800.0
 
 
 def decay_counts(state: npt.NDArray[Any], rows: Rows, elapsed_s: Floats) -> None:
-    """Apply exponential decay to the counts of ``rows`` for the elapsed time."""
+    """Reduce the counts of ``rows`` by the exponential decay over the elapsed time."""
     kept = 0.5 ** (elapsed_s / DAY_S / HALF_LIFE_D)
     for counts in ("hours", "minutes", "batches", "events", "post_days"):
         state[counts][rows] = (state[counts][rows].T * kept).T

@@ -1,4 +1,4 @@
-"""Feed model of `price`: learns the rate, weekly profile and value function of each feed."""
+"""Learning part of the policy `price`: posting rate, weekly profile and value function."""
 
 import numpy as np
 
@@ -23,22 +23,26 @@ from tidings.policy.price.weekly_profile import (
     weekly_profile,
 )
 
-#: Charge for a missed post in addition to its wait, in days.
+#: Penalty for a missed post in addition to its wait, in days.
 LOSS_DAYS = 1.0
 #: Maximum number of feeds from which the shared profiles are fitted.
 PROFILE_SAMPLE_FEEDS = 5000
-#: Length of the most recent history that is replayed day by day; older history by week.
+#: Length of the most recent history that is replayed day by day. Older history is replayed by week.
 DAILY_REPLAY_S = 28 * DAY_S
 #: Quantization steps of the stored value function.
 VALUE_STEPS = 255
 #: Feeds for which the value function is solved together.
 VALUE_CHUNK_ROWS = 1000
-#: Lower bound of rho (`value_function`), for feeds that post less than once in years.
+#: Minimum of rho (`value_function`), for feeds that post less than once in years.
 MIN_RHO = 1e-5
 
 
 class FeedModelPolicy(Policy):
-    """Base class of `price`: learns the rate, weekly profile and value function of each feed."""
+    """Base class of `price`, which learns the rate, weekly profile and values of each feed.
+
+    The weekly profile is the expected rate of posts by hour of the week. `value_function` defines
+    the values.
+    """
 
     def __init__(
         self,
@@ -54,10 +58,10 @@ class FeedModelPolicy(Policy):
         scale: float = 1.0,
         seed: int = 0,
     ) -> None:
-        """Initialize the policy; each switch disables one part (`tidings lab ablate`).
+        """Initialize the policy; each switch set to false disables one part (`tidings lab ablate`).
 
-        ``loss_days`` is the charge for a missed post in addition to its wait. Raises `UsageError`
-        if it is negative.
+        ``loss_days`` is the penalty for a missed post in addition to its wait, in days. Raises
+        `UsageError` if it is negative.
         """
         super().__init__(scale=scale, seed=seed)
         if not loss_days >= 0:
@@ -76,14 +80,14 @@ class FeedModelPolicy(Policy):
                 ("since", "f8"),
                 ("last", "f8"),  # last poll: earlier posts were collected, or are missed
                 ("newest", "f8"),  # date of the newest post
-                ("next", "f8"),  # next poll, as decided
-                ("price", "f8"),  # price of that decision
+                ("next", "f8"),  # time of the next poll
+                ("price", "f8"),  # price at which that time was decided
                 ("hours", "f4", (HOURS_PER_WEEK,)),  # decayed post counts
                 ("minutes", "f4", (BINS,)),  # decayed post counts by five-minute bin of the hour
                 ("batches", "f4"),  # decayed number of batches
                 ("events", "f4"),  # decayed number of bursts
                 ("post_days", "f4"),  # decayed number of days with posts
-                ("strengths", "f4", (LAYERS,)),  # of the layers of the weekly profile
+                ("strengths", "f4", (LAYERS,)),  # strengths of the layers of the weekly profile
                 ("value", "u1", (HOURS_PER_WEEK,)),  # decrease of the value function, quantized
                 ("value_top", "f4"),  # maximum of that decrease
                 *STATE_FIELDS,
@@ -91,7 +95,7 @@ class FeedModelPolicy(Policy):
         )
 
     def _init_rows(self, rows: Rows, history: Documents) -> tuple[Rows, Floats]:
-        """Initialize the state of new feeds and count their posts; return row and time of each."""
+        """Initialize new feeds, count their posts, and return the row and time of each post."""
         new_rows = self.state[rows]
         new_rows["last"] = new_rows["since"]
         new_rows["newest"] = -np.inf
@@ -103,10 +107,10 @@ class FeedModelPolicy(Policy):
         return rows[index], times
 
     def _replay(self, target_rows: Rows, rows: Rows, times: Floats, now: float) -> None:
-        """Learn the rates of ``target_rows`` as if their history had been polled.
+        """Learn the rates of ``target_rows`` from their posts, as if the feeds had been polled.
 
-        ``rows`` and ``times`` are the posts. The virtual polls are daily for the last
-        `DAILY_REPLAY_S` seconds, and weekly before.
+        ``rows`` and ``times`` are the row and time of each post. The virtual polls are daily for
+        the last `DAILY_REPLAY_S` seconds, and weekly before.
         """
         begin = float(self.state["since"][target_rows].min()) if len(target_rows) else now
         weeks = int(max(now - begin - DAILY_REPLAY_S, 0.0) // WEEK_S)
@@ -149,10 +153,11 @@ class FeedModelPolicy(Policy):
         known_from: Floats,
         profile: Floats,
     ) -> None:
-        """Update the rates with ``posts`` seen at ``now``, since the poll at ``begin``.
+        """Update the rates of feeds with the number of posts between the last two polls.
 
-        If the window has overflowed, ``known_from`` is after ``begin``: the posts are then a
-        sample of the time since ``known_from``, and the posts before it are imputed.
+        ``posts`` were seen at ``now``, and the poll before was at ``begin``. If entries left the
+        document in between, ``known_from`` is after ``begin``: the posts are then a sample of the
+        time since ``known_from``, and the posts before it are imputed.
         """
         days = mass_between(profile, begin, now) / 24
         gap = np.flatnonzero(known_from > begin)
@@ -173,7 +178,7 @@ class FeedModelPolicy(Policy):
         self.state["last"][rows] = now
 
     def _learn_documents(self, rows: Rows, now: Floats, seen: Documents) -> None:
-        """Update rates and counts with the documents of polls."""
+        """Update the rates and counts of feeds with the documents that polls returned."""
         begin = self.state["last"][rows]
         decay_counts(self.state, rows, now - begin)
         known_from = np.where(seen.gap, seen.oldest(), begin)
@@ -184,7 +189,7 @@ class FeedModelPolicy(Policy):
         count_posts(self.state, rows[index], times)
 
     def _refresh_profiles(self, rows: Rows, price: float) -> None:
-        """Choose the strengths again after new posts, and solve the values where they changed."""
+        """Fit the profiles of feeds with new posts, and solve the values where profiles changed."""
         before = self.state["strengths"][rows]
         self._fit_strengths(rows)
         changed = rows[(self.state["strengths"][rows] != before).any(axis=1)]
@@ -196,7 +201,7 @@ class FeedModelPolicy(Policy):
         return TemperedCounts.of(hours, events, self.state["post_days"][rows])
 
     def _fit_strengths(self, rows: Rows) -> None:
-        """Choose the strengths of the layers of these feeds' profiles."""
+        """Choose the strength of each layer of the weekly profiles of these feeds."""
         for part in in_chunks(rows):
             evidence = self._tempered_counts(part)
             z = responsibilities(evidence.hours, self.shared_profiles)
@@ -207,7 +212,7 @@ class FeedModelPolicy(Policy):
             )
 
     def _weekly_profile(self, rows: Rows) -> Floats:
-        """Return the weekly profile of each row: (n, 168)."""
+        """Return the weekly profile of each row (n, 168), with mean 1."""
         evidence = self._tempered_counts(rows)
         z = responsibilities(evidence.hours, self.shared_profiles)
         profile = weekly_profile(
@@ -216,14 +221,14 @@ class FeedModelPolicy(Policy):
         return profile if self.weekly else _average_weekdays(profile)
 
     def _fit_shared_profiles(self) -> None:
-        """Fit clusters and strength prior to a sample of feeds, and the strengths of all feeds."""
+        """Fit the shared profiles to a sample of feeds, and then the strengths of all feeds."""
         sample = self._sample(PROFILE_SAMPLE_FEEDS)
         profiles = fit_profiles(self._tempered_counts(sample).hours, seed=self.seed)
         self.shared_profiles = fit_strength_prior(self._tempered_counts, sample, profiles)
         self._fit_strengths(np.arange(len(self.feeds)))
 
     def _solve_values(self, rows: Rows, price: float) -> None:
-        """Solve the value function of these feeds at a price."""
+        """Solve the value function of these feeds at the given price of a poll."""
         for start in range(0, len(rows), VALUE_CHUNK_ROWS):
             part = rows[start : start + VALUE_CHUNK_ROWS]
             rho = self._polls_per_post_day(part, price) * self._polled_rate(part)
@@ -233,18 +238,18 @@ class FeedModelPolicy(Policy):
             self.state["value"][part] = np.rint(decrease / top[:, None] * VALUE_STEPS)
 
     def _sample(self, max_feeds: int) -> Rows:
-        """Return all rows, or a random sample of ``max_feeds`` of them."""
+        """Return all rows, or a random sample of ``max_feeds`` rows if there are more."""
         n = len(self.feeds)
         if n <= max_feeds:
             return np.arange(n)
         return np.random.default_rng(self.seed).choice(n, max_feeds, replace=False)
 
     def _polled_rate(self, rows: Rows) -> Floats:
-        """Return the posts per day that need polls, without those that are pushed."""
+        """Return the posts per day that need polls, which are those that are not pushed."""
         return self.rate_model.rate_per_day(self.state[rows]) * (1 - self.feeds.pushed_share[rows])
 
     def _loss_inputs(self, rows: Rows) -> tuple[Floats, Floats, Floats]:
-        """Return window, Fano factor and mean batch size, the inputs of the overflow loss."""
+        """Return window, Fano factor and mean batch size of each feed, for `overflow_loss`."""
         state = self.state[rows]
         window = (
             self.feeds.window[rows].astype(np.float64) if self.loss else np.full(len(rows), np.inf)
@@ -256,10 +261,10 @@ class FeedModelPolicy(Policy):
         return window, self.rate_model.fano(state), batch
 
     def _polls_per_post_day(self, rows: Rows, price: float) -> Floats:
-        """Return the value of a post-day of delay in polls, at a price."""
+        """Return how many polls a delay of one post by one day is worth at a price."""
         return self.feeds.weight[rows] / (price * self.feeds.cost[rows])
 
 
 def _average_weekdays(profile: Floats) -> Floats:
-    """Return weekly profiles (n, 168) in which all days have the mean profile."""
+    """Return weekly profiles (n, 168) in which every day has the mean profile of all days."""
     return np.tile(profile.reshape(len(profile), 7, 24).mean(axis=1), (1, 7))

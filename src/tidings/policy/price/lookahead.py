@@ -1,7 +1,7 @@
-"""One-step lookahead: choose the time of the next poll with the lowest expected cost.
+"""Choose the time of the next poll with the lowest expected cost (one-step lookahead).
 
-Waiting from now until t costs the delay of the posts visible by then, plus a charge for the posts
-missed by then, minus the decrease of the value function until t: the later the poll, the less
+Waiting from now until t costs the delay of the posts that are visible at t, plus a penalty for the
+posts missed until t, minus the decrease of the value function until t: the later the poll, the less
 future remains to pay for (docs/policy.md Eq. 4). The search first compares full hours, then
 five-minute bins of the two hours around the best hour.
 """
@@ -14,10 +14,10 @@ from tidings.model import DAY_S, HOUR_S, MINUTE_S, Bools, Floats, Ints
 from tidings.policy.base import HOURS_PER_WEEK, hour_of_week
 from tidings.policy.price.overflow_loss import expected_loss
 
-#: Length of a bin, and bins per hour.
+#: Length of a bin in seconds, and bins per hour.
 BIN_S = 300.0
 BINS = int(HOUR_S / BIN_S)
-#: Share of the window below which the overflow loss is neglected.
+#: Share of the window (entries per document) below which the overflow loss is neglected.
 NEGLIGIBLE_FILL = 0.1
 #: Gaps tried for a feed with a constant rate, in units of the optimal gap without losses.
 STEADY_GAP_FACTORS = np.geomspace(0.02, 50, 28)
@@ -25,7 +25,7 @@ STEADY_GAP_FACTORS = np.geomspace(0.02, 50, 28)
 
 @dataclass(frozen=True, slots=True)
 class LookaheadInputs:
-    """Inputs of a decision; one element (or row) per feed."""
+    """Inputs of a decision; each attribute has one element or row per feed."""
 
     now: Floats
     rate_per_day: Floats  #: posts per day
@@ -33,11 +33,11 @@ class LookaheadInputs:
     minutes: Floats  #: (n, 12) factor of each five-minute bin of the hour, mean 1
     value_decrease: Floats  #: (n, 168) decrease of the value function per hour, in polls
     pending_posts: Floats  #: posts expected since the last poll
-    scale: Floats  #: weight over price: polls per post-day
+    scale: Floats  #: weight divided by price, in polls per post-day
     window: Floats  #: entries in a document
-    fano: Floats  #: variance over mean of the counts
+    fano: Floats  #: variance of the counts divided by their mean
     batch: Floats  #: mean number of posts published at once
-    earliest: Floats  #: no poll before this time
+    earliest: Floats  #: earliest allowed poll, epoch seconds
     skip: Bools | None  #: (n, 168) hours of the week in which not to poll
     phase: Floats  #: position of the poll within a bin, in [0, 1); constant per feed
 
@@ -50,11 +50,11 @@ def optimal_steady_gap(
     scale: Floats,
     loss_days: float,
 ) -> tuple[Floats, Floats]:
-    """Return the minimum cost per day of a feed with a constant rate, and the gap that has it.
+    """Return the minimum cost per day of a feed with a constant rate, and the gap between polls.
 
-    The cost is in polls, the gap in days. Without losses these are sqrt(2 rho) and sqrt(2 / rho),
-    with rho = scale x rate_per_day (docs/policy.md Eq. 2). The gap is inf if the posts of a full
-    window are not worth a poll.
+    The cost is in polls, the gap in days. If no posts are missed these are sqrt(2 rho) and
+    sqrt(2 / rho), with rho = scale x rate_per_day (docs/policy.md Eq. 2). The gap is inf if the
+    posts of a full window are not worth a poll. ``loss_days`` is the penalty for a missed post.
     """
     rho = np.maximum(scale * rate_per_day, 1e-12)
     lossless_gap = np.sqrt(2 / rho)
@@ -77,7 +77,8 @@ def optimal_steady_gap(
 def _integral(values: Floats, start: Floats, width: Floats) -> Floats:
     """Return the running integral (trapezoidal rule) of values at the ends of intervals.
 
-    ``start`` is the value at the beginning of the first interval.
+    ``start`` is the value at the beginning of the first interval, and ``width`` the length of each
+    interval.
     """
     previous = np.concatenate([start[:, None], values[:, :-1]], axis=1)
     area: Floats = np.cumsum((values + previous) / 2 * width, axis=1)
@@ -85,10 +86,10 @@ def _integral(values: Floats, start: Floats, width: Floats) -> Floats:
 
 
 def _loss(mass: Floats, window: Floats, fano: Floats, batch: Floats) -> tuple[Floats, Floats]:
-    """Return the posts expected to be missed at each point, and the part that is charged.
+    """Return how many posts are expected to be missed, and how many of them are avoidable.
 
-    The part of a batch that exceeds the window is lost at any polling frequency, so it is not
-    charged.
+    The part of a batch that exceeds the window is missed at any polling frequency. Only avoidable
+    losses add a penalty to the cost of waiting.
     """
     lost = np.zeros_like(mass)
     row, point = np.nonzero(mass > NEGLIGIBLE_FILL * window[:, None])
@@ -98,7 +99,7 @@ def _loss(mass: Floats, window: Floats, fano: Floats, batch: Floats) -> tuple[Fl
 
 
 def _losses(mass: Floats, o: LookaheadInputs) -> tuple[Floats, Floats]:
-    """Return `_loss`, computed only for feeds whose window may fill."""
+    """Return the result of `_loss`, computed only for feeds whose window may fill."""
     lost, charged = np.zeros_like(mass), np.zeros_like(mass)
     # Windows of infinite size never fill.
     risky = np.flatnonzero(mass[:, -1] > NEGLIGIBLE_FILL * o.window)
@@ -110,9 +111,10 @@ def _losses(mass: Floats, o: LookaheadInputs) -> tuple[Floats, Floats]:
 
 
 def cheapest_poll_times(o: LookaheadInputs, hours: int, loss_days: float) -> tuple[Floats, Floats]:
-    """Return the time of lowest cost within ``hours``, and the posts expected by then.
+    """Return the cheapest time in the next ``hours``, and the posts expected by then.
 
-    docs/policy.md Eq. 4. ``loss_days`` is the charge for a missed post, in days of delay.
+    Implements docs/policy.md Eq. 4. ``loss_days`` is the penalty for a missed post, in days of
+    delay. Times are epoch seconds.
     """
     n = len(o.now)
     row = np.arange(n)
@@ -171,7 +173,7 @@ def cheapest_poll_times(o: LookaheadInputs, hours: int, loss_days: float) -> tup
     )
     times = np.where(allowed_in_bin, o.earliest, times)
 
-    # Feeds with gaps shorter than the bins: the steady gap at the current rate.
+    # If the gaps are shorter than the bins, poll at the steady gap for the current rate.
     gap = np.sqrt(2 / np.maximum(o.scale * rate[:, 0], 1e-12)) * DAY_S
     fast = gap < 2 * BIN_S
     times = np.where(fast, np.minimum(times, o.now + np.maximum(gap, MINUTE_S)), times)
@@ -179,7 +181,10 @@ def cheapest_poll_times(o: LookaheadInputs, hours: int, loss_days: float) -> tup
 
 
 def _rest_of_hour(minutes: Floats, now: Floats) -> Floats:
-    """Return the hours of average activity left in the current hour, by the factors ``minutes``."""
+    """Return the share of an hour's activity that is left in the current hour of each feed.
+
+    ``minutes`` (n, 12) is the factor of each five-minute bin, with mean 1.
+    """
     position = (now % HOUR_S) / BIN_S
     at = position.astype(np.int64)
     row = np.arange(len(now))
@@ -189,7 +194,10 @@ def _rest_of_hour(minutes: Floats, now: Floats) -> Floats:
 
 
 def _disallowed(o: LookaheadInputs, times: Floats, hours: Ints) -> Bools:
-    """Return which times the poll constraints forbid; ``hours`` are their hours of the week."""
+    """Return which times the poll constraints forbid.
+
+    ``hours`` are the hours of the week of the times.
+    """
     disallowed: Bools = times < o.earliest[:, None]
     if o.skip is not None:
         disallowed |= o.skip[np.arange(len(hours))[:, None], hours]

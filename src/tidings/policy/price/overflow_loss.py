@@ -1,6 +1,7 @@
-"""Overflow loss: expected posts missed when a window overflows, E (N - S)+.
+"""Compute how many posts are expected to be missed because a document cannot list them all.
 
-The count N is overdispersed: its variance exceeds its mean (docs/policy.md Eq. 5).
+This is E (N - S)+ for N new posts and a document that lists S entries (its window). The count N is
+overdispersed: its variance exceeds its mean (docs/policy.md Eq. 5).
 """
 
 import numpy as np
@@ -23,7 +24,7 @@ def gamma_cdf(shape: Floats, x: Floats) -> Floats:
 
 
 def expected_loss(mass: Floats, window: Floats, fano: Floats) -> Floats:
-    """Return E (N - S)+ for a count N with mean ``mass`` and variance ``fano`` x mean.
+    """Return E (N - S)+ for a count N with mean ``mass`` and variance ``fano`` times the mean.
 
     For Poisson N with mean m: E (N - S)+ = m P(N >= S) - S P(N >= S + 1), where P(N >= k) is the
     gamma distribution function with shape k at m. With overdispersion F (Fano factor) it is

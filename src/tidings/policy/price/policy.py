@@ -1,9 +1,9 @@
-"""`price` policy: poll a feed when waiting longer would cost more than a poll, at one price.
+"""The policy `price`, which polls a feed when waiting longer would cost more than a poll.
 
 The price of a poll is the Lagrange multiplier of the budget, in weighted post-days of delay, and
-the same for all feeds. After each poll, lookahead finds the time of lowest cost for the next one
-(`lookahead`), from the expected rate of the feed (`feed_model`). `controller` adjusts the price so
-that spending meets the budget. docs/policy.md derives the policy.
+the same for all feeds. After each poll, `lookahead` finds the time of lowest cost for the next one
+from the expected rate of the feed (`feed_model`). `controller` adjusts the price so that spending
+meets the budget. docs/policy.md derives the policy.
 """
 
 from collections.abc import Sequence
@@ -39,29 +39,29 @@ from tidings.policy.price.weekly_profile import (
 from tidings.reasons import Reason
 from tidings.reasons import reason as reason_value
 
-#: Lookahead horizon, in steady gaps.
+#: Lookahead horizon, in optimal gaps of a feed with a constant rate.
 HORIZON_GAPS = 4.0
 #: Possible horizons in hours; feeds with the same horizon are decided together.
 HORIZONS_H = (48, 120, 336)
-#: Feeds from which the demand curve is predicted, and its prices relative to the current one.
+#: Feeds from which the demand curve is predicted, and prices of the curve over the current price.
 DEMAND_SAMPLE_FEEDS = 1000
 CURVE_PRICE_FACTORS = np.geomspace(1 / 64, 64, 25)
-#: Relative change of the budget below which a restored price is kept.
+#: Relative change of the budget below which a restored price stays in effect.
 BUDGET_TOLERANCE = 0.05
-#: Growth of the number of feeds above which the price is found again.
+#: Growth of the number of feeds above which the price is computed again.
 GROWTH_FACTOR = 1.2
 #: Feeds and rounds of the simulation of a week that finds the first price.
 SIMULATED_FEEDS, SIMULATION_ROUNDS = 300, 2
 #: Mean number of polls per feed after which the simulation can end before the week.
 SIMULATED_POLLS_PER_FEED = 14
-#: Factor by which the price must have fallen for a feed to be decided again before its poll.
+#: Factor by which the price must have fallen before the next poll of a feed is decided again.
 REPLAN = 1.25
-#: Change of the log price for the same, for feeds with a poll soon: spending then responds to the
-#: price within hours.
+#: Change of the log price for the same, for feeds whose next poll is soon. Spending then responds
+#: to the price within hours.
 REPLAN_SOON = 0.02
 #: Days between fits of the prior, the shared profiles and the values.
 REFIT_DAYS = 7
-#: Change of the log price after which values are solved again, if peers poll too: the price may
+#: Change of the log price after which values are solved again, if peers poll too. The price may
 #: then change much within a day.
 MAX_LOG_PRICE_DRIFT = np.log(3.0)
 #: Share of posts in the busiest hours above which a reason mentions these hours.
@@ -80,11 +80,11 @@ class PricePolicy(FeedModelPolicy):
     tick_s = SLOT_S
 
     controller: PriceController
-    #: Number of feeds when the price was found.
+    #: Number of feeds when the price was computed.
     _feeds_at_pricing = 0
     #: Polls reported by the last tick, and the difference to the controller's count.
     _reported_spent, _spent_offset = 0, 0
-    #: Price at which the values were solved.
+    #: Price for which the value functions were solved.
     _values_price = 0.0
 
     # --- learning --------------------------------------------------------------------------------
@@ -186,9 +186,9 @@ class PricePolicy(FeedModelPolicy):
         return self.peer_polls > 0 or self.controller.has_peer_polls
 
     def _demand_curve(self, around: float) -> tuple[Floats, Floats]:
-        """Predict the polls per day of all feeds at prices around one; return prices and polls.
+        """Return prices around the price ``around`` and the predicted polls per day at each price.
 
-        Each feed is polled at its optimal steady gap.
+        The prediction is for all feeds, each polled at the gap that is optimal for a constant rate.
         """
         n = len(self.feeds)
         rows = self._sample(DEMAND_SAMPLE_FEEDS)
@@ -206,7 +206,7 @@ class PricePolicy(FeedModelPolicy):
         return around * CURVE_PRICE_FACTORS, np.array(demand) * (n / max(len(rows), 1))
 
     def _find_price(self, now: float) -> None:
-        """Find the price at which the current feeds spend the budget, and reset the controller.
+        """Find the price at which the current feeds use up the budget, and reset the controller.
 
         The first guess is docs/policy.md Eq. 2 summed over the feeds; then the demand curve and
         simulated weeks refine it.
@@ -233,10 +233,10 @@ class PricePolicy(FeedModelPolicy):
         self._spent_offset = -self._reported_spent
 
     def _simulate_week(self, price: float, now: float) -> Floats:
-        """Simulate a week at one price; return the polls per day in each of its slots.
+        """Simulate a week at one price and return the polls per day in each of its slots.
 
-        Posts come as expected, in a sample of feeds. If there are many polls, fewer days are
-        simulated and repeated to fill the week.
+        The simulated feeds are a sample and post at their expected rates. If there are many polls,
+        fewer days are simulated and repeated to fill the week.
         """
         n = len(self.feeds)
         rows = self._sample(SIMULATED_FEEDS)
@@ -276,9 +276,9 @@ class PricePolicy(FeedModelPolicy):
         price: float | None = None,
         profile: Floats | None = None,
     ) -> Decisions:
-        """Return the cheapest times at ``price``, by default the current price.
+        """Return the cheapest time of the next poll of each row at ``price``.
 
-        ``profile`` is computed if not given.
+        By default ``price`` is the current price and ``profile`` is computed from the state.
         """
         times, expected = np.empty(len(rows)), np.empty(len(rows))
         busiest = np.empty((len(rows), 3))

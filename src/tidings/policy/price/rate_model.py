@@ -1,11 +1,12 @@
-"""Rate model: posts per day of a feed, from exponentially decayed counts and a Gamma prior.
+"""Estimate the posts per day of a feed from exponentially decayed counts and a Gamma prior.
 
 Posts and exposure decay with several half-lives. Exposure is counted in days of average activity,
 so that a quiet night does not look like inactivity. Each half-life gives a Gamma-Poisson rate,
-under a prior that is fitted to all feeds (empirical Bayes): it is strong if feeds are similar and
-weak if their rates differ by orders of magnitude. The estimate is a mean of these rates, weighted
-by how well each half-life predicted the recent posts of the feed (Bayesian model averaging): feeds
-with a constant rate get long half-lives, others short ones. docs/policy.md describes the model.
+under a prior that is fitted to all feeds (empirical Bayes): the prior is strong if feeds are
+similar and weak if their rates differ by orders of magnitude. The estimate is a mean of these
+rates, weighted by how well each half-life predicted the recent posts of the feed (Bayesian model
+averaging): feeds with a constant rate get long half-lives, others short ones. docs/policy.md
+describes the model.
 """
 
 from dataclasses import dataclass, field
@@ -22,15 +23,15 @@ LOG_PRIOR_WEIGHTS = np.log([0.15, 0.35, 0.35, 0.15])
 WEIGHT_HALF_LIFE_D = 40.0
 #: Half-lives that practically disable the decay.
 NO_DECAY_D = np.full(len(HALF_LIVES_D), 1e6)
-#: Default prior: posts and days.
+#: Default prior, in posts and in days of exposure.
 PRIOR_POSTS, PRIOR_DAYS = 0.3, 7.0
-#: Bounds of the strength of the fitted prior, in posts.
+#: Minimum and maximum strength of the fitted prior, in posts.
 MIN_PRIOR_STRENGTH, MAX_PRIOR_STRENGTH = 0.1, 10.0
 #: Minimum numbers of feeds and posts for fitting a prior.
 MIN_FEEDS_FOR_PRIOR, MIN_POSTS_FOR_PRIOR = 20, 50
 #: Fano factor (variance over mean) of the counts: initial value, its weight in expected posts, the
-#: half-life of the evidence, and the maximum. Errors of the rate look like variance too, hence the
-#: maximum.
+#: half-life of the evidence, and the maximum. There is a maximum because errors of the rate look
+#: like variance too.
 FANO_START, FANO_PRIOR_POSTS, FANO_HALF_LIFE_D, FANO_MAX = 4.0, 10.0, 30.0, 4.0
 
 #: Weight, in batches, of the previous rate in the estimate of posts that no poll has seen.
@@ -53,7 +54,10 @@ def _default_prior() -> tuple[Floats, Floats]:
 
 @dataclass(slots=True)
 class RateModel:
-    """Rate estimator: the prior of all feeds, and updates of the model's fields in the state."""
+    """Estimator of posts per day, with a prior that is fitted to all feeds.
+
+    The estimates are functions of the `STATE_FIELDS` in the state of each feed.
+    """
 
     #: shape and rate of the Gamma prior (posts, days), one per half-life
     prior: tuple[Floats, Floats] = field(default_factory=_default_prior)
@@ -61,25 +65,25 @@ class RateModel:
 
     @staticmethod
     def initialize(state: npt.NDArray[np.void]) -> None:
-        """Initialize the fields of new feeds, in place."""
+        """Set the fields of new feeds to their initial values, in place."""
         state["scatter"], state["expected"] = FANO_START * FANO_PRIOR_POSTS, FANO_PRIOR_POSTS
 
     def rate_per_day(self, state: npt.NDArray[np.void]) -> Floats:
-        """Return posts per day at average activity."""
+        """Return the posts per day of each feed at average activity."""
         weight = state["credit"] + LOG_PRIOR_WEIGHTS
         weight = np.exp(weight - weight.max(axis=1, keepdims=True))
         rate: Floats = (weight * self._rates(state)).sum(axis=1) / weight.sum(axis=1)
         return rate
 
     def _rates(self, state: npt.NDArray[np.void]) -> Floats:
-        """Return the posterior mean rate for each half-life: (n, k)."""
+        """Return the posterior mean of the posts per day for each feed and half-life (n, k)."""
         a, b = self.prior
         rates: Floats = (state["posts"] + a) / (state["days"] + b)
         return rates
 
     @staticmethod
     def fano(state: npt.NDArray[np.void]) -> Floats:
-        """Return the Fano factor (variance over mean) of each feed's counts."""
+        """Return the Fano factor (variance over mean) of the post counts of each feed."""
         fano: Floats = np.clip(state["scatter"] / state["expected"], 1.0, FANO_MAX).astype(
             np.float64
         )
@@ -93,7 +97,11 @@ class RateModel:
         days: Floats,
         elapsed_s: Floats,
     ) -> None:
-        """Learn from ``posts`` in ``days`` of exposure, ``elapsed_s`` after the previous poll."""
+        """Update the state of ``rows`` with the number of posts since their previous poll.
+
+        ``days`` is the exposure in days of average activity, ``elapsed_s`` the time since the
+        previous poll.
+        """
         previous = state[rows]
         elapsed = elapsed_s / DAY_S
         expected = self.rate_per_day(previous) * days
@@ -117,14 +125,14 @@ class RateModel:
     def estimate_from_full_window(
         self, state: npt.NDArray[np.void], visible: Floats, days: Floats, batch: Floats
     ) -> tuple[Floats, Floats]:
-        """Estimate the rate from a window that has overflowed.
+        """Estimate the rate of feeds whose documents could not list all new entries.
 
         ``visible`` posts came in ``days`` of exposure, on average ``batch`` at a time. Returns the
-        posts to count for that exposure, and the rate for the time before it, which no poll has
-        seen. All batches except the oldest are an inverse sample of the rate. It is combined with
-        `UNSEEN_PRIOR_BATCHES` batches at the previous rate. If unseen posts were ignored, the
-        rates of feeds that overflow would decrease, so that they would be polled less and overflow
-        more.
+        posts to count for that exposure, and the rate in posts per day for the time before it,
+        which no poll has seen. All batches except the oldest are an inverse sample of the rate.
+        This sample is combined with `UNSEEN_PRIOR_BATCHES` batches at the previous rate. If unseen
+        posts were ignored, the rates of these feeds would decrease, so that they would be polled
+        less and miss more posts.
         """
         posts = np.maximum(visible - batch, 0.0)
         rate: Floats = (UNSEEN_PRIOR_BATCHES * batch + posts) / (
@@ -133,7 +141,7 @@ class RateModel:
         return posts, rate
 
     def fit_prior(self, state: npt.NDArray[np.void]) -> None:
-        """Fit the Gamma prior to all feeds: empirical Bayes by the method of moments.
+        """Fit the Gamma prior of the rate to all feeds (empirical Bayes by the method of moments).
 
         The variance of the rates beyond what counting noise explains is that of the prior.
         """

@@ -1,6 +1,7 @@
-"""Serialization of the shared state of `price`: controller, profiles, prior of the rates.
+"""Convert the state that all feeds of `price` share to bytes and back.
 
-Stored as arrays in numpy's npz format, without pickle: loading invalid data cannot execute code.
+The state (controller, profiles, prior of the rates) is stored as arrays in numpy's npz format,
+without pickle: loading invalid data cannot execute code.
 """
 
 import io
@@ -14,7 +15,8 @@ from tidings.model import Floats
 from tidings.policy.price.controller import PriceController
 from tidings.policy.price.weekly_profile import SharedProfiles
 
-#: Controller, shared profiles, prior of the rate model, number of feeds when the price was found.
+#: Controller, shared profiles, prior of the rate model, number of feeds when the price was
+#: computed.
 SharedState = tuple[PriceController, SharedProfiles, tuple[Floats, Floats], int]
 
 #: Stored names of controller fields that have been renamed since the format was defined. The keys
@@ -42,7 +44,10 @@ def _key(field_name: str) -> str:
 def save_shared_state(
     controller: PriceController, profiles: SharedProfiles, prior: tuple[Floats, Floats], feeds: int
 ) -> bytes:
-    """Serialize the shared state; ``feeds`` is the number of feeds when the price was found."""
+    """Return the shared state as bytes.
+
+    ``feeds`` is the number of feeds when the price was computed.
+    """
     arrays = {
         _key(each.name): np.asarray(getattr(controller, each.name)) for each in fields(controller)
     }
@@ -55,7 +60,7 @@ def save_shared_state(
 
 
 def load_shared_state(saved: bytes) -> SharedState:
-    """Restore the state from `save_shared_state`.
+    """Return the shared state from the bytes of `save_shared_state`.
 
     Raises `UsageError` if the data is invalid or from an incompatible version.
     """

@@ -1,16 +1,16 @@
-"""Value function: expected future cost from each hour of the week on, right after a poll.
+"""Compute the expected future cost of a feed after a poll at each hour of the week.
 
-With costs in units of the price, the future cost of a feed depends on its weekly profile phi and
-on one number, ``rho = w lambda / mu``: posts per day times weight, over the price in weighted
-post-days. Polls of a feed with a constant rate are ``sqrt(2 / rho)`` days apart and cost ``sqrt(2
-rho)`` per day (docs/policy.md Eq. 2). The Bellman equation (docs/policy.md Eq. 3) is solved per
-feed, once a week:
+This is the value function V of the policy `price`. With costs in units of the price, the future
+cost of a feed depends on its weekly profile phi and on one number, ``rho = w lambda / mu``: posts
+per day times weight, over the price in weighted post-days. Polls of a feed with a constant rate are
+``sqrt(2 / rho)`` days apart and cost ``sqrt(2 rho)`` per day (docs/policy.md Eq. 2). The Bellman
+equation (docs/policy.md Eq. 3) is solved per feed, once a week:
 
     V(s) = min over t of [ H(s, t) + 1 + V(t) ],    H(s, t) = rho int_s^t phi(u) (t - u) du
 
-H is the delay of Sia & Cho Lemma 1. What is stored is the decrease of V in each hour of the week,
-divided by sqrt(rho): it changes little with rho, so that it stays valid for small changes of the
-price and of the rate.
+H is the delay of Sia & Cho Lemma 1. The state of a feed stores the decrease of V in each hour of
+the week, divided by sqrt(rho): it changes little with rho, so that it stays valid for small changes
+of the price and of the rate.
 """
 
 import numpy as np
@@ -29,9 +29,9 @@ HORIZON_GAPS = 4.0
 
 
 def value_decrease(profiles: Floats, rho: Floats) -> Floats:
-    """Return the decrease of V in each hour of the week over sqrt(rho): (n, 168).
+    """Return the decrease of V in each hour of the week, divided by sqrt(rho) (n, 168).
 
-    ``profiles`` (n, 168) are weekly profiles with mean 1.
+    V is the value function. ``profiles`` (n, 168) are weekly profiles with mean 1.
     """
     gaps = np.minimum(np.sqrt(2 / rho), MAX_GAP_DAYS)
     decrease: Floats = np.sqrt(2 * profiles) / 24
@@ -49,9 +49,9 @@ def value_decrease(profiles: Floats, rho: Floats) -> Floats:
 
 
 def _solve(profiles: Floats, rho: Floats, gaps_days: Floats) -> Floats:
-    """Solve the Bellman equation backwards for feeds with similar gaps.
+    """Solve the Bellman equation backwards in time for feeds with similar gaps.
 
-    Returns the decrease of V per hour in the first week: (n, 168).
+    Returns the decrease of V per hour in the first week (n, 168).
     """
     shortest, longest = float(gaps_days.min()), float(gaps_days.max())
     # Slots of at most a quarter of the gap, at least one per hour. The recursion starts from the

@@ -1,11 +1,12 @@
-"""Weekly profile: posts over the hours of the week, with shrinkage to a cluster mixture.
+"""Estimate how the posts of a feed are distributed over the hours of the week.
 
-Layers of Dirichlet shrinkage, each towards the layer above: the weekly profiles of clusters of
-feeds; the feed's own hours of the day, first smoothed, then unsmoothed, and its days of the week;
-its own hours of the week. The strength of a layer is chosen per feed by leave-one-out likelihood
-(which strength predicts each post best from all the others), with a prior from all feeds that
-decides for feeds with few posts. Posts of a burst count once as evidence about the hours, and
-posts of a day once as evidence about the days of the week. docs/policy.md describes the model.
+The weekly profile of a feed is shrunk towards a mixture of clusters of feeds, in layers of
+Dirichlet shrinkage, each towards the layer above: the weekly profiles of the clusters; the feed's
+own hours of the day, first smoothed, then unsmoothed, and its days of the week; its own hours of
+the week. The strength of a layer is chosen per feed by leave-one-out likelihood (which strength
+predicts each post best from all the others), with a prior from all feeds that decides for feeds
+with few posts. Posts of a burst count once as evidence about the hours, and posts of a day once as
+evidence about the days of the week. docs/policy.md describes the model.
 """
 
 from collections.abc import Callable
@@ -38,7 +39,7 @@ LAYERS = len(STRENGTH_CANDIDATES)
 CIRCULAR_KERNEL: Floats = np.sum(
     [weight * np.roll(np.eye(24), k - 2, axis=1) for k, weight in enumerate(KERNEL)], axis=0
 )
-#: Feeds per chunk: bounds the memory of temporary arrays, which hold several weeks per feed.
+#: Feeds per chunk. This limits the memory of temporary arrays, which hold several weeks per feed.
 CHUNK_ROWS = 250
 #: Maximum number of feeds from which the prior of the strengths is fitted.
 MAX_SAMPLED_FEEDS = 2_000
@@ -47,7 +48,7 @@ UNIFORM_PRIOR_FEEDS = 5.0
 
 
 def in_chunks(rows: Rows) -> list[Rows]:
-    """Split rows into chunks of `CHUNK_ROWS`, to bound the memory of temporary arrays."""
+    """Split rows into chunks of `CHUNK_ROWS`, to limit the memory of temporary arrays."""
     return [rows[start : start + CHUNK_ROWS] for start in range(0, len(rows), CHUNK_ROWS)]
 
 
@@ -57,7 +58,7 @@ def _uniform_strength_prior() -> tuple[Floats, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SharedProfiles:
-    """Parameters shared by all feeds: clusters of weekly profiles, and prior of the strengths."""
+    """Clusters of weekly profiles and the prior of the layer strengths, shared by all feeds."""
 
     centers: Floats  #: (k, 168) profiles of the clusters, each with sum 1
     shares: Floats  #: (k,) share of feeds in each cluster
@@ -68,7 +69,7 @@ class SharedProfiles:
 def fit_profiles(
     hours: Floats, k: int = CLUSTERS, seed: int = 0, rounds: int = 25
 ) -> SharedProfiles:
-    """Cluster feeds by EM for a mixture of k multinomials over the hours of the week.
+    """Fit the weekly profiles of k clusters of feeds (EM for a mixture of multinomials).
 
     Feeds count in proportion to their posts, up to 200. ``hours`` (n, 168) are counts, tempered for
     bursts. The last cluster is the mean of all feeds.
@@ -94,7 +95,7 @@ def fit_profiles(
 
 
 def _seeds(counts: Floats, population: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """Choose initial profiles by k-means++ with the Hellinger distance."""
+    """Choose the initial profiles of the clusters by k-means++ with the Hellinger distance."""
     roots = np.empty_like(counts)
     for part in in_chunks(np.arange(len(counts))):
         roots[part] = np.sqrt(
@@ -125,7 +126,7 @@ def smooth(counts: Floats) -> Floats:
 
 
 def responsibilities(hours: Floats, profiles: SharedProfiles) -> Floats:
-    """Return the posterior probability of each cluster for each feed: (n, k)."""
+    """Return the posterior probability that each feed belongs to each cluster (n, k)."""
     log = hours @ np.log(profiles.centers).T + np.log(profiles.shares)
     log -= log.max(axis=1, keepdims=True)
     z: Floats = np.exp(log)
@@ -134,7 +135,7 @@ def responsibilities(hours: Floats, profiles: SharedProfiles) -> Floats:
 
 
 def _smooth_hours_of_day(of_day: Floats) -> Floats:
-    """Smooth hours of the day (n, 24) with `KERNEL`; the day is cyclic."""
+    """Smooth counts by hour of the day (n, 24) with `KERNEL`; the day is cyclic."""
     smoothed: Floats = of_day @ CIRCULAR_KERNEL
     return smoothed
 
@@ -146,12 +147,12 @@ def _posterior(counts: Floats, size: Floats, above: Floats, strength: Floats) ->
 
 
 def _posterior_rows(counts: Floats, above: Floats, strength: Floats) -> Floats:
-    """Return the posterior mean of a Dirichlet layer; rows sum to 1."""
+    """Return the posterior mean of a Dirichlet layer in which each row sums to 1."""
     return _posterior(counts, counts.sum(axis=-1, keepdims=True), above, strength)
 
 
 def _leave_one_out(counts: Floats, weight: float) -> tuple[Floats, Floats]:
-    """Return counts and their sums, where each bin omits one post in it.
+    """Return counts and sums without one post of the respective bin.
 
     ``weight`` is what a post adds to its own bin.
     """
@@ -160,14 +161,17 @@ def _leave_one_out(counts: Floats, weight: float) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class TemperedCounts:
-    """Post counts over the hours of the week (n, 168), tempered for dependent posts."""
+    """Number of posts per hour of the week (n, 168), reduced where posts depend on each other."""
 
-    hours: Floats  #: evidence about hours of the day: posts of a burst count once
-    weekly: Floats  #: evidence about the week: posts of a day count once
+    hours: Floats  #: evidence about hours of the day, in which posts of a burst count once
+    weekly: Floats  #: evidence about the week, in which posts of a day count once
 
     @classmethod
     def of(cls, hours: Floats, events: Floats, days: Floats) -> "TemperedCounts":
-        """Temper raw counts (changed in place) by the numbers of bursts and of days with posts."""
+        """Reduce raw counts, in place, by the numbers of bursts and of days with posts.
+
+        ``events`` is the number of bursts, and ``days`` the number of days with posts.
+        """
         total = np.maximum(hours.sum(axis=1), 1.0)
         weekly = hours * np.clip(days / total, 0.02, 1.0)[:, None]
         hours *= np.clip(events / total, 0.05, 1.0)[:, None]
@@ -175,17 +179,17 @@ class TemperedCounts:
 
     @property
     def days(self) -> Floats:
-        """Counts per day of the week: (n, 7)."""
+        """Number of posts per day of the week (n, 7)."""
         days: Floats = self.weekly.reshape(len(self.weekly), 7, 24).sum(axis=2)
         return days
 
     def take(self, rows: Rows) -> "TemperedCounts":
-        """Return the counts of some of the feeds."""
+        """Return the counts of the feeds with these row numbers."""
         return TemperedCounts(self.hours[rows], self.weekly[rows])
 
 
 def _layers(e: TemperedCounts, prior: Floats, strengths: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return smoothed hours of the day, unsmoothed hours, days of the week; each sums to 1."""
+    """Return the shares of posts by smoothed hour, hour, and day of the week; each sums to 1."""
     n = len(prior)
     above = prior.reshape(n, 7, 24)
     of_day = e.hours.reshape(n, 7, 24).sum(axis=1)
@@ -198,7 +202,7 @@ def _layers(e: TemperedCounts, prior: Floats, strengths: Floats) -> tuple[Floats
 def weekly_profile(
     e: TemperedCounts, z: Floats, strengths: Floats, profiles: SharedProfiles
 ) -> Floats:
-    """Return the weekly profile of each feed, mean 1: (n, 168).
+    """Return the weekly profile of each feed (n, 168), with mean 1.
 
     ``z`` are the probabilities of its clusters, ``strengths`` (n, LAYERS) the strengths of its
     layers.
@@ -212,10 +216,11 @@ def weekly_profile(
 def leave_one_out_strengths(
     e: TemperedCounts, z: Floats, profiles: SharedProfiles
 ) -> tuple[Floats, tuple[Floats, ...]]:
-    """Choose the strengths that predict each post of a feed best from its other posts.
+    """Choose the layer strengths that predict each post of a feed best from its other posts.
 
-    Leave-one-out likelihood: the posts that a layer is made from can also score it. Returns the
-    strengths (n, LAYERS) and, per layer, the posterior probabilities of all candidates.
+    The criterion is the leave-one-out likelihood, so the posts that make a layer can also score
+    it. Returns the strengths (n, LAYERS) and, per layer, the posterior probabilities of all
+    candidates.
     """
     n = len(z)
     prior = (z @ profiles.centers).reshape(n, 7, 24)
@@ -229,7 +234,7 @@ def leave_one_out_strengths(
     ) -> Floats:
         """Choose the strength of a layer and return its leave-one-out prediction.
 
-        ``counts`` are scored; ``own`` are the counts that make the layer.
+        ``counts`` are the posts to predict; ``own`` are the counts that make the layer.
         """
         candidates = STRENGTH_CANDIDATES[layer]
         others, size = _leave_one_out(own, weight)
@@ -258,7 +263,7 @@ def fit_strength_prior(
     profiles: SharedProfiles,
     rounds: int = 4,
 ) -> SharedProfiles:
-    """Fit the prior of the strengths by EM, from feeds with at least 20 posts.
+    """Fit the prior of the layer strengths by EM, from feeds with at least 20 posts.
 
     ``evidence`` returns the counts of some ``rows``. Returns ``profiles`` with the new prior.
     """
@@ -283,7 +288,7 @@ def fit_strength_prior(
 
 
 def minute_factor(minutes: Floats, events: Floats) -> Floats:
-    """Return the factor of each five-minute bin of the hour, mean 1: (n, 12).
+    """Return the relative activity of each five-minute bin of the hour (n, 12), with mean 1.
 
     All factors of a feed are 1 unless the bins improve its leave-one-out log likelihood by
     `MINUTE_EVIDENCE`.
@@ -303,7 +308,10 @@ def minute_factor(minutes: Floats, events: Floats) -> Floats:
 
 
 def mass_between(profile: Floats, begin: Floats, end: Floats) -> Floats:
-    """Return the integral of weekly profiles (n, 168) over [begin, end], in hours."""
+    """Return the integral over [begin, end] of the weekly profile of each feed, in hours.
+
+    ``profile`` has the shape (n, 168). Times are epoch seconds.
+    """
     ends = np.cumsum(profile, axis=1)
     row = np.arange(len(profile))
 
@@ -319,7 +327,7 @@ def mass_between(profile: Floats, begin: Floats, end: Floats) -> Floats:
 
 
 def hours_between(begin: Floats, end: Floats) -> Floats:
-    """Return how much of [begin, end] falls into each hour of the week, in hours: (n, 168)."""
+    """Return how many hours of [begin, end] fall into each hour of the week (n, 168)."""
 
     def until(t: Floats) -> Floats:
         weeks, part = np.divmod(t / HOUR_S + EPOCH_HOUR, HOURS_PER_WEEK)
@@ -331,15 +339,15 @@ def hours_between(begin: Floats, end: Floats) -> Floats:
     return until(end) - until(begin)
 
 
-#: Length of the busiest time of day that reasons mention, in hours.
+#: Length of the busiest period of the day that reasons mention, in hours.
 BUSIEST_HOURS = 4
 
 
 def busiest_hours(profile: Floats) -> Floats:
-    """Return facts for reasons: (n, 3).
+    """Return the busiest time of day of each feed and its share of weekend posts (n, 3).
 
-    First hour of the busiest `BUSIEST_HOURS` hours of the day, their share of the posts, and the
-    share of the weekend.
+    The columns are the first hour of the busiest `BUSIEST_HOURS` hours of the day, their share of
+    the posts, and the share of the weekend.
     """
     week = profile.reshape(len(profile), 7, 24) / HOURS_PER_WEEK
     of_day = week.sum(axis=1)
