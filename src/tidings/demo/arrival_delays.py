@@ -1,6 +1,7 @@
-"""Delays of posts in the database of an exchange node, by the simulated publication times.
+"""Measure the delays of posts at an exchange node of the demo.
 
-The requests seen by the publisher server are not enough here: a node also gets entries from peers.
+They are computed from the node's database and the simulated publication times. The requests seen by
+the publisher server are not enough here, because a node also gets entries from peers.
 """
 
 from typing import Any
@@ -15,7 +16,7 @@ from tidings.store.connection import Connection
 async def arrival_delays(
     store: Store, publishers: SimulatedPublishers, now: float
 ) -> dict[str, Any]:
-    """Return delay statistics of the posts that are not pushed by a hub.
+    """Return statistics of the delays of posts that no hub pushes, in seconds.
 
     A post that is still in the feed document does not count as missed.
     """
@@ -44,14 +45,14 @@ async def arrival_delays(
 
 
 def _first_seen_times(db: Connection, since: float) -> list[tuple[str, float]]:
-    """Return the time at which each post was first seen, by its guid."""
+    """Return the guid of each post and the time at which the node first saw it."""
     return db.execute(
         "SELECT identity, first_seen_at FROM entries WHERE first_seen_at > ?", (since,)
     ).fetchall()
 
 
 def _count_peer_entries(db: Connection, since: float) -> int:
-    """Count the posts that arrived from a peer first."""
+    """Return the number of posts that arrived from a peer before an own poll found them."""
     query = (
         "SELECT count(*) FROM entries "
         "WHERE first_seen_at > ? AND source IN ('neighbour', 'confirmed')"

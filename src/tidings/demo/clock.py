@@ -1,8 +1,8 @@
-"""Virtual clock that runs faster than real time and waits for the work.
+"""Virtual clock that runs faster than real time and stops while there is work to do.
 
-It advances at a configurable speed, but stops while any part is busy, and never passes the wake-up
-time of a sleeping task. Work therefore takes no virtual time, and a slow computer slows down the
-clock instead of changing the results.
+The clock advances at a configurable speed, but stops while any part is busy, and never passes the
+wake-up time of a sleeping task. Work therefore takes no virtual time, and a slow computer slows
+down the clock instead of changing the results.
 """
 
 import asyncio
@@ -12,24 +12,27 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: Real time between two steps of the clock while all parts are idle.
+#: Real seconds between two steps of the clock while all parts are idle.
 STEP_S = 0.02
-#: Real time between two checks while a part is busy.
+#: Real seconds between two checks while a part is busy.
 BUSY_CHECK_S = 0.0005
-#: Real time of pauses that the clock catches up at most.
+#: Maximum real seconds of a pause that the clock catches up with.
 MAX_BACKLOG_S = 1.0
 #: Event loop iterations that a woken task gets to become busy.
 WAKE_LOOP_TURNS = 10
-#: Real time over which the true speed is measured.
+#: Real seconds over which the true speed is measured.
 SPEED_WINDOW_S = 2.0
 
 
 class Clock:
-    """Virtual clock: call it to get the time, await `sleep`. It advances while `run` runs."""
+    """Virtual clock, which advances while `run` runs.
+
+    Call the object to get the time in epoch seconds, and await `sleep` to wait in virtual time.
+    """
 
     def __init__(self, now: float, speed: float) -> None:
         self.speed = speed  #: virtual seconds per real second; can be changed at any time
-        self.true_speed = speed  #: measured recently
+        self.true_speed = speed  #: speed measured over the last `SPEED_WINDOW_S` seconds
         self._now = now
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._number = itertools.count()
@@ -51,7 +54,7 @@ class Clock:
         return woken
 
     def add_busy_check(self, busy: Callable[[], bool]) -> None:
-        """Stop the clock whenever ``busy`` returns true."""
+        """Register a function that stops the clock while it returns true."""
         self._busy.append(busy)
 
     @contextmanager
@@ -92,7 +95,7 @@ class Clock:
                 )
 
     def _next_wake_up(self) -> float | None:
-        """Return the earliest wake-up time."""
+        """Return the earliest wake-up time of a sleeping task, or None if no task sleeps."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else None

@@ -1,4 +1,4 @@
-"""Dashboard of the demo: a web page that compares the delays of the policies, live.
+"""Web page of the demo that compares the delays of the policies while the demo runs.
 
 The page is rendered on the server. A script fetches the changing part every second. /demo.json has
 the same data.
@@ -74,7 +74,7 @@ def make_app(demo: Demo) -> Starlette:
         return _respond(msgspec.json.encode(await demo.figures()).decode(), "application/json")
 
     async def speed(request: Request) -> Response:
-        """Change the speed; requests from other origins are rejected (CSRF protection)."""
+        """Change the speed of the demo; reject requests from other origins (CSRF protection)."""
         own_origin = f"http://{request.headers.get('host', '')}"
         if request.headers.get("origin", own_origin) != own_origin:
             raise HTTPException(HTTPStatus.FORBIDDEN)
@@ -128,7 +128,10 @@ async def _render(demo: Demo, template: str) -> str:
 
 
 def _curve(demo: Demo) -> Markup | None:
-    """Plot the share of posts found within a time, including missed posts; None without posts."""
+    """Return a plot of the share of posts that arrived within a time, or None without posts.
+
+    Missed posts count in the total.
+    """
     (low, _label), *_ticks, (high, _label) = TICKS
     plot = Plot(560, 300, 52, 76, top=12)
     x, y = plot.x_scale(low, high, log=True), plot.y_scale(0, 1)

@@ -1,4 +1,4 @@
-"""State of a running demo: settings, services, and the delays of each policy."""
+"""State of a running demo, with its settings, its services and the delays of each policy."""
 
 import asyncio
 from bisect import bisect_left
@@ -21,7 +21,7 @@ from tidings.model import DAY_S, Ints
 from tidings.policy import make_policy
 
 POLICIES = ("price", "uniform")
-#: Requests per feed and day: one poll every four hours if spread evenly.
+#: Requests per feed and day. Evenly spread, this is one poll every four hours.
 BUDGET_PER_FEED = 6.0
 #: Share of posts that the policy expects from a reliable hub.
 PUSHED_SHARE = 0.95
@@ -29,7 +29,8 @@ PUSHED_SHARE = 0.95
 LISTED_POSTS = 12
 #: Minimum and maximum speed-up factor.
 SPEEDS = (1.0, 1000.0)
-#: Client name of all exchange nodes: they share one address of the publisher server and the budget.
+#: Client name of all exchange nodes, which share one address of the publisher server and the
+#: budget.
 PEER_CLIENT = "friends"
 #: Login of the demo user.
 USER_NAME, PASSWORD = "demo", "demo-world"
@@ -37,23 +38,23 @@ USER_NAME, PASSWORD = "demo", "demo-world"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Settings of a demo; the same plan gives the same publishers and posts.
+    """Settings of a demo. The same settings give the same publishers and posts.
 
     Raises:
         UsageError: if a value is out of range.
     """
 
-    publishers: int = 300
-    days: float = 7.0
+    publishers: int = 300  #: number of simulated publishers
+    days: float = 7.0  #: duration in days of virtual time
     speed: float = 500.0  #: speed-up factor; `inf` runs without waiting
     seed: int = 1
-    budget: float = BUDGET_PER_FEED
+    budget: float = BUDGET_PER_FEED  #: requests per feed and day
     policies: tuple[str, ...] = POLICIES
-    peer_count: int = 3  #: exchange nodes
+    peer_count: int = 3  #: number of exchange nodes
 
     @property
     def instances(self) -> tuple["DemoInstance", ...]:
-        """All services: one per policy, and the exchange nodes."""
+        """Settings of all services, which are one per policy and the exchange nodes."""
         standalone = [DemoInstance(policy, policy, policy, self.budget) for policy in self.policies]
         share = self.budget / max(self.peer_count, 1)
         nodes = [
@@ -81,7 +82,7 @@ class DemoInstance(Struct, frozen=True):
 
 
 class Demo:
-    """A running demo."""
+    """Running demo, with the publisher server, the clock and the services."""
 
     def __init__(
         self, plan: Plan, publishers: SimulatedPublishers, clock: Clock, server: PublisherServer
@@ -92,7 +93,7 @@ class Demo:
         self.stop = asyncio.Event()
 
     async def wait_until_end(self) -> None:
-        """Wait until the planned time is over or the demo is stopped."""
+        """Wait until the planned duration is over or `stop` is set."""
         waits: list[asyncio.Future[object]] = [
             asyncio.ensure_future(event)
             for event in (self.clock.sleep(self.publishers.end - self.clock()), self.stop.wait())
@@ -102,7 +103,10 @@ class Demo:
             wait.cancel()
 
     def score_polls(self, name: str, since: float | None = None) -> PollScores:
-        """Score the polls of a policy from ``since`` until now, without pushed posts."""
+        """Return the delay of each post under a policy from ``since`` (default: start) until now.
+
+        Posts of feeds with a hub are left out.
+        """
         client = next(v for v in self.server.clients if v.name == name)
         since = self.publishers.start if since is None else since
         return self._score_polls(
@@ -110,7 +114,7 @@ class Demo:
         )
 
     def simulate_policy(self, name: str, until: float | None = None) -> PollScores:
-        """Simulate the same policy on the same posts with the lab's simulator, and score it."""
+        """Return the delays of the posts that the lab's simulator computes for the same policy."""
         publishers, until = self.publishers, self.clock() if until is None else until
         conditions = Conditions(pushed_share=PUSHED_SHARE * publishers.pushed)
         policy = make_policy(name, live=True, seed=0)
@@ -131,7 +135,7 @@ class Demo:
         )
 
     async def figures(self) -> dict[str, Any]:
-        """Return the data of the dashboard."""
+        """Return the data that the dashboard shows."""
         now, publishers = self.clock(), self.publishers
         recent = np.flatnonzero(
             (publishers.trace.times <= now) & (publishers.trace.times >= publishers.start)
@@ -151,7 +155,7 @@ class Demo:
         }
 
     async def _peer_figures(self) -> dict[str, Any] | None:
-        """Return requests and delays of the first exchange node; None without nodes."""
+        """Return requests and delays of the first exchange node, or None without nodes."""
         first = next(
             (instance for instance in self.plan.instances if instance.client_name == PEER_CLIENT),
             None,
@@ -192,7 +196,10 @@ class Demo:
         }
 
     def _recent_posts(self, recent: Ints) -> list[dict[str, Any]]:
-        """Return the newest posts whose delay is known for every policy, without pushed posts."""
+        """Return the newest posts whose delay is known for every policy.
+
+        Posts of feeds with a hub are left out.
+        """
         trace, out = self.publishers.trace, list[dict[str, Any]]()
         order = recent[np.argsort(-trace.times[recent], kind="stable")]
         for post in order[: 100 * LISTED_POSTS].tolist():
@@ -217,7 +224,7 @@ class Demo:
         return out
 
     def _post_delay(self, client: ClientRecord, feed: int, post: int) -> float | str | None:
-        """Return the delay in seconds, "missed", or None if the post may still be found."""
+        """Return the delay in seconds, "missed", or None if a poll may still find the post."""
         trace, poll_times = self.publishers.trace, client.poll_times[feed]
         index = bisect_left(poll_times, trace.times[post])
         if index == len(poll_times):

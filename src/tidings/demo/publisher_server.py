@@ -1,4 +1,4 @@
-"""HTTP server of the simulated publishers: feeds, ETags, 304, 429, a WebSub hub.
+"""HTTP server of the simulated publishers, with conditional requests and a WebSub hub.
 
 Each tidings service has its own port for the same publishers, so the server can record which posts
 each service has seen. The demo's figures come from these records, not from the services.
@@ -36,14 +36,14 @@ from tidings.lab.simulate import Polls
 from tidings.service import address, listen
 from tidings.web.server import serve_app
 
-#: Lease of a WebSub subscription in seconds (10 days).
+#: Duration of a WebSub subscription in seconds (10 days).
 LEASE_S = 864_000
-#: Number of newest posts in a push of the hub.
+#: Number of newest posts that the hub pushes in one message.
 PUSHED_POSTS = 3
 
 
 class ClientRecord:
-    """Requests of one client, as recorded by the publisher server."""
+    """Record of the requests that one client sent to the publisher server."""
 
     def __init__(self, name: str, feeds: int) -> None:
         self.name = name
@@ -85,11 +85,11 @@ class PublisherServer:
         return f"{self.addresses[client_name]}/{self.publishers.slugs[feed]}/feed.xml"
 
     def site(self, feed: int) -> str:
-        """Return the URL of a publisher's website, the same for all clients."""
+        """Return the URL of a publisher's website, which is the same for all clients."""
         return f"{next(iter(self.addresses.values()))}/{self.publishers.slugs[feed]}/"
 
     def document(self, feed: int, first: int, end: int) -> bytes:
-        """Return RSS with the posts ``first`` to ``end`` (exclusive), newest first."""
+        """Return an RSS document with the posts ``first`` to ``end`` (exclusive), newest first."""
         publishers, site = self.publishers, self.site(feed)
         offset_s = DATE_OFFSET_S if publishers.kinds[feed] is WRONG_DATES else 0.0
         times = publishers.times(feed)
@@ -113,7 +113,7 @@ class PublisherServer:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["PublisherServer"]:
-        """Listen on one port per client."""
+        """Listen on one port per client inside the ``async with`` block."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._fetcher)
             for client in self.clients:
@@ -160,7 +160,7 @@ class PublisherServer:
         return Response(body, headers=headers, media_type="application/rss+xml")
 
     async def _serve_site(self, request: Request) -> Response:
-        """Serve the website: a list of the newest posts."""
+        """Return the website of a publisher, a list of the newest posts."""
         feed = self._find_feed(request)
         end = self.publishers.published(feed, self.clock())
         posts = range(end - 1, max(end - self.publishers.kinds[feed].window, 0) - 1, -1)
@@ -173,7 +173,7 @@ class PublisherServer:
         )
 
     async def _serve_post(self, request: Request) -> Response:
-        """Serve the web page of a post."""
+        """Return the web page of a post."""
         feed, number = self._find_feed(request), int(request.path_params["number"])
         if number >= self.publishers.published(feed, self.clock()):
             raise HTTPException(HTTPStatus.NOT_FOUND)
@@ -228,7 +228,7 @@ class PublisherServer:
             client.callbacks.get(feed, set()).discard(callback)
 
     async def push(self) -> None:
-        """Push each post of the hub's feeds to its subscribers at its publication time."""
+        """Push each post of a feed with a hub to the subscribers at the time of publication."""
         publishers = self.publishers
         posts = sorted(
             (at, feed)

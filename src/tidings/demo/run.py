@@ -19,7 +19,7 @@ RESULT_COLUMNS = ("polls", "mean_delay_s", "median_delay_s", "p95_delay_s", "mis
 async def run_demo(
     plan: Plan, server_socket: socket.socket, stop: asyncio.Event, echo: Callable[[str], object]
 ) -> dict[str, dict[str, Any]]:
-    """Run a demo until its end or until ``stop`` is set, and return metrics by policy.
+    """Run a demo until its end or until ``stop`` is set, and return the metrics of each policy.
 
     If the demo has run to its end, the result also has the metrics of the lab's simulator for the
     same posts.

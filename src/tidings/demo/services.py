@@ -1,4 +1,4 @@
-"""Start the tidings services of a demo, with a polling history, on the demo's clock."""
+"""Start the tidings services of a demo on the demo's clock, with a history of polls."""
 
 import asyncio
 import tempfile
@@ -26,13 +26,16 @@ from tidings.store.user_models import Stream
 from tidings.users import ReaderService, UserService
 from tidings.web.server import serve_app
 
-#: Interval of the check whether all services have started.
+#: Seconds between checks whether all services have started.
 READY_CHECK_S = 0.02
 
 
 @asynccontextmanager
 async def open_demo(plan: Plan) -> AsyncIterator[Demo]:
-    """Start a demo in a temporary directory, and stop and delete it at the end."""
+    """Run a demo in a temporary directory inside the ``async with`` block.
+
+    At the end, the services are stopped and the directory is deleted.
+    """
     publishers = await asyncio.to_thread(SimulatedPublishers, plan.publishers, plan.days, plan.seed)
     clock = Clock(publishers.start, plan.speed)
     clients = [
@@ -120,7 +123,7 @@ def _settings(
 
 
 def _build_history(server: PublisherServer) -> list[PollOutcome]:
-    """Return a poll outcome per feed with all posts before the start of the demo."""
+    """Return one poll outcome per feed, with all posts before the start of the demo."""
     publishers, outcomes = server.publishers, []
     for feed, kind in enumerate(publishers.kinds):
         end = publishers.published(feed, publishers.start)
@@ -159,9 +162,10 @@ def _build_history(server: PublisherServer) -> list[PollOutcome]:
 async def _load_history(
     demo: Demo, instance: DemoInstance, path: Path, history: Sequence[PollOutcome]
 ) -> None:
-    """Write the history to a service's database, with a user who has read all but the last day.
+    """Write the history and a user to the database of a service.
 
-    Exchange nodes get the feeds in different orders, so that they do not poll at the same times.
+    The user has read all posts except those of the last day. Exchange nodes get the feeds in
+    different orders, so that they do not poll at the same times.
     """
     publishers, first = (
         demo.publishers,
@@ -186,7 +190,7 @@ async def _load_history(
         ]
         for first in range(0, len(outcomes), 20):
             await store.record(outcomes[first : first + 20])
-        for feed in added:  # no publisher has an icon; this avoids the requests for them
+        for feed in added:  # no publisher has an icon, so the service need not request one
             await store.write(icons.save, feed.feed_id, None, publishers.start)
         user = await UserService(store, demo.clock).add_user(
             USER_NAME, PASSWORD, admin=True, by=None

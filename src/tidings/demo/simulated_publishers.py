@@ -1,7 +1,7 @@
-"""Simulated publishers: names, kinds, posting times and posts, from a random seed.
+"""Generate simulated publishers with their names, posting times and posts.
 
-The posting times come from the lab's trace generator and form one `Trace`, so the simulator can run
-on the same posts that the demo serves over HTTP.
+A random seed determines all of them. The posting times come from the lab's trace generator and form
+one `Trace`, so the simulator can run on the same posts that the demo serves over HTTP.
 """
 
 import re
@@ -16,13 +16,13 @@ from tidings.lab.generate import EPOCH, Population, blend, sample_posts
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, HOUR_S, Floats, Ints
 
-#: Start of the posts: Monday, 5 January 2026, 00:00 UTC.
+#: Time of the first posts: Monday, 5 January 2026, 00:00 UTC.
 HISTORY_START = 1_767_571_200.0
 #: Days of history before the start of the demo.
 HISTORY_DAYS = 21.0
-#: Minimum time between two requests to a rate-limited publisher; earlier requests get 429.
+#: Minimum seconds between two requests to a rate-limited publisher. Earlier requests get 429.
 RATE_LIMIT_S = 3 * HOUR_S
-#: Offset of wrong dates, as on servers that take local time for UTC.
+#: Seconds by which wrong dates are off, as on servers that take local time for UTC.
 DATE_OFFSET_S = 3 * HOUR_S
 #: Half-life of the posting rate of a dying blog, in days.
 DYING_DAYS = 12.0
@@ -32,7 +32,7 @@ EVENLY = blend(1.0)
 
 @dataclass(frozen=True, slots=True)
 class PublisherKind:
-    """Kind of publisher: posting pattern, feed window and writing style."""
+    """Kind of publisher, with its posting pattern, number of listed entries and writing style."""
 
     name: str
     style: str
@@ -75,7 +75,9 @@ class Post:
 
 
 class SimulatedPublishers:
-    """All simulated publishers; feeds and posts are identified by their index in ``trace``.
+    """Simulated publishers and their posts.
+
+    Feeds and posts are identified by their index in ``trace``.
 
     Args:
         publishers: number of publishers.
@@ -118,7 +120,7 @@ class SimulatedPublishers:
         return int(np.searchsorted(self.times(feed), now, side="right"))
 
     def _choose_names(self) -> tuple[list[str], list[dict[str, str]]]:
-        """Return unique names, and the phrases of each name that its posts must repeat.
+        """Return a unique name for each publisher, and the phrases that its posts must repeat.
 
         For example, the local newspaper of a place writes about that place.
         """
@@ -145,7 +147,10 @@ class SimulatedPublishers:
 
 
 def _assign_kinds(publishers: int) -> list[PublisherKind]:
-    """Assign kinds by their shares, evenly spread, so that small numbers include all kinds."""
+    """Return the kind of each publisher, so that also small numbers include all kinds.
+
+    Kinds are assigned in proportion to their shares and evenly spread.
+    """
     due = np.zeros(len(KINDS))
     shares = np.array([kind.share for kind in KINDS])
     kinds = []
@@ -180,7 +185,7 @@ def _pattern_posts(
 def _cron_posts(
     rng: np.random.Generator, kind: PublisherKind, n: int, days: float
 ) -> tuple[Ints, Floats]:
-    """Sample posts at fixed hours of every day, some seconds late, with 5 % left out."""
+    """Sample posts at fixed hours of every day, each some seconds late, without 5 % of them."""
     feed, time = [], []
     least, most = (int(posts) for posts in kind.per_day)
     for i in range(n):

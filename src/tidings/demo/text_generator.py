@@ -1,4 +1,4 @@
-"""Text generator: names, titles and posts of publishers, from a grammar and a seed.
+"""Generate names, titles and texts of simulated publishers from a grammar and a seed.
 
 In a rule, `|` separates alternatives and `||` separates paragraphs. A name in braces is replaced by
 an alternative of that rule. Within one post a name always has the same replacement, so the text
@@ -8,7 +8,7 @@ matches the title. The same seed gives the same text.
 import random
 import re
 
-#: Placeholder of another rule.
+#: Placeholder that is replaced by a text of another rule.
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 #: First letter of a sentence.
 SENTENCE_START = re.compile(r"^[a-z]|(?<=[.?!] )[a-z]")
@@ -221,13 +221,13 @@ GRAMMARS = {
 
 
 def generate_text(style: str, rule: str, seed: str, phrases: dict[str, str] | None = None) -> str:
-    """Generate a text.
+    """Return a random text by a rule of a writing style.
 
     Args:
         style: key of `STYLES`.
         rule: rule to expand: "feed" (name of the publisher), "title" or "text".
         seed: random seed.
-        phrases: replacements of names that are already chosen; new ones are added.
+        phrases: replacements of names that are already chosen; new replacements are added to it.
 
     Returns:
         The text, with one line per paragraph.

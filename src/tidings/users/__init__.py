@@ -1,8 +1,9 @@
-"""User accounts and their operations: authentication, subscriptions, entry state, rules.
+"""User accounts and the operations that one user can perform.
 
 The web pages and the three APIs (Miniflux, Google Reader, Fever) are built on this package.
-`UserService` authenticates; `ReaderService` has the operations of one user, limited to that user's
-data; `EventBus` publishes changes to open pages.
+`UserService` authenticates users. `ReaderService` has the operations of one user (subscriptions,
+entry state, rules and others), limited to that user's data. `EventBus` publishes changes to open
+pages.
 """
 
 from tidings.users.errors import (

@@ -1,9 +1,9 @@
-"""Alerts through Apprise (mail, ntfy, Matrix, ...), with SSRF protection and quiet hours.
+"""Send notifications through Apprise (mail, ntfy, Matrix, ...), protected against SSRF.
 
 Needs the extra ``alerts``. Users choose the notification URL, but the request comes from this
 server, so it must not reach private networks or local files. Apprise opens sockets through many
 libraries; a Python audit hook (PEP 578) sees all of them, after name resolution and after each
-redirect. While a thread sends an alert, the hook blocks connections to non-public addresses.
+redirect. While a thread sends a notification, the hook blocks connections to non-public addresses.
 """
 
 import re
@@ -19,13 +19,13 @@ from tidings.fetch.ssrf import BlockedAddress, is_public
 from tidings.i18n import _
 from tidings.store.user_models import Settings
 
-#: URL schemes of Apprise that act on the server itself: its desktop, its log, its hardware.
+#: URL schemes of Apprise that act on the server itself, such as its desktop, log or hardware.
 _LOCAL_SCHEMES = frozenset(
     {"dbus", "qt", "kde", "glib", "gnome", "macosx", "windows", "syslog", "blink1"}
 )
 #: URL parameters with which Apprise reads a local file.
 _READS_FILES = re.compile(r"[?&](?:template|keyfile|subfile|pgpkey)=", re.IGNORECASE)
-#: Audit events of the interpreter before data leaves a socket.
+#: Audit events that the interpreter raises before data leaves a socket.
 _SOCKET_EVENTS = ("socket.connect", "socket.sendto", "socket.sendmsg")
 
 _thread = threading.local()
@@ -37,7 +37,11 @@ def check_address(url: str) -> None:
 
 
 def send(url: str, title: str, body: str, *, allow_private: bool) -> bool:
-    """Send an alert and return whether Apprise delivered it. Blocks: call it in a thread."""
+    """Send a notification through Apprise and return whether it was delivered.
+
+    This function blocks, so callers run it in a thread. ``allow_private`` permits connections to
+    private networks.
+    """
     plugin = _plugin(url)
     _install_audit_hook()
     _thread.public_only = not allow_private
@@ -48,7 +52,7 @@ def send(url: str, title: str, body: str, *, allow_private: bool) -> bool:
 
 
 def is_quiet_hour(settings: Settings, now: float) -> bool:
-    """Whether ``now`` is within the user's quiet hours, in the user's time zone."""
+    """Return whether ``now`` (epoch seconds) is in the quiet hours of the user's time zone."""
     try:
         hour = datetime.fromtimestamp(now, ZoneInfo(settings.timezone)).hour
     except (KeyError, ValueError, OSError):  # a time zone that is not installed
@@ -87,7 +91,7 @@ def _plugin(url: str) -> Any:
 
 @cache
 def _install_audit_hook() -> None:
-    """Install the audit hook once per process; Python cannot remove it again."""
+    """Install the audit hook once per process, as Python cannot remove it again."""
 
     def audit_hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in _SOCKET_EVENTS and getattr(_thread, "public_only", False):

@@ -1,31 +1,37 @@
-"""Errors of user operations: not found, conflict, permission, authentication, rate limit."""
+"""Errors that user operations raise, such as a missing object or a failed login."""
 
 from tidings.errors import TidingsError, UsageError
 from tidings.i18n import n_
 
 
 class NotFound(UsageError):
-    """An object that does not exist or belongs to another user; callers cannot distinguish."""
+    """Error for an object that does not exist or belongs to another user.
+
+    Callers cannot distinguish the two cases.
+    """
 
 
 class AlreadyExists(UsageError):
-    """A conflict: an object of this name already exists."""
+    """Error for a name that another object already has."""
 
 
 class Forbidden(TidingsError):
-    """An operation that requires the role `admin`."""
+    """Error for an operation that requires the role `admin`."""
 
 
 class ArticleUnavailable(TidingsError):
-    """The full text of an entry that cannot be loaded; the message has the reason."""
+    """Error for an entry whose full text cannot be loaded; the message has the reason."""
 
 
 class WrongPassword(TidingsError):
-    """Failed authentication: wrong user name or password."""
+    """Error for a wrong user name or password."""
 
 
 class TooManyAttempts(TidingsError):
-    """Login rate limit exceeded; even the correct password is refused during the backoff."""
+    """Error for a login attempt during the backoff after failed logins.
+
+    Even the correct password is refused. ``retry_after_s`` is the time until the next attempt.
+    """
 
     def __init__(self, retry_after_s: float) -> None:
         super().__init__(

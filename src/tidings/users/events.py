@@ -1,7 +1,7 @@
 """In-process event bus (publish/subscribe) that reports changes to open pages.
 
-Each listener has a bounded queue. When a queue overflows, it is cleared and one ``events_lost``
-event is put into it; the listener then reloads its state from the store.
+Each listener has a queue of limited size. When a queue overflows, it is cleared and one
+``events_lost`` event is put into it; the listener then reloads its state from the store.
 """
 
 import asyncio
@@ -19,22 +19,22 @@ Kind: TypeAlias = Literal["entries_added", "entry_state_changed", "subscriptions
 
 
 class Event(Struct, frozen=True):
-    """A change of entries, entry state or subscriptions, or a notice that events were lost."""
+    """Change of entries, entry state or subscriptions, or a report that events were lost."""
 
     kind: Kind
-    user_id: int | None = None  #: affected user; None: all subscribers of the feed
+    user_id: int | None = None  #: affected user; None for all subscribers of the feed
     feed_id: int | None = None
     entry_ids: tuple[int, ...] = ()
 
 
 class EventBus:
-    """The event bus of one process."""
+    """Event bus of one process, with one queue per open page."""
 
     def __init__(self) -> None:
         self._queues: dict[asyncio.Queue[Event], tuple[int, set[int]]] = {}
 
     async def listen(self, user_id: int, feed_ids: Collection[int]) -> AsyncIterator[Event]:
-        """Yield the events of a user and new entries of these feeds until the caller stops."""
+        """Yield the events of a user and of new entries in these feeds, until the caller stops."""
         queue: asyncio.Queue[Event] = asyncio.Queue(QUEUE_SIZE)
         self._queues[queue] = (user_id, set(feed_ids))
         try:

@@ -1,4 +1,4 @@
-"""Favicon fetcher: finds, validates and stores the icons of feeds in the background.
+"""Fetch, validate and store the favicons of feeds in the background.
 
 The media type is detected from the first bytes (magic number), not from the Content-Type header.
 Only raster formats are stored; SVG is not, because it can contain scripts.
@@ -18,9 +18,9 @@ from tidings.store.user_models import Icon
 
 #: Maximum size of an icon. Most have a few kB, but some sites put eight sizes into one file.
 MAX_ICON_BYTES = 200_000
-#: Interval after which an icon, or its absence, is checked again.
+#: Seconds after which a site is checked again for an icon, whether it had one or not.
 REFRESH_AFTER_S = 60 * 86400.0
-#: Interval between checks for feeds without icon, and maximum number of feeds per check.
+#: Seconds between checks for feeds without icon, and maximum number of feeds per check.
 CHECK_INTERVAL_S, BATCH_SIZE = 30.0, 20
 
 #: Magic numbers of the accepted formats; WebP is checked separately.
@@ -35,7 +35,7 @@ log = logs.Log("tidings.icons")
 
 
 def icon_from_bytes(body: bytes) -> Icon | None:
-    """Return an icon with the detected media type; None if the bytes are not an accepted image."""
+    """Return the icon with its detected media type, or None if the image is not accepted."""
     if len(body) > MAX_ICON_BYTES:
         return None
     if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
@@ -73,7 +73,10 @@ class FaviconFetcher:
         log.debug("icon_saved", feed=feed_id, kind=icon.type if icon else "none")
 
     async def _find(self, site: str) -> Icon | None:
-        """Try /favicon.ico, then the icon that the page links: one to three requests."""
+        """Return the icon of a site, or None; this takes one to three requests.
+
+        Tries /favicon.ico first, then the icon that the page links.
+        """
         if (body := await self._get(urljoin(site, "/favicon.ico"))) and (
             icon := icon_from_bytes(body)
         ):

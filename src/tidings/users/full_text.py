@@ -1,4 +1,4 @@
-"""Full-text extraction (readability): loads the article of an entry from its web page.
+"""Load the full text of an entry from its web page (readability extraction).
 
 trafilatura (the extra ``fulltext``) extracts the article. New entries of feeds for which a
 subscriber has enabled full text are fetched in the background, within the request budget. For
@@ -21,9 +21,9 @@ from tidings.users.errors import ArticleUnavailable
 
 #: Maximum size of a page. Extraction from a longer one would block other pages.
 MAX_PAGE_BYTES = 2_000_000
-#: Interval between checks for new entries, and maximum number of entries per check.
+#: Seconds between checks for new entries, and maximum number of entries per check.
 CHECK_INTERVAL_S, BATCH_SIZE = 10.0, 10
-#: Delay before a failed page is fetched again, and entry age after which it no longer is.
+#: Delay before a failed page is fetched again, and entry age after which it is not fetched again.
 RETRY_AFTER_S, MAX_ENTRY_AGE_S = 6 * 3600.0, 2 * 86400.0
 
 log = logs.Log("tidings.articles")
@@ -46,7 +46,7 @@ class FullTextFetcher:
             await asyncio.sleep(CHECK_INTERVAL_S)
 
     async def run_once(self) -> int:
-        """Fetch one batch of missing articles; return the number of entries, failed or not."""
+        """Fetch one batch of missing articles and return how many entries were tried."""
         now = self._clock()
         missing = await self._store.read(
             table.list_missing, now - MAX_ENTRY_AGE_S, now - RETRY_AFTER_S, BATCH_SIZE
@@ -62,9 +62,9 @@ class FullTextFetcher:
         return len(missing)
 
     async def fetch(self, entry_id: int, url: str) -> str:
-        """Return the article of an entry as sanitized HTML, from the store or from its page.
+        """Return the article of an entry as sanitized HTML, from the store or from its web page.
 
-        Raises `ArticleUnavailable` with the reason. The result, also a failure, is stored.
+        Raises `ArticleUnavailable` with the reason. Results and failures are stored.
         """
         if stored_content := await self._store.read(table.stored_content, entry_id):
             return stored_content

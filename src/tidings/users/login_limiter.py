@@ -1,6 +1,6 @@
-"""Rate limiter for failed logins: exponential backoff per user name and client address.
+"""Rate limiter for failed logins, with exponential backoff per user name and client address.
 
-Failures are kept in memory. A restart resets them, which an attacker cannot trigger.
+Failures are stored in memory. A restart resets them, which an attacker cannot trigger.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from tidings.users.errors import TooManyAttempts
 
 #: Failures without backoff, per (name, address) and per address. A household shares an address.
 FREE_FAILURES, FREE_FAILURES_PER_ADDRESS = 5, 30
-#: Backoff after the first failure beyond the free ones, doubled by each further one; its maximum.
+#: Backoff after the first failure beyond these, which doubles with each further one; its maximum.
 INITIAL_BACKOFF_S, MAX_BACKOFF_S = 15.0, 3600.0
 #: Time since the last failure after which the count starts again.
 RESET_AFTER_S = 3600.0
@@ -18,7 +18,7 @@ MAX_TRACKED = 10_000
 
 
 class LoginLimiter:
-    """Counts of failed logins by (name, address) and by address."""
+    """Rate limiter that counts failed logins by (name, address) and by address."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -48,5 +48,5 @@ class LoginLimiter:
             del self._failures[next(iter(self._failures))]
 
     def record_success(self, name: str, address: str) -> None:
-        """Reset the count of this name at this address; the count of the address stays."""
+        """Reset the failures of this name at this address, but not those of the address."""
         self._failures.pop((name, address), None)

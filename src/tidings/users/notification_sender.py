@@ -1,8 +1,8 @@
-"""Delivery of notifications: alerts through Apprise and webhooks, with retry and backoff.
+"""Deliver notifications through Apprise and webhooks, with retry and backoff.
 
-Alerts are batched and held back during quiet hours; webhooks are sent immediately. Pending
-deliveries are in the store (`tidings.store.notifications`) and leased while they are sent, so a
-message is delivered at least once even if a process dies.
+Notifications to a person (Apprise) are batched and delayed during quiet hours; webhooks are sent
+immediately. Pending deliveries are in the store (`tidings.store.notifications`) and leased while
+they are sent, so a message is delivered at least once even if a process dies.
 """
 
 import asyncio
@@ -22,23 +22,23 @@ from tidings.store.notifications import FeedMatches
 from tidings.store.user_models import Delivery, Item, NotificationKind, Settings, Subscription
 from tidings.users import alerts
 
-#: Interval between checks for pending notifications, and the delay after an unexpected error.
+#: Seconds between checks for pending notifications, and the delay after an unexpected error.
 CHECK_INTERVAL_S, ERROR_DELAY_S = 2.0, 60.0
-#: Minimum time between two alerts of a user; matches in between are sent as one alert.
+#: Minimum seconds between two notifications of a user. Matches in between are sent as one message.
 BATCH_WINDOW_S = 300.0
-#: Maximum number of entries listed in an alert.
+#: Maximum number of entries listed in a notification.
 MAX_ALERT_ENTRIES = 20
-#: Duration of the lease on a delivery; longer than any attempt takes.
+#: Duration of the lease on a delivery, which is longer than any attempt takes.
 LEASE_S = 300.0
-#: Backoff after the first failure, doubled by each further one; its maximum; age of a delivery
-#: after which it is abandoned.
+#: Backoff after the first failure, which doubles with each further one; its maximum; and the age
+#: at which a delivery is abandoned.
 INITIAL_BACKOFF_S, MAX_BACKOFF_S, GIVE_UP_AFTER_S = 60.0, 6 * 3600.0, 3 * 86400.0
 #: Retention of abandoned deliveries, which are shown to the user.
 FAILED_RETENTION_S = 30 * 86400.0
 #: Maximum number of deliveries sent at the same time.
 MAX_CONCURRENT = 8
 
-#: Encoder of a webhook body: entries of one feed, for one user.
+#: Function that encodes the body of a webhook with entries of one feed, for one user.
 WebhookEncoder: TypeAlias = Callable[
     [NotificationKind, int, Settings, Subscription, Sequence[Item]], bytes
 ]
@@ -49,7 +49,7 @@ log = logs.Log("tidings.deliveries")
 class NotificationSender:
     """Background task that sends the notifications of all users of a store.
 
-    Several processes may run one each on the same store.
+    Several processes may run this task on the same store.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class NotificationSender:
             log.warning("notification_failed", problem=problem, retry_at=retry_at, **fields)
 
     async def _send_alert(self, delivery: Delivery) -> str:
-        """Send an alert through Apprise; return the error message, empty on success."""
+        """Send a notification through Apprise and return the error message, empty on success."""
         title, body = msgspec.json.decode(delivery.body, type=tuple[str, str])
         allow_private = self._fetcher.settings.allow_private
         try:
@@ -162,7 +162,7 @@ class NotificationSender:
         return "" if delivered else _("Apprise could not deliver the alert")
 
     async def _post_webhook(self, delivery: Delivery, settings: Settings) -> str:
-        """Post a webhook with Miniflux's headers; return the error message, empty on success."""
+        """Send a webhook with Miniflux's headers and return the error message, empty on success."""
         body = delivery.body.encode()
         headers = {
             "Content-Type": "application/json",
@@ -176,7 +176,7 @@ class NotificationSender:
 
 
 def _alert_messages(settings: Settings, batches: Sequence[FeedMatches]) -> list[tuple[str, str]]:
-    """Return (notification URL, JSON of title and body) for each of the user's URLs."""
+    """Return a notification URL and a JSON array of title and body for each of the user's URLs."""
     matches = [(feed.title, item.entry, rule) for feed, found in batches for item, rule in found]
     if not matches:
         return []

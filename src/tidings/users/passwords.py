@@ -1,4 +1,4 @@
-"""Password hashing (Argon2), generated secrets and their hashes, user name validation."""
+"""Hash passwords (Argon2), generate secrets, and validate user names."""
 
 import re
 import secrets
@@ -11,12 +11,12 @@ from argon2.exceptions import Argon2Error, InvalidHashError
 from tidings.errors import UsageError
 from tidings.i18n import _
 
-#: Password length: the minimum of NIST SP 800-63B; the maximum limits the CPU time of Argon2.
+#: Password length. The minimum is that of NIST SP 800-63B; the maximum limits Argon2's CPU time.
 MIN_PASSWORD_LENGTH, MAX_PASSWORD_LENGTH = 8, 256
 USERNAME_PATTERN = re.compile(r"[^\s/:\x00-\x1f]{1,100}")
 
 _hasher = PasswordHasher()
-#: Hash that is checked for unknown users, so that the response time does not reveal them.
+#: Hash that is verified for unknown users, so that the response time does not reveal them.
 _DUMMY_HASH = _hasher.hash(secrets.token_hex(16))
 #: Cache of recently verified passwords: (stored hash, keyed hash of the password).
 _verified: set[tuple[str, bytes]] = set()
@@ -26,7 +26,7 @@ MAX_VERIFIED = 1000
 
 
 def check_username(name: str) -> None:
-    """Raise `UsageError` for an invalid name: too long, or with a space, slash or colon.
+    """Raise `UsageError` if a name is too long or contains a space, slash or colon.
 
     HTTP Basic and Fever separate name and password by a colon.
     """
@@ -41,7 +41,11 @@ def check_username(name: str) -> None:
 
 
 def hash_password(password: str) -> str:
-    """Return the Argon2 hash of a new password; raise `UsageError` for an invalid length."""
+    """Return the Argon2 hash of a new password.
+
+    Raises `UsageError` unless the password has `MIN_PASSWORD_LENGTH` to `MAX_PASSWORD_LENGTH`
+    characters.
+    """
     if not MIN_PASSWORD_LENGTH <= len(password) <= MAX_PASSWORD_LENGTH:
         raise UsageError(
             _(
@@ -54,7 +58,7 @@ def hash_password(password: str) -> str:
 
 
 def check_password(hashed: str, password: str) -> bool:
-    """Verify a password against its Argon2 hash; an empty hash matches no password.
+    """Return whether a password matches its Argon2 hash; an empty hash matches no password.
 
     Apps that use HTTP Basic send the password with each request, and Argon2 is slow. A verified
     password is therefore cached in memory as a keyed hash; the cache entry is valid only for the
@@ -74,15 +78,15 @@ def check_password(hashed: str, password: str) -> bool:
 
 
 def new_secret() -> str:
-    """Generate a secret of 130 random bits: 26 lower-case letters and digits.
+    """Return a new secret of 130 random bits, as 26 lower-case letters and digits.
 
-    It can be typed and needs no escaping in forms, headers and URLs of clients.
+    The secret can be typed and needs no escaping in forms, headers and URLs of clients.
     """
     return b32encode(secrets.token_bytes(17)).decode().rstrip("=").lower()[:26]
 
 
 def digest(secret: str) -> bytes:
-    """Return the hash under which a generated secret is stored.
+    """Return the hash under which a generated secret is stored in the database.
 
     A fast hash is sufficient because generated secrets have 130 random bits.
     """
@@ -90,7 +94,7 @@ def digest(secret: str) -> bytes:
 
 
 def fever_key(name: str, secret: str) -> str:
-    """Return the API key of Fever clients: md5 of ``name:secret``, as the protocol requires.
+    """Return the API key of Fever clients, md5 of ``name:secret`` as the protocol requires.
 
     MD5 is acceptable here because the secret is generated, not a password chosen by the user.
     """

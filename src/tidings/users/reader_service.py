@@ -1,4 +1,4 @@
-"""Operations of one user: subscriptions, streams, entry state, tags, searches, rules.
+"""Operations of one user on subscriptions, entries, tags, saved searches and rules.
 
 The web pages and the three APIs call this class. It enforces access control: ids of other users'
 objects raise `NotFound`, and so do entries of feeds to which the user is not subscribed, unless
@@ -58,12 +58,12 @@ from tidings.users.full_text import FullTextFetcher
 #: Period of the statistics, in days.
 STATISTICS_DAYS = 30
 DAY_S = 86400.0
-#: Entries that `flush_history` changes in one transaction.
+#: Number of entries that `flush_history` changes in one transaction.
 BATCH_SIZE = 5000
 
 
 class ReaderService:
-    """Operations of ``user``; cheap to create, one for each request.
+    """Operations of ``user``, created for each request.
 
     ``events`` receives the changes for open pages. Without an aggregator, `subscribe` and
     `full_text` raise an error.
@@ -86,19 +86,20 @@ class ReaderService:
     async def subscriptions(
         self, feed_ids: Collection[int] | None = None, folder_ids: Collection[int] | None = None
     ) -> list[Subscription]:
-        """List subscriptions with unread counts, sorted by folder and title.
+        """Return the subscriptions with unread counts, sorted by folder and title.
 
-        ``feed_ids`` and ``folder_ids`` filter; folder 0 is no folder. ``feed.state`` has only
-        titles, times and errors; `subscription` returns it completely.
+        ``feed_ids`` and ``folder_ids`` select subscriptions; folder 0 stands for subscriptions
+        without a folder. ``feed.state`` has only titles, times and errors; `subscription` returns
+        it completely.
         """
         return await self.store.read(folders.subscriptions, self.user.id, feed_ids, folder_ids)
 
     async def totals(self) -> Totals:
-        """Return the totals over all subscriptions of the user."""
+        """Return the numbers of feeds and entries over all subscriptions of the user."""
         return await self.store.read(folders.totals, self.user.id)
 
     async def subscription(self, feed_id: int) -> Subscription:
-        """Return the subscription to a feed; raise `NotFound` if there is none."""
+        """Return the user's subscription to a feed; raise `NotFound` if there is none."""
         found = await self.store.read(folders.subscription, self.user.id, feed_id)
         if found is None:
             raise NotFound(_("you are not subscribed to feed %(id)s", id=feed_id))
@@ -137,12 +138,12 @@ class ReaderService:
         full_text: bool | None = None,
         min_interval_s: float | None = None,
     ) -> None:
-        """Change settings of a subscription; None leaves a setting as it is.
+        """Change settings of a subscription; None leaves a setting unchanged.
 
         An empty ``title`` restores the feed's own title. ``folder`` is a name; the folder is
         created if it does not exist, and an empty name moves the feed out of its folder.
         ``min_interval_s`` is the minimum interval between two polls, 0 for automatic. Raises
-        `UsageError` if it is outside of the operator's bounds.
+        `UsageError` if it is outside of the operator's limits.
         """
         if min_interval_s:
             self.check_min_interval(min_interval_s)
@@ -162,12 +163,12 @@ class ReaderService:
 
     @property
     def min_interval_bounds_s(self) -> tuple[float, float]:
-        """The smallest and the largest minimum interval that a user may set."""
+        """Smallest and largest minimum interval that a user may set, in seconds."""
         limits = Limits() if self.aggregator is None else self.aggregator.scheduler.limits
         return max(limits.min_interval_s, OVERFLOW_MIN_S), limits.max_interval_s
 
     def check_min_interval(self, seconds: float) -> None:
-        """Raise `UsageError` for a minimum interval outside of the operator's bounds."""
+        """Raise `UsageError` for a minimum interval outside of the operator's limits."""
         least, most = self.min_interval_bounds_s
         if not least <= seconds <= most:
             raise UsageError(
@@ -196,7 +197,7 @@ class ReaderService:
         return added.feed_id
 
     def _settings_of(self, old: Subscription) -> dict[str, Any]:
-        """Return the settings to copy to a new subscription, within the current bounds."""
+        """Return the settings to copy to a new subscription, within the operator's limits."""
         least, most = self.min_interval_bounds_s
         interval_s = min(max(old.min_interval_s, least), most) if old.min_interval_s else 0.0
         return {"priority": old.priority, "full_text": old.full_text, "min_interval_s": interval_s}
@@ -206,9 +207,10 @@ class ReaderService:
         return await self.store.read(folders.counters, self.user.id)
 
     async def unsubscribe(self, feed_id: int) -> None:
-        """Unsubscribe from a feed; starred and tagged entries stay.
+        """Unsubscribe from a feed without deleting the starred and tagged entries.
 
-        A feed without subscribers is no longer polled.
+        A feed without subscribers is no longer polled. Raises `NotFound` if the user is not
+        subscribed.
         """
         if not await self.store.write(folders.unsubscribe, self.user.id, feed_id, self._clock()):
             raise NotFound(_("you are not subscribed to feed %(id)s", id=feed_id))
@@ -218,9 +220,10 @@ class ReaderService:
     async def restore_subscription(
         self, old: Subscription, unread: Collection[int], unsubscribed_at: float
     ) -> None:
-        """Undo `unsubscribe`: restore title, folder, settings and the unread entries.
+        """Undo `unsubscribe` by restoring title, folder, settings and the unread entries.
 
-        Of the entries received until ``unsubscribed_at``, only those in ``unread`` become unread.
+        Of the entries received until ``unsubscribed_at`` (epoch seconds), only those in ``unread``
+        become unread.
         """
         feed, title = (
             old.feed,
@@ -237,7 +240,7 @@ class ReaderService:
         return await self.store.read(folders.icon, self.user.id, feed_id)
 
     async def folders(self) -> list[Folder]:
-        """List folders by name, including empty ones."""
+        """Return the user's folders by name, including empty ones."""
         return await self.store.read(folders.folders, self.user.id)
 
     async def add_folder(self, name: str) -> Folder:
@@ -260,13 +263,16 @@ class ReaderService:
         self._publish_subscriptions()
 
     async def remove_folder(self, folder_id: int) -> None:
-        """Remove a folder; its subscriptions stay, without a folder."""
+        """Remove a folder; the feeds in it stay subscribed, without a folder."""
         if not await self.store.write(folders.remove_folder, self.user.id, folder_id):
             raise NotFound(_("there is no folder %(id)s", id=folder_id))
         self._publish_subscriptions()
 
     async def import_opml(self, body: bytes) -> ImportReport:
-        """Import an OPML document or a text with one URL per line; the import is atomic."""
+        """Subscribe to the feeds of an OPML document or of a text with one URL per line.
+
+        Either all feeds are imported or, on an error, none.
+        """
         report = await import_feeds(self.store, body, self._clock, user_id=self.user.id)
         if self.aggregator is not None:
             self.aggregator.wake()
@@ -274,7 +280,7 @@ class ReaderService:
         return report
 
     async def export_opml(self) -> bytes:
-        """Export all subscriptions as OPML 2.0."""
+        """Return all subscriptions as an OPML 2.0 document."""
         outlines = [
             Outline(s.feed.url, s.title, s.feed.state.site_url, s.folder)
             for s in await self.subscriptions()
@@ -284,7 +290,7 @@ class ReaderService:
     # --- streams ----------------------------------------------------------------------------------
 
     async def page(self, stream: Stream, *, limit: int = 50, after: str | None = None) -> Page:
-        """Return one page of a stream (keyset pagination).
+        """Return one page of the entries of a stream (keyset pagination).
 
         ``after`` is the cursor, the ``next`` of the page before. No entry is skipped or repeated
         if entries arrive or change state between two pages.
@@ -292,14 +298,14 @@ class ReaderService:
         return await self.store.read(entry_queries.page, self.user.id, stream, limit, after)
 
     async def ids(self, stream: Stream, *, limit: int = 1000, after: str | None = None) -> IdPage:
-        """Return one page of entry ids; much cheaper than `page`."""
+        """Return one page of entry ids, which costs much less than `page`."""
         return await self.store.read(entry_queries.ids, self.user.id, stream, limit, after)
 
     async def count(self, stream: Stream) -> int:
         return await self.store.read(entry_queries.count, self.user.id, stream)
 
     async def items(self, entry_ids: Iterable[int]) -> list[Item]:
-        """Return entries by id, in the given order, without those the user has no access to."""
+        """Return entries by id in the given order, without those that the user may not read."""
         return await self.store.read(entry_queries.items, self.user.id, list(entry_ids))
 
     async def item(self, entry_id: int) -> Item:
@@ -309,7 +315,7 @@ class ReaderService:
         return found[0]
 
     async def full_text(self, entry_id: int) -> str:
-        """Return the full text of an entry as sanitized HTML, from its page or from the store.
+        """Return the full text of an entry as sanitized HTML, from its web page or the store.
 
         Raises `ArticleUnavailable` with the reason.
         """
@@ -323,7 +329,7 @@ class ReaderService:
     async def override_text(
         self, entry_id: int, *, title: str | None = None, content: str | None = None
     ) -> None:
-        """Replace title or content of an entry for this user only (a translation, a summary)."""
+        """Replace title or content of an entry (by a translation or summary) for this user only."""
         entry = (await self.item(entry_id)).entry
         change = entry_state.EntryStateChange(
             title=title, content=None if content is None else sanitize_html(content, entry.url)
@@ -344,10 +350,10 @@ class ReaderService:
         add_tags: Collection[str] = (),
         remove_tags: Collection[str] = (),
     ) -> list[int]:
-        """Change the state of entries (read, starred, rating, tags); return the ids of those found.
+        """Change the read, starred, rating or tag state of entries and return their ids.
 
-        None leaves a state as it is. The operation is idempotent. Raises `UsageError` for an
-        invalid rating or tag.
+        The result has only entries that the user has access to. None leaves a state unchanged. The
+        operation is idempotent. Raises `UsageError` for an invalid rating or tag.
         """
         if rating is not None and not 0 <= rating <= 5:
             raise UsageError(_("the rating must be between 1 and 5, or 0 for none"))
@@ -363,9 +369,10 @@ class ReaderService:
         return marked
 
     async def mark_all_read(self, stream: Stream, *, until: float | None = None) -> list[int]:
-        """Mark all unread entries of a stream as read; return their ids, to undo it with `mark`.
+        """Mark all unread entries of a stream as read and return their ids.
 
-        Only entries received until ``until`` (default: now) are marked.
+        Pass the ids to `mark` to undo this. Only entries received until ``until`` (epoch seconds,
+        by default now) are marked.
         """
         until = self._clock() if until is None else until
         marked = await self.store.write(entry_state.mark_all_read, self.user.id, stream, until)
@@ -374,15 +381,15 @@ class ReaderService:
         return marked
 
     async def mark_unread_since(self, since: float) -> list[int]:
-        """Mark the entries that the user has read since a time as unread; return their ids."""
+        """Mark the entries that the user has read since a time as unread and return their ids."""
         return await self.mark(
             await self.store.read(entry_state.read_since, self.user.id, since), unread=True
         )
 
     async def flush_history(self) -> None:
-        """Remove read entries that are not starred from all streams.
+        """Remove all read entries that are not starred from the user's streams.
 
-        In batches, so that other writers are not blocked.
+        The entries are removed in batches, so that other writers are not blocked.
         """
         while (
             await self.store.write(
@@ -393,11 +400,11 @@ class ReaderService:
             pass
 
     async def tags(self) -> list[Tag]:
-        """List the user's own tags by name."""
+        """Return the user's own tags by name."""
         return await self.store.read(entry_state.tags, self.user.id)
 
     async def rename_tag(self, name: str, new: str) -> None:
-        """Rename a tag; if the new name exists, the two tags are merged."""
+        """Rename a tag, or merge it into the tag that already has the new name."""
         if not await self.store.write(
             entry_state.rename_tag, self.user.id, name, _normalize_name(new)
         ):
@@ -408,7 +415,7 @@ class ReaderService:
             raise NotFound(_("there is no tag %(name)s", name=name))
 
     async def restore_tag(self, name: str, entry_ids: Collection[int]) -> None:
-        """Undo `remove_tag`: tag these entries again."""
+        """Undo `remove_tag` by adding the tag to these entries again."""
         await self.store.write(entry_state.restore_tag, self.user.id, name, list(entry_ids))
 
     # --- saved searches and rules -----------------------------------------------------------------
@@ -417,7 +424,7 @@ class ReaderService:
         return await self.store.read(saved_searches.saved_searches, self.user.id)
 
     async def save_search(self, name: str, stream: Stream) -> SavedSearch:
-        """Save a search; a search of the same name is replaced."""
+        """Save a search, replacing a saved search with the same name."""
         return await self.store.write(
             saved_searches.save_search, self.user.id, _normalize_name(name), stream
         )
@@ -430,7 +437,7 @@ class ReaderService:
         return await self.store.read(rules.rules, self.user.id)
 
     async def save_rule(self, rule: Rule) -> Rule:
-        """Add a rule (id 0) or change one; it applies to entries that arrive from now on."""
+        """Add a rule (id 0) or change an existing one, for entries that arrive from now on."""
         rules.validate_rule(rule)
         if rule.feed_id is not None:
             await self.subscription(rule.feed_id)
@@ -444,7 +451,7 @@ class ReaderService:
             raise NotFound(_("there is no rule %(id)s", id=rule_id))
 
     async def send_to_webhook(self, entry_id: int) -> None:
-        """Queue an entry for the user's webhook (Miniflux's "save entry")."""
+        """Queue an entry for delivery to the user's webhook (Miniflux's "save entry")."""
         await self.subscription((await self.item(entry_id)).entry.feed_id)
         if not (await self.store.read(users.settings, self.user.id)).webhook_url:
             raise UsageError(_("no webhook configured; enter a webhook URL in the settings"))
@@ -453,7 +460,7 @@ class ReaderService:
         )
 
     async def send_test_notification(self) -> int:
-        """Queue a test message for each notification URL and the newest entry for the webhook.
+        """Queue a test message for each notification URL, and the newest entry for the webhook.
 
         Returns the number of messages; raises `UsageError` if there are none to send.
         """
@@ -476,27 +483,30 @@ class ReaderService:
         return len(messages) + len(newest)
 
     async def failed_deliveries(self) -> list[Delivery]:
-        """List failed alerts and webhooks, pending retry or abandoned, newest first."""
+        """Return failed deliveries of notifications and webhooks, newest first.
+
+        They are either waiting for a retry or abandoned.
+        """
         return await self.store.read(notifications.failed_deliveries, self.user.id)
 
     # --- insights ---------------------------------------------------------------------------------
 
     async def statistics(self) -> Statistics:
-        """Return reading and delay statistics of the last `STATISTICS_DAYS` days."""
+        """Return statistics about reading and delays over the last `STATISTICS_DAYS` days."""
         now = self._clock()
         return await self.store.read(
             insights.statistics, self.user.id, now - STATISTICS_DAYS * DAY_S, now
         )
 
     async def suggestions(self, limit: int = 12) -> list[Suggestion]:
-        """Suggest feeds: popular, read by similar users, or linked from starred entries."""
+        """Suggest feeds that are popular, read by similar users or linked from starred entries."""
         return await self.store.read(insights.suggestions, self.user.id, limit)
 
     def _publish_subscriptions(self, feed_id: int | None = None) -> None:
         self.events.publish(Event("subscriptions", self.user.id, feed_id))
 
     async def _update_weight(self, feed_id: int) -> None:
-        """Recompute a feed's weight after a change of subscribers, and with it its next poll."""
+        """Recompute a feed's weight and next poll after a change of its subscriptions."""
         if self.aggregator is not None:
             await self.aggregator.update_weights([feed_id])
 

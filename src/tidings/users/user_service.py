@@ -1,4 +1,4 @@
-"""Authentication and user accounts: passwords, sessions, API tokens, trusted proxy header.
+"""User accounts and authentication by password, session, API token or proxy header.
 
 Passwords are stored as Argon2 hashes. All other secrets are random (130 bits), so a plain hash of
 them is stored; the database contains no secret in clear text.
@@ -32,22 +32,22 @@ from tidings.users.passwords import (
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Time without a request after which a browser session expires.
+#: Seconds without a request after which a browser session expires.
 SESSION_LIFETIME_S = 30 * 86400.0
-#: Minimum interval between updates of a user's last login: HTTP Basic logs in at each request.
+#: Minimum seconds between updates of a user's last login, because HTTP Basic logs in each time.
 LAST_LOGIN_RESOLUTION_S = 60.0
-#: Key of the shared value that holds the installation's secret, from which keys are derived.
+#: Key of the stored value with the installation's secret, from which other keys are derived.
 SECRET_NAME = "secret"
 
 
 class TrustedProxy(Struct, frozen=True):
-    """A reverse proxy that authenticates users: its user name header and its addresses."""
+    """Reverse proxy that authenticates users and passes the user name in a header."""
 
-    header: str = ""
-    addresses: tuple[str, ...] = ()  #: networks, such as 127.0.0.1 or 10.0.0.0/8
+    header: str = ""  #: name of the header
+    addresses: tuple[str, ...] = ()  #: networks of the proxy, such as 127.0.0.1 or 10.0.0.0/8
 
     def trusts(self, address: str) -> bool:
-        """Whether the header is accepted from a client with this IP address."""
+        """Return whether the header is accepted from a client with this IP address."""
         try:
             peer = ipaddress.ip_address(address)
         except ValueError:
@@ -58,7 +58,7 @@ class TrustedProxy(Struct, frozen=True):
 
 
 class NewToken(Struct, frozen=True):
-    """A new API token with its secret, which is shown only once.
+    """API token that was just created, with its secret, which is shown only once.
 
     The secret is the API key of the REST API, the app password next to the user name, and the
     secret of the Fever API key.
@@ -69,7 +69,7 @@ class NewToken(Struct, frozen=True):
 
 
 class UserService:
-    """Users of one store: accounts, login, sessions and API tokens.
+    """Accounts, logins, sessions and API tokens of the users of one store.
 
     The parameter ``by`` is the acting user; None is the command line or the first run. Methods
     raise `Forbidden` where ``by`` lacks the role `admin`, and `NotFound` for an unknown user.
@@ -85,7 +85,10 @@ class UserService:
     # --- users ------------------------------------------------------------------------------------
 
     async def needs_setup(self) -> bool:
-        """Whether there is no administrator yet; the first-run page is then open to any visitor."""
+        """Return whether there is no administrator yet.
+
+        Any visitor can then open the first-run page.
+        """
         return not await self.store.read(table.has_administrator)
 
     async def list_users(self, *, by: User | None) -> list[User]:
@@ -93,13 +96,13 @@ class UserService:
         return await self.store.read(table.users)
 
     async def find_user(self, user: int | str) -> User | None:
-        """Find a user by id or name."""
+        """Return the user with this id or name, or None."""
         return await self.store.read(table.find_user, user)
 
     async def add_user(
         self, name: str, password: str, *, admin: bool = False, by: User | None
     ) -> User:
-        """Add a user; raise `UsageError` for an invalid or existing name or an invalid password.
+        """Add a user; raise `UsageError` if the name is invalid or in use, or the password invalid.
 
         The first administrator takes over the store's initial user with its subscriptions.
         """
@@ -134,10 +137,10 @@ class UserService:
     # --- log in -----------------------------------------------------------------------------------
 
     async def log_in(self, name: str, password: str, address: str) -> User:
-        """Authenticate by password or by the secret of one of the user's API tokens.
+        """Return the user who has this password, or an API token with this secret.
 
-        ``address`` is the client's IP address, for the rate limit. Raises `WrongPassword` or
-        `TooManyAttempts`.
+        ``address`` is the client's IP address, for the rate limit. Raises `WrongPassword`, or
+        `TooManyAttempts` during the backoff after failures.
         """
         self._login_limiter.check(name, address)
         user, hashed = await self.store.read(table.find_user_with_password_hash, name)
@@ -155,7 +158,7 @@ class UserService:
         return user
 
     async def user_by_proxy(self, address: str, name: str) -> User | None:
-        """Return the user named by a trusted proxy at ``address``; None if it is not trusted.
+        """Return the user that a trusted proxy at ``address`` names, or None if it is not trusted.
 
         An unknown user is added, because access control is left to the proxy.
         """
@@ -168,7 +171,7 @@ class UserService:
         return user
 
     async def start_session(self, user: User) -> str:
-        """Start a session and return its secret, for the session cookie."""
+        """Start a session and return its secret, which is the value of the session cookie."""
         secret = new_secret()
         now = self._clock()
         await self.store.write(
@@ -210,11 +213,14 @@ class UserService:
             raise NotFound(_("there is no token %(id)s", id=token_id))
 
     async def user_by_token(self, secret: str) -> User | None:
-        """Find the user of an API token (header ``X-Auth-Token`` of the REST API)."""
+        """Return the user of an API token (header ``X-Auth-Token`` of the REST API), or None."""
         return await self._user_by_secret(secret, "app")
 
     async def user_by_fever_key(self, api_key: str) -> User | None:
-        """Find the user of a Fever API key: md5 of ``name:secret`` in hex, for a token's secret."""
+        """Return the user of a Fever API key, or None.
+
+        The key is md5 of ``name:secret`` in hex, for the secret of an API token.
+        """
         return await self._user_by_secret(api_key.strip().lower(), "fever")
 
     async def client_login(self, name: str, password: str, address: str) -> str:
@@ -232,7 +238,7 @@ class UserService:
         )
 
     async def user_by_auth_token(self, auth: str) -> User | None:
-        """Find the user of a Google Reader Auth token."""
+        """Return the user of a Google Reader Auth token, or None."""
         user_id, slash, _signature = auth.partition("/")
         if not slash:
             return await self._user_by_secret(auth, "app")
@@ -252,7 +258,7 @@ class UserService:
         return f"{user.id}/{hmac.digest(key, f'{user.id}:{hashed}'.encode(), 'sha256').hex()}"
 
     async def signing_key(self, purpose: str) -> bytes:
-        """Derive the installation's signing key for a purpose (HMAC); it never changes."""
+        """Return the installation's signing key for a purpose (HMAC), which never changes."""
         secret = (await self.store.load_values()).get(SECRET_NAME)
         if secret is None:
             secret = await self.store.write(
@@ -279,5 +285,5 @@ def _require_admin(by: User | None) -> None:
 
 
 async def _run_in_thread(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """Run Argon2 in a thread: it is slow by design and would block the event loop."""
+    """Run a slow function such as Argon2 in a thread, so that the event loop is not blocked."""
     return await asyncio.to_thread(work, *args, **options)
