@@ -1,8 +1,8 @@
-"""Web application (Starlette): pages, output feeds, WebSub hub, metrics, health checks.
+"""Web application (Starlette) with pages, APIs, output feeds, a WebSub hub and metrics.
 
-`app` assembles the routes and middleware, `request_context` authenticates and renders. Pages:
-`account`, `reader`, `feeds`, `timing`, `lab`, `peers`. `status` collects the state of the running
-service for pages, the JSON API and Prometheus (`metrics`). `templating` renders HTML, `charts` SVG.
-`forecast` and `comparison` run simulations in a subprocess (`subprocess_runner`). The listening
-socket is opened by `tidings.service`.
+`app` assembles the routes and middleware, `request_context` authenticates and renders. The modules
+of the pages are `account`, `reader`, `feeds`, `timing`, `lab` and `peers`. `status` collects the
+state of the running service for pages, the JSON API and Prometheus (`metrics`). `templating`
+renders HTML, `charts` SVG. `forecast` and `comparison` run simulations in a subprocess
+(`subprocess_runner`). `tidings.service` opens the listening socket.
 """

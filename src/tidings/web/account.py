@@ -1,4 +1,4 @@
-"""Account pages: first-run setup, login and logout, settings, app tokens, user management."""
+"""Pages for setup, login, settings, app tokens and user management."""
 
 from http import HTTPStatus
 from typing import Any
@@ -24,7 +24,7 @@ from tidings.web.request_context import (
     set_session,
 )
 
-#: Fields of the settings form by type; numbers with their allowed range.
+#: Fields of the settings form by type. Numbers have their allowed range.
 TEXT_SETTINGS = ("theme", "order", "timezone", "webhook_url", "webhook_secret")
 NUMBER_SETTINGS = {"page_size": (10, 200), "quiet_from": (0, 23), "quiet_until": (0, 23)}
 BOOLEAN_SETTINGS = ("oldest_first", "mark_on_scroll", "fold_duplicates", "image_proxy")
@@ -65,7 +65,10 @@ async def home(context: RequestContext) -> Response:
 
 
 async def _setup(context: RequestContext, problem: str = "") -> Response:
-    """Render the setup form; with a contact field if no contact address is configured or stored."""
+    """Render the setup form.
+
+    The form has a contact field if no contact address is configured or stored.
+    """
     form = context.form
     return await context.render(
         "setup.html",
@@ -78,7 +81,7 @@ async def _setup(context: RequestContext, problem: str = "") -> Response:
 
 
 async def create_first_admin(context: RequestContext) -> Response:
-    """Create the first user, who becomes the administrator. Refused once a user exists."""
+    """Create the first user, who becomes the administrator; refuse if a user already exists."""
     services, form = context.services, context.form
     if not await services.user_service.needs_setup():
         raise Forbidden(_("setup is already done; log in instead"))
@@ -146,7 +149,7 @@ async def welcome(context: RequestContext) -> Response:
 
 
 async def save_contact(context: RequestContext) -> Response:
-    """Store the contact address if it was not given during setup."""
+    """Store the operator's contact address if it was not entered during setup."""
     if contact := _contact_from_form(context):
         await context.services.save_contact(contact)
         context.flash(_("Saved."))
@@ -154,7 +157,10 @@ async def save_contact(context: RequestContext) -> Response:
 
 
 def _contact_from_form(context: RequestContext) -> str:
-    """Return the validated contact address of the form, or "" if one is already configured."""
+    """Return the validated contact address from the form, or "" if there is nothing to store.
+
+    Nothing is stored if the form has no address or one is already configured.
+    """
     given = context.form.get("contact_url").strip()
     return check_contact(given) if given and not context.services.contact_url else ""
 
@@ -193,7 +199,7 @@ async def save_settings(context: RequestContext) -> Response:
 
 
 async def save_theme(context: RequestContext) -> Response:
-    """Store the theme chosen with the sidebar button."""
+    """Store the theme that the user chose with the button in the sidebar."""
     changed: dict[str, Any] = to_builtins(await context.settings()) | {
         "theme": context.form.get("theme")
     }
@@ -245,7 +251,10 @@ async def apps(context: RequestContext, secret: str = "", label: str = "") -> Re
 
 
 async def create_app_token(context: RequestContext) -> Response:
-    """Create an app token. Its secret is shown only in this response; the store has a hash."""
+    """Create an app token and show its secret, which is not shown again.
+
+    The store contains only a hash of the secret.
+    """
     created = await context.services.user_service.add_token(context.user, context.form.get("label"))
     return await apps(context, created.secret, created.token.label)
 

@@ -1,8 +1,8 @@
-"""ASGI application: routes, security headers (CSP), Host check, health checks, error pages.
+"""ASGI application with all routes, security headers, health checks and error pages.
 
 Pages are in `reader`, `feeds`, `account`, `timing`, `lab` and `peers`. Endpoints for programs are
 here (`/api/status`, `/metrics`, `/healthz`, `/readyz`, `/push/...`), in `output_feeds`, in `hub`
-and in `tidings.web.api`. `tidings.service` creates the parts.
+and in `tidings.web.api`. `tidings.service` creates the services that the application uses.
 """
 
 import asyncio
@@ -40,8 +40,9 @@ from tidings.web.hub import Hub
 from tidings.web.request_context import AppServices, json
 from tidings.web.sse import EventStreams
 
-#: Security headers of every response. "same-origin" hides the referrer from other sites. Not
-#: "no-referrer": browsers then send forms with ``Origin: null``, which the CSRF check would reject.
+#: Security headers of every response. The referrer policy "same-origin" hides the referrer from
+#: other sites. With "no-referrer", browsers would send forms with ``Origin: null``, which the CSRF
+#: check would reject.
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
@@ -50,9 +51,10 @@ SECURITY_HEADERS = {
 }
 #: Maximum length of path and query in characters. The longest links are those of proxied images.
 MAX_TARGET_LENGTH = 8000
-#: Time limit of the database query of the readiness check.
+#: Time limit in seconds for the database query of the readiness check.
 READINESS_TIMEOUT_S = 5.0
-#: Static files by extension. They are cached permanently; their URLs contain a version digest.
+#: Media types of static files by extension. Browsers cache the files permanently, as their URLs
+#: contain a digest.
 STATIC_MEDIA_TYPES = {
     "css": "text/css",
     "js": "text/javascript",
@@ -62,7 +64,7 @@ STATIC_MEDIA_TYPES = {
 
 
 class SecurityMiddleware:
-    """Add security headers to every response; reject overlong URLs and unknown Host headers."""
+    """Middleware that adds security headers and rejects long URLs and unknown Host headers."""
 
     def __init__(self, app: ASGIApp, host: str = "") -> None:
         self._app, self._host = app, host
@@ -102,7 +104,10 @@ class SecurityMiddleware:
 
 
 def is_allowed_host(host: str, public: str) -> bool:
-    """Check the Host header (DNS rebinding): public host name, IP addresses and local names."""
+    """Return whether a Host header is accepted, as a protection against DNS rebinding.
+
+    Accepted are the public host name ``public``, IP addresses and local names.
+    """
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
     name = name.strip("[]").lower()
     try:
@@ -119,11 +124,14 @@ def is_allowed_host(host: str, public: str) -> bool:
 def make_app(
     services: AppServices, hub: Hub, streams: EventStreams, api_routes: Sequence[BaseRoute] = ()
 ) -> Starlette:
-    """Build the ASGI application with all routes and middleware."""
+    """Return the ASGI application with all routes and middleware."""
     status_reporter = services.status_reporter
 
     async def allowed(request: Request) -> bool:
-        """Check for an admin session or an admin's token; before setup, every client is allowed."""
+        """Return whether the request may read the status and the metrics.
+
+        It needs the session or an API token of an administrator. Before setup, every client may.
+        """
         bearer = request.headers.get("authorization", "").partition(" ")[2].strip()
         user = (
             await services.user_service.user_by_token(bearer)
@@ -223,7 +231,10 @@ async def _static(request: Request) -> Response:
 
 
 def _root_file_route(name: str, kind: str) -> Route:
-    """Serve a file at the root path with VERSION replaced: the service worker and the manifest."""
+    """Return the route of a static file at the root path, in which VERSION is replaced.
+
+    The service worker and the manifest need such routes.
+    """
 
     async def answer(request: Request) -> Response:
         text = (

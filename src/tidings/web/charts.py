@@ -1,4 +1,4 @@
-"""SVG charts: delay histogram, daily figures, budget curve, heatmap, poll timeline.
+"""Draw the SVG charts of the pages, such as the delay histogram and the poll timeline.
 
 Lines are labeled directly instead of with a legend. Colors are CSS classes, so that charts follow
 the light and dark theme; dash patterns and shapes distinguish lines without color. Each chart has a
@@ -19,16 +19,16 @@ from tidings.model import DAY_S, HOUR_S, Floats
 
 #: Minimum vertical distance between line labels, in SVG units.
 LABEL_GAP = 17.0
-#: Policies with a fixed color; others get the remaining colors.
+#: Policies with a fixed color. Other policies get the remaining colors.
 COLORS = {"uniform": 0, "min-delay": 1, "price": 2, "combined": 3}
 COLOR_COUNT = 5
 Scale: TypeAlias = Callable[[float], float]
-#: Range of the delay histogram in seconds, and its bars per doubling of the delay.
+#: Minimum and maximum of the delay histogram in seconds, and its bars per doubling of the delay.
 MIN_DELAY_S, MAX_DELAY_S, PER_OCTAVE = 30.0, 3 * DAY_S, 2
 
 
 class Plot:
-    """SVG plot area with margins for labels; collects SVG elements in ``parts``."""
+    """SVG plot area with margins for labels, which collects SVG elements in ``parts``."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Plot:
         )
 
     def horizontal_line(self, y: float, text: str = "", kind: str = "grid") -> None:
-        """Draw a line across the plot, with a label at its left end."""
+        """Draw a horizontal line across the plot, with a label at its left end."""
         self.parts.append(
             f'<line class="{kind}" x1="{self.left}" x2="{self.right}" y1="{y:.1f}" y2="{y:.1f}"/>'
         )
@@ -96,15 +96,16 @@ class Plot:
         )
 
     def delay_grid(self, y: Scale, low: float, high: float) -> None:
-        """Draw a grid line for each delay tick between ``low`` and ``high``."""
+        """Draw a horizontal grid line for each delay tick between ``low`` and ``high`` seconds."""
         for at, label in TIME_TICKS:
             if low <= at <= high:
                 self.horizontal_line(y(at), label)
 
     def line_labels(self, ends: list[tuple[float, float, str, str]]) -> None:
-        """Label the ends of lines, (x, y, name, CSS class) each, without overlaps.
+        """Draw labels at the ends of lines so that they do not overlap.
 
-        Labels are moved down until none overlaps, then up together if they left the plot.
+        ``ends`` has (x, y, name, CSS class) of each line. Labels are moved down until none
+        overlaps, then up together if they left the plot.
         """
         placed: list[float] = []
         ends = sorted(ends, key=lambda end: end[1])
@@ -117,7 +118,7 @@ class Plot:
             self.text(x + 9, y + 4, name, f"name {kind}", "start")
 
     def svg(self, title: str, text: str) -> Markup:
-        """Return the SVG element; ``text`` is the text alternative after the title."""
+        """Return the SVG element with a title and ``text`` as the rest of the text alternative."""
         head = (
             f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img"'
             f' aria-label="{escape(f"{title}. {text}")}">'
@@ -126,7 +127,7 @@ class Plot:
 
 
 def _scale(low: float, high: float, start: float, end: float, log: bool) -> Scale:
-    """Return the function that maps [low, high] to [start, end], linearly or logarithmically."""
+    """Return a function that maps [low, high] to [start, end], linearly or logarithmically."""
     if log:
         return lambda value: (
             start + (end - start) * math.log(value / low) / max(math.log(high / low), 1e-9)
@@ -140,7 +141,7 @@ def _scale(low: float, high: float, start: float, end: float, log: bool) -> Scal
 def delay_chart(
     budgets: Sequence[float], lines: Mapping[str, Sequence[float]], chosen: float, title: str
 ) -> Markup:
-    """Draw delay (seconds) against polls per feed and day, both logarithmic.
+    """Draw the delay in seconds against the polls per feed and day, on logarithmic axes.
 
     ``lines`` has one delay per budget for each policy; the budget ``chosen`` gets a reference line.
     """
@@ -199,7 +200,10 @@ def _assign_colors(names: Sequence[str]) -> dict[str, int]:
 
 
 def delay_histogram(delays_s: Floats, p50_s: float, p90_s: float) -> Markup:
-    """Draw the distribution of delays: one bar per factor of the square root of 2."""
+    """Draw a histogram of delays, with their median and 90th percentile.
+
+    All values are in seconds. The edges of a bar differ by the square root of 2.
+    """
     plot = Plot(560, 220, 40, 12, top=28, bottom=30)
     steps = int(np.ceil(np.log2(MAX_DELAY_S / MIN_DELAY_S) * PER_OCTAVE))
     edges = MIN_DELAY_S * 2.0 ** (np.arange(steps + 1) / PER_OCTAVE)
@@ -241,7 +245,10 @@ def _between_ticks(low: float, high: float) -> tuple[float, float]:
 
 
 def daily_delay_chart(days: Sequence[tuple[str, float | None, float | None]]) -> Markup:
-    """Draw median and p90 of the delay by day; ``days`` are (name, median, p90), None is a gap."""
+    """Draw the median and the 90th percentile of the delay by day.
+
+    ``days`` are (name, median, 90th percentile) in seconds; None leaves a gap in the line.
+    """
     plot = Plot(560, 220, 60, 104, bottom=30)
     delays = [value for _day, *both in days for value in both if value]
     low, high = _between_ticks(
@@ -273,7 +280,7 @@ def daily_delay_chart(days: Sequence[tuple[str, float | None, float | None]]) ->
 
 
 def _contiguous_runs(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
-    """Split values into runs of (index, value) without None."""
+    """Split values into runs of (index, value) that contain no None."""
     runs: list[list[tuple[int, float]]] = []
     for i, value in enumerate(values):
         if value:
@@ -286,9 +293,10 @@ def _contiguous_runs(values: Sequence[float | None]) -> list[list[tuple[int, flo
 def daily_requests_chart(
     days: Sequence[tuple[str, tuple[int, int, int] | None]], budget: float
 ) -> Markup:
-    """Draw requests by day as stacked bars, with the budget as a line.
+    """Draw the requests of each day as stacked bars, with the budget as a line.
 
-    ``days`` are (name, requests with new posts, without, failed); None is a day without data.
+    ``days`` are (name, (requests with new posts, requests without, failed requests)), with None for
+    a day without data. ``budget`` is in requests a day.
     """
     plot = Plot(560, 220, 60, 140, bottom=30)
     most = max([budget, *(sum(counts) for _day, counts in days if counts)])
@@ -336,10 +344,11 @@ def budget_chart(
     today: float,
     hourly: tuple[float, float] | None,
 ) -> Markup:
-    """Draw delay (above) and missed share (below) against the budget; today's is marked.
+    """Draw the delay and, below it, the share of missed posts against the budget.
 
-    ``points`` are (requests a day, mean delay, median delay, missed share); ``hourly`` is
-    (requests a day, mean delay) of hourly polling, or None.
+    ``points`` are (requests a day, mean delay, median delay, missed share), with delays in seconds.
+    ``today`` is the current budget, which is marked. ``hourly`` is (requests a day, mean delay) of
+    hourly polling, or None.
     """
     plot = Plot(560, 320, 60, 104, bottom=110)
     budgets = [point[0] for point in points]
@@ -416,7 +425,10 @@ DAYS_OF_WEEK = (_("Mon"), _("Tue"), _("Wed"), _("Thu"), _("Fri"), _("Sat"), _("S
 
 
 def heatmap(posts: Floats) -> Markup:
-    """Draw a heatmap of posts by weekday and hour; ``posts`` are times in the user's zone."""
+    """Draw a heatmap of posts by weekday and hour.
+
+    ``posts`` are times in seconds, shifted to the user's time zone.
+    """
     plot = Plot(560, 178, 44, 8, top=4, bottom=22)
     counts = np.zeros((7, 24), dtype=np.int64)
     # 1 January 1970 was a Thursday.
@@ -505,7 +517,7 @@ def timeline(
 
 
 def poll_kind_labels() -> dict[str, str]:
-    """Labels of `POLL_KINDS` for the legend and tooltips."""
+    """Return the labels of `POLL_KINDS` for the legend and tooltips."""
     return {
         "found": _("new posts"),
         "nothing": _("nothing new"),
@@ -517,7 +529,10 @@ def poll_kind_labels() -> dict[str, str]:
 
 
 def _marker_shape(kind: str) -> str:
-    """Return the SVG shape of a poll marker; shapes differ so that color is not needed."""
+    """Return the SVG shape of a poll marker.
+
+    Each kind has a different shape, so that users who cannot see colors can distinguish them.
+    """
     return {
         "found": '<circle r="4.5"/>',
         "nothing": '<circle r="4"/>',

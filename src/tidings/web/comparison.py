@@ -1,4 +1,4 @@
-"""Policy comparison of the lab page: validates the parameters and runs the simulation."""
+"""Compare polling policies by simulation, for the policy lab page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from tidings.policy import POLICIES
 if TYPE_CHECKING:
     from tidings.web.forecast import OwnTrace
 
-#: Name of the trace made from this installation's history; the others are generated.
+#: Name of the trace made from this installation's history. The other traces are generated.
 OWN_HISTORY = "own"
-#: Size of the simulation: runs in seconds on one core, and still ranks the policies correctly.
+#: Size of the simulation, which takes seconds on one core and still ranks the policies correctly.
 FEEDS = 100
 DAYS = 28.0
 TRAIN_DAYS = 14.0
-#: Budgets of the curve as multiples of the chosen one; larger budgets make some policies slow.
+#: Simulated budgets as multiples of the chosen one. Larger budgets make some policies slow.
 CURVE_BUDGET_FACTORS = (0.25, 0.5, 1.0, 2.0)
 MIN_BUDGET, MAX_BUDGET = 0.1, 12.0
 MAX_POLICIES = 5
@@ -28,16 +28,16 @@ MAX_SEED = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRequest:
-    """Parameters of a policy comparison."""
+    """Policies, budget and trace of a policy comparison."""
 
     policies: tuple[str, ...] = ("uniform", "min-delay", "combined")
-    budget: float = 4.0
-    kind: str = "sia-cho"
+    budget: float = 4.0  #: polls per feed and day
+    kind: str = "sia-cho"  #: name of the trace, `OWN_HISTORY` or a trace model
     seed: int = 1
 
 
 def read_request(query: Mapping[str, Sequence[str]], kinds: Sequence[str]) -> ComparisonRequest:
-    """Parse and validate the query parameters; missing ones get their default.
+    """Return the validated comparison request of a query string, with defaults.
 
     Raises `UsageError` for unknown parameters and invalid values.
     """
@@ -122,16 +122,16 @@ def _number(text: str, name: str) -> float:
 
 @cache
 def kinds() -> tuple[str, ...]:
-    """Names of the traces that can be simulated."""
+    """Return the names of the traces that can be simulated."""
     from tidings.lab.generate import MODELS
 
     return (OWN_HISTORY, *MODELS)
 
 
 def run(request: ComparisonRequest, own: "OwnTrace | None" = None) -> dict[str, Any]:
-    """Simulate the policies at each budget of the curve.
+    """Simulate the policies at several budgets and return the results as JSON-compatible values.
 
-    ``own`` is the installation's trace, for `OWN_HISTORY`. Returns JSON-compatible values:
+    ``own`` is the installation's trace, for `OWN_HISTORY`. The result is
     ``{"trace", "feeds", "posts", ..., "curve": [...]}``.
     """
     # Imported here because the simulation loads Numba, which most processes do not need.

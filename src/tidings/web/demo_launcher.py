@@ -1,4 +1,4 @@
-"""Demo launcher: starts and stops `tidings demo` in a subprocess from a page."""
+"""Start and stop `tidings demo` in a subprocess from a page."""
 
 import asyncio
 import re
@@ -14,14 +14,17 @@ from tidings.web.request_context import AppServices, RequestContext, page, remot
 from tidings.web.subprocess_runner import terminate
 
 COMMAND = ("-m", "tidings", "demo", "--port", "0", "--until-closed")
-#: Time that the demo process has to stop before it is killed.
+#: Seconds that the demo process has to stop before it is killed.
 STOP_TIMEOUT_S = 10.0
-#: Address of the demo in the output of its process.
+#: Pattern of the demo's URL in the output of the demo process.
 URL_PATTERN = re.compile(rb"http://\S+/demo")
 
 
 class DemoLauncher:
-    """At most one demo process. It stops when its standard input is closed, also if we crash."""
+    """Launcher of at most one demo process.
+
+    The demo process stops when its standard input is closed, also if this process crashes.
+    """
 
     def __init__(self) -> None:
         self._process: Process | None = None
@@ -59,7 +62,10 @@ def routes(services: AppServices) -> list[BaseRoute]:
     demo = DemoLauncher()
 
     async def check(context: RequestContext) -> None:
-        """Require an administrator, or no user yet, on this computer: the demo is local."""
+        """Raise `Forbidden` unless an administrator requests the demo from this computer.
+
+        Before setup, any local request is allowed. The demo listens only on loopback.
+        """
         allowed = (
             context.user_or_none.admin
             if context.user_or_none is not None

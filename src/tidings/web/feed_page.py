@@ -1,4 +1,4 @@
-"""Feed page: timeline of posts and polls, posting heatmap, minimum interval choices."""
+"""Charts and minimum interval choices of the page about one feed."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -19,17 +19,17 @@ from tidings.users import ReaderService
 from tidings.web import charts, templating
 from tidings.web.request_context import RequestContext
 
-#: Ranges of the timeline in days, its default range, and the days of poll log that are kept.
+#: Ranges of the timeline in days, the default range, and the days for which polls are stored.
 RANGE_CHOICES_D, DEFAULT_RANGE_D, POLL_LOG_DAYS = (1, 3, 7), 3, 8
-#: Shortest range that the timeline can be zoomed to.
+#: Shortest range in seconds that the timeline can be zoomed to.
 MIN_ZOOM_S = 10 * 60
 #: Distances between the ticks of the timeline in hours.
 TICK_STEPS_H = (1 / 12, 1 / 4, 1, 3, 6, 24)
-#: Maximum number of polls read for the timeline; no feed has more in eight days.
+#: Maximum number of polls read for the timeline. No feed has more in eight days.
 MAX_POLLS = 2000
 #: Minimum number of posts for a heatmap.
 MIN_POSTS_FOR_HEATMAP = 5
-#: Minimum intervals that subscribers can choose from, within the operator's bounds.
+#: Minimum intervals that subscribers can choose, within the operator's limits.
 INTERVALS_S = (
     *(15 * MINUTE_S, 30 * MINUTE_S, HOUR_S, 2 * HOUR_S, 6 * HOUR_S, 12 * HOUR_S),
     *(DAY_S, WEEK_S),
@@ -37,7 +37,7 @@ INTERVALS_S = (
 
 
 async def feed_charts(context: RequestContext, explanation: FeedExplanation) -> dict[str, Any]:
-    """Return the template values of the heatmap and the timeline."""
+    """Return the template values of the heatmap and the timeline of a feed."""
     store, now, settings = (
         context.services.store,
         context.services.clock(),
@@ -73,7 +73,10 @@ async def feed_charts(context: RequestContext, explanation: FeedExplanation) -> 
 
 
 def _time_range(query: Mapping[str, str], now: float) -> tuple[float, float, int]:
-    """Return start, end and length in days; 0 days for a zoomed range (``from`` and ``until``)."""
+    """Return start and end of the timeline in epoch seconds, and its length in days.
+
+    The length is 0 for a zoomed range (query parameters ``from`` and ``until``).
+    """
     bounds = [query.get(name, "") for name in ("from", "until")]
     if all(text.isdecimal() and len(text) < 12 for text in bounds):
         start = min(max(float(bounds[0]), now - POLL_LOG_DAYS * DAY_S), now)
@@ -85,7 +88,7 @@ def _time_range(query: Mapping[str, str], now: float) -> tuple[float, float, int
 
 
 def _local(posts: Floats, settings: Settings) -> Floats:
-    """Shift timestamps by the UTC offset of the user's time zone."""
+    """Return timestamps shifted by the UTC offset of the user's time zone."""
     zone = templating.zone(settings.timezone)
     offsets = [
         (datetime.fromtimestamp(at, zone).utcoffset() or timedelta()).total_seconds()
@@ -95,7 +98,7 @@ def _local(posts: Floats, settings: Settings) -> Floats:
 
 
 def poll_kind(poll: Poll) -> str:
-    """Return which of `charts.POLL_KINDS` a poll is."""
+    """Return the kind of a poll, one of `charts.POLL_KINDS`."""
     if poll.error_kind:
         return "failed"
     if poll.source == "push":
@@ -154,7 +157,10 @@ def _outcome(poll: Poll, labels: dict[str, str]) -> str:
 
 
 def _ticks(start: float, end: float, settings: Settings) -> list[tuple[float, str]]:
-    """Return ticks (time, label): both ends, and midnights, or hours on short ranges."""
+    """Return (time, label) of the ticks of the timeline.
+
+    There is a tick at both ends and at every midnight, or at every few hours in short ranges.
+    """
     zone = templating.zone(settings.timezone)
     step = timedelta(
         hours=next(
@@ -178,7 +184,7 @@ def _ticks(start: float, end: float, settings: Settings) -> list[tuple[float, st
 
 
 def min_interval_text(own: Subscription, found: MinInterval) -> str:
-    """Describe the effective minimum interval: ``15 min (set by you)``."""
+    """Return the effective minimum interval as text, such as ``15 min (set by you)``."""
     code, set_s = found.reason.code, own.feed.min_interval_s
     if not code:
         return _("not known until the first check")
@@ -220,7 +226,7 @@ def interval_choices(
 
 
 def _long_duration(seconds: float) -> str:
-    """Format a duration in whole units: ``30 min``, ``1 h``, ``1 day``."""
+    """Return a duration as text in whole units, such as ``30 min``, ``1 h`` or ``1 day``."""
     if seconds % WEEK_S == 0:
         return n_("%(num)s week", "%(num)s weeks", int(seconds // WEEK_S))
     if seconds % DAY_S == 0:

@@ -1,4 +1,4 @@
-"""Feed management pages: subscribe, OPML import/export, folders, tags, rules, statistics."""
+"""Pages to manage subscriptions, folders, tags, rules and saved searches."""
 
 from typing import Any, get_args
 
@@ -15,9 +15,9 @@ from tidings.web import feed_page, output_feeds, templating, undo, views
 from tidings.web.reader import sidebar
 from tidings.web.request_context import AppServices, RequestContext, page
 
-#: Page size of the feed list.
+#: Number of feeds on one page of the feed list.
 FEEDS_PER_PAGE = 200
-#: Polls in the check history of a feed's page.
+#: Number of polls in the check history on a feed's page.
 MAX_POLLS_SHOWN = 20
 
 
@@ -43,7 +43,10 @@ def routes(services: AppServices) -> list[BaseRoute]:
 
 
 async def listing(context: RequestContext) -> Response:
-    """List subscriptions, failing feeds first, with search (``q``) and pagination (``page``)."""
+    """Show the subscriptions, failing feeds first.
+
+    The query parameter ``q`` searches, and ``page`` is the page number.
+    """
     subscriptions = sorted(await context.reader_service.subscriptions(), key=_failing_first)
     search_text = context.request.query_params.get("q", "").casefold().strip()
     if search_text:
@@ -99,7 +102,7 @@ async def add_form(context: RequestContext, **values: Any) -> Response:
 
 
 async def add(context: RequestContext) -> Response:
-    """Subscribe to a feed, or to the feeds chosen among those of a site."""
+    """Subscribe to a feed, or to the feeds that the user chose among those of a site."""
     url, folder = context.form.get("url"), context.form.get("folder")
     chosen = context.form.all("choice") or [url]
     try:
@@ -212,7 +215,10 @@ async def change(context: RequestContext) -> Response:
 
 
 def _interval(text: str) -> float:
-    """Parse the form's minimum interval in seconds; 0 means automatic."""
+    """Return the minimum interval from the form in seconds, where 0 means automatic.
+
+    Raises `UsageError` for a text that is not a number.
+    """
     if text in ("", "0"):
         return 0.0
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
@@ -236,7 +242,7 @@ async def unsubscribe(context: RequestContext) -> Response:
 
 
 async def poll_now(context: RequestContext) -> Response:
-    """Poll the feed now, within the poll constraints."""
+    """Poll the feed now if the poll constraints allow it."""
     subscription = await context.reader_service.subscription(context.request.path_params["id"])
     polled = await context.services.aggregator.poll([subscription.feed.id])
     if polled.skipped:

@@ -1,4 +1,4 @@
-"""Form parsing: URL-encoded and multipart/form-data bodies with size and field limits.
+"""Parse URL-encoded and multipart/form-data bodies with size and field limits.
 
 Multipart bodies (file uploads) are MIME and are parsed with the standard library's email parser.
 """
@@ -12,17 +12,17 @@ from starlette.requests import Request
 from tidings.errors import UsageError
 from tidings.i18n import _
 
-#: Maximum size of a form with its file; an OPML file of 100,000 feeds has 20 MB.
+#: Maximum size of a form with a file in bytes. An OPML file of 100,000 feeds has 20 MB.
 MAX_BYTES = 32_000_000
 MAX_FIELDS = 10_000
 
 
 class TooLarge(UsageError):
-    """The request body exceeds the limit."""
+    """Error for a request body that exceeds the size or field limit."""
 
 
 class Form:
-    """Parsed form: fields with one or more values, and uploaded files."""
+    """Parsed form with its fields, which have one or more values, and the uploaded files."""
 
     def __init__(self, fields: dict[str, list[str]], files: dict[str, bytes]) -> None:
         self._fields, self.files = fields, files
@@ -31,14 +31,14 @@ class Form:
         return name in self._fields
 
     def get(self, name: str, default: str = "") -> str:
-        """Return the last value of a field, stripped."""
+        """Return the last value of a field without surrounding spaces, or ``default``."""
         return self._fields[name][-1].strip() if name in self._fields else default
 
     def all(self, name: str) -> list[str]:
         return self._fields.get(name, [])
 
     def number(self, name: str, least: int, most: int) -> int:
-        """Return a field as an integer; `UsageError` unless it is within the bounds."""
+        """Return a field as an integer; raise `UsageError` unless it is in [least, most]."""
         text = self.get(name)
         if not (
             text.isascii()
@@ -58,7 +58,7 @@ class Form:
         return int(text)
 
     def ids(self) -> list[int]:
-        """Return the comma-separated integers of the field ``ids``; other parts are ignored."""
+        """Return the comma-separated integers of the field ``ids``, ignoring other text."""
         return [
             int(part)
             for part in self.get("ids").split(",")
@@ -70,7 +70,7 @@ NO_FORM = Form({}, {})
 
 
 async def read_form(request: Request) -> Form:
-    """Read and parse the body of a form request; `UsageError` if it is too large."""
+    """Read and parse the body of a form request; raise `UsageError` if it is too large."""
     body = await read_body(request, MAX_BYTES)
     if len(body) > MAX_BYTES:
         raise UsageError(_("the file is larger than %(mb)s MB", mb=MAX_BYTES // 1_000_000))
@@ -93,7 +93,10 @@ async def read_form(request: Request) -> Form:
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """Read the body up to ``most`` + 1 bytes; a longer result means that it is too large."""
+    """Return the request body, cut off after ``most`` + 1 bytes.
+
+    A result of ``most`` + 1 bytes means that the body is too large.
+    """
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -103,7 +106,10 @@ async def read_body(request: Request, most: int) -> bytes:
 
 
 def pairs(encoded: str, most: int) -> list[tuple[str, str]]:
-    """Parse a query string or URL-encoded form; `TooLarge` if it has more than ``most`` fields."""
+    """Return the fields of a query string or URL-encoded form as (name, value).
+
+    Raises `TooLarge` if there are more than ``most`` fields.
+    """
     try:
         found = parse_qsl(encoded, keep_blank_values=True, max_num_fields=most)
     except ValueError:
@@ -112,7 +118,10 @@ def pairs(encoded: str, most: int) -> list[tuple[str, str]]:
 
 
 def parts(kind: str, body: bytes) -> Iterator[tuple[str, str | None, bytes]]:
-    """Yield (field name, file name or None, content); ``kind`` is the Content-Type header."""
+    """Yield (field name, file name or None, content) of each part of a multipart body.
+
+    ``kind`` is the Content-Type header.
+    """
     header = (
         b"Content-Type: "
         + kind.encode("latin-1", "replace").replace(b"\r", b"").replace(b"\n", b"")
@@ -128,5 +137,5 @@ def parts(kind: str, body: bytes) -> Iterator[tuple[str, str | None, bytes]]:
 
 
 def text(value: bytes) -> str:
-    """Decode UTF-8; replace invalid bytes and drop NUL characters, which PostgreSQL rejects."""
+    """Decode UTF-8, replacing invalid bytes and removing NUL, which PostgreSQL rejects."""
     return value.decode("utf-8", "replace").replace("\0", "")

@@ -1,4 +1,4 @@
-"""WebSub hub for the output feeds: pushes new entries to subscribers, so they need not poll.
+"""WebSub hub that pushes new entries of output feeds to their subscribers.
 
 A subscription request gets 202 and is then verified with a challenge at its callback (W3C WebSub
 sect. 5.3). Leases are finite. When entries arrive, each changed topic is sent in full to its
@@ -30,15 +30,15 @@ from tidings.web import output_feeds
 from tidings.web.forms import read_form
 from tidings.web.request_context import AppServices
 
-#: Key of the stored subscriptions. They are one value, because there are few.
+#: Key of the stored subscriptions. They are stored as one value, because there are few.
 STORE_KEY = "hub"
 MAX_SUBSCRIPTIONS = 1000
 DEFAULT_LEASE_S, MIN_LEASE_S, MAX_LEASE_S = 10 * 86400, 300, 30 * 86400
 #: Maximum length of hub.secret: WebSub requires "less than 200 bytes".
 MAX_SECRET_BYTES = 199
-#: Delay before sending, so that entries that arrive together are sent together.
+#: Seconds before sending, so that entries that arrive together are sent together.
 BATCH_DELAY_S = 1.0
-#: Delay before the first retry of a delivery; doubled after each failure.
+#: Seconds before the first retry of a delivery, doubled after each failure.
 RETRY_DELAY_S = 30.0
 MAX_RETRY_DELAY_S = 6 * 3600.0
 
@@ -46,19 +46,22 @@ log = Log(__name__)
 
 
 class HubSubscription(Struct, frozen=True):
-    """A verified subscription to an output feed."""
+    """Subscription of another program to an output feed, verified by WebSub."""
 
     topic: str  #: full URL of the output feed
     callback: str
     secret: str
     lease_until: float
-    etag: str = ""  #: of the last delivered document
+    etag: str = ""  #: ETag of the last delivered document
     failures: int = 0
     not_before: float = 0.0
 
 
 class Hub:
-    """WebSub hub: `on_polls_recorded` reports changes, `run` delivers them."""
+    """WebSub hub, which delivers changed output feeds while `run` runs.
+
+    `on_polls_recorded` schedules a delivery.
+    """
 
     def __init__(self, services: AppServices, fetcher: Fetcher, clock: Callable[[], float]) -> None:
         self._services, self._fetcher, self._clock = services, fetcher, clock
@@ -72,7 +75,7 @@ class Hub:
     def on_polls_recorded(
         self, outcomes: Sequence[PollOutcome], recorded: Sequence[RecordResult]
     ) -> None:
-        """Store listener: schedule a delivery if entries were added or changed."""
+        """Schedule a delivery if the polls added or changed entries (called by the store)."""
         if self._subscriptions and any(result.new or result.changed for result in recorded):
             self._changes_pending.set()
 
@@ -115,13 +118,16 @@ class Hub:
         )
 
     async def _document(self, topic: str, base: str) -> tuple[output_feeds.Document, str]:
-        """Return the output feed of a topic and its format; `NotFound` if it is not ours."""
+        """Return the output feed of a topic and its format.
+
+        Raises `NotFound` if the topic is not an output feed of this hub.
+        """
         if not topic.startswith(f"{base}/out/"):
             raise NotFound("not a feed of this hub")
         return await output_feeds.find(self._services, _path(topic), base)
 
     async def _verify(self, mode: str, subscription: HubSubscription, lease_s: int) -> None:
-        """Verify the subscriber's intent with a challenge, then add or remove the subscription."""
+        """Verify a subscription request at its callback, then add or remove the subscription."""
         challenge = secrets.token_urlsafe(24)
         query = {"hub.mode": mode, "hub.topic": subscription.topic, "hub.challenge": challenge}
         if mode == "subscribe":
@@ -162,7 +168,7 @@ class Hub:
         )
         for subscription in msgspec.json.decode(saved, type=list[HubSubscription]) if saved else ():
             self._subscriptions[subscription.topic, subscription.callback] = subscription
-        self._changes_pending.set()  # deliver what arrived while the service was stopped
+        self._changes_pending.set()  # deliver entries that arrived while the service was stopped
         while True:
             retry_delays = [
                 s.not_before - self._clock() for s in self._subscriptions.values() if s.failures
@@ -177,7 +183,7 @@ class Hub:
             await retry_on_store_error(self.distribute, asyncio.sleep)
 
     async def distribute(self) -> None:
-        """Deliver changed topics to their subscribers; remove expired subscriptions."""
+        """Deliver changed output feeds to their subscribers and remove expired subscriptions."""
         now = self._clock()
         documents: dict[str, tuple[bytes, dict[str, str], str] | None] = {}
         for key, subscription in list(self._subscriptions.items()):
@@ -199,7 +205,7 @@ class Hub:
         base = _base(topic)
         try:
             document, kind = await self._document(topic, base)
-        except NotFound:  # its link was reset, or the folder was deleted
+        except NotFound:  # the link was reset, or the folder was deleted
             return None
         links = f'<{base}/hub>; rel="hub", <{topic}>; rel="self"'
         return (

@@ -1,4 +1,4 @@
-"""Image proxy (optional): serves images of articles, so that publishers cannot track users.
+"""Serve the images of articles (optional), so that publishers cannot track users.
 
 Image URLs are signed (HMAC): the proxy fetches only images of articles that it has rendered.
 Requests go through the fetcher with SSRF protection; responses must have an image type and are
@@ -21,7 +21,7 @@ from tidings.store.user_models import Item
 from tidings.web import templating
 from tidings.web.request_context import AppServices, RequestContext, page
 
-#: Content-Security-Policy of files from other sites, such as SVG images: nothing in them may run.
+#: Content-Security-Policy of files from other sites, such as SVG images, which blocks scripts.
 SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 SIGNATURE_LENGTH = 24
 # A regular expression is enough for the sanitizer's output: every attribute is name="value", and no
@@ -30,7 +30,10 @@ _SOURCE = re.compile(r'(<img\b[^>]*?\ssrc="|<video\b[^>]*?\sposter=")(https?://[
 
 
 def proxy_images(item: Item, key: bytes) -> Markup:
-    """Return the article's HTML; with a signing key, its images have proxy URLs."""
+    """Return the article's HTML, with proxy URLs of images if ``key`` is not empty.
+
+    ``key`` is the signing key of the proxy.
+    """
     body = templating.body(item)
     if not key:
         return body
@@ -56,7 +59,7 @@ def routes(services: AppServices) -> list[BaseRoute]:
 
 
 async def serve_image(context: RequestContext) -> Response:
-    """Fetch and return an image; 404 for an invalid signature, 502 if it is not an image."""
+    """Return an image from its site, 404 for an invalid signature, 502 if it is not an image."""
     params = context.request.path_params
     try:
         url = base64.urlsafe_b64decode(params["url"] + "=" * (-len(params["url"]) % 4)).decode()

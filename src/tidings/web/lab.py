@@ -1,4 +1,7 @@
-"""Policy lab page: compares polling policies on own or generated history, at any budget."""
+"""Policy lab page, which compares polling policies at any budget by simulation.
+
+The simulation uses this installation's history or a generated trace.
+"""
 
 import asyncio
 import io
@@ -75,7 +78,7 @@ def routes(services: AppServices) -> list[BaseRoute]:
             return context.json({"error": templating.sentence(str(error))}, HTTPStatus.BAD_REQUEST)
 
     async def trace(context: RequestContext) -> Response:
-        """Download the installation's history as a trace for `tidings lab`."""
+        """Return this installation's history as a trace file for `tidings lab`."""
         found = await own_trace(
             services.store, services.clock(), services.aggregator.scheduler.limits
         )
@@ -116,7 +119,7 @@ def _query(context: RequestContext) -> dict[str, list[str]]:
 
 
 def _results(lab_request: ComparisonRequest, found: dict[str, Any]) -> dict[str, Any]:
-    """Return the template values of the results: table, chart and link to the JSON data."""
+    """Return the template values of the result table and the chart."""
     chosen = next(point for point in found["curve"] if point["budget"] == found["budget"])
     unit, size = common_unit([result["mean_delay_s"] for result in chosen["results"]])
     lines = {

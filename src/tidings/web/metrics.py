@@ -1,4 +1,4 @@
-"""Prometheus metrics: poll counters, delay histogram and the text exposition format 0.0.4.
+"""Count polls and render metrics in the Prometheus text exposition format 0.0.4.
 
 `PollCounters` counts recorded polls and starts at zero with the process, as Prometheus expects. The
 gauges are read from the store at each scrape (`status.StatusReporter.families`).
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tidings.store.feed_models import PollOutcome, RecordResult
 
 MEDIA_TYPE = "text/plain; version=0.0.4"
-#: Upper bounds of the delay histogram's buckets in seconds: from a minute to a week.
+#: Upper limits of the delay histogram's buckets in seconds, from a minute to a week.
 BUCKETS_S = (60, 300, 600, 1200, 2400, 3600, 7200, 14400, 28800, 86400, 604800)
 
 
@@ -25,7 +25,7 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """All samples of one metric."""
+    """Metric with its name, type, help text and samples."""
 
     name: str
     kind: str  #: counter, gauge or histogram
@@ -37,7 +37,7 @@ class PollCounters:
     """Counters of polls, entries and errors since the process started."""
 
     def __init__(self) -> None:
-        self.polls: Counter[tuple[str, str]] = Counter()  #: by source and status
+        self.polls: Counter[tuple[str, str]] = Counter()  #: polls by source and status
         self.errors: Counter[str] = Counter()
         self.bytes = self.new = self.changed = self.gaps = 0
         self._delays = [0] * (len(BUCKETS_S) + 1)
@@ -46,7 +46,7 @@ class PollCounters:
     def count_polls(
         self, outcomes: Sequence[PollOutcome], recorded: Sequence[RecordResult]
     ) -> None:
-        """Store listener: count recorded polls and their new and changed entries."""
+        """Count recorded polls and their new and changed entries (called by the store)."""
         for outcome, result in zip(outcomes, recorded, strict=True):
             self.polls[outcome.source, str(outcome.status or "none")] += 1
             self.bytes += outcome.bytes

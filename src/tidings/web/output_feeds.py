@@ -1,9 +1,9 @@
-"""Output feeds: Atom, RSS or JSON Feed of any folder, feed, tag or saved search of a user.
+"""Publish a folder, feed, tag or saved search of a user as Atom, RSS or JSON Feed.
 
-Each feed has a secret link with an HMAC signature of user, view and the user's reset counter.
-Links need no login and no stored tokens; raising the counter invalidates all links of the user.
-Conditional requests (ETag, If-Modified-Since) get 304, or with ``A-IM: feed`` only new entries
-(delta encoding, RFC 3229), which saves most of the traffic (Sia & Cho sect. 4.6).
+Each output feed has a secret link with an HMAC signature of user, view and the user's reset
+counter. Links need no login and no stored tokens; raising the counter invalidates all links of the
+user. Conditional requests (ETag, If-Modified-Since) get 304, or with ``A-IM: feed`` only new
+entries (delta encoding, RFC 3229), which saves most of the traffic (Sia & Cho sect. 4.6).
 """
 
 import hmac
@@ -48,8 +48,8 @@ MEDIA_TYPES = {
 _TITLE = re.compile(rb"<title>[^<]*")
 MAX_ENTRIES = 50
 SIGNATURE_LENGTH = 26
-#: Views sorted by arrival. Delta encoding works only for these: entries after the client's last id
-#: are new.
+#: Views sorted by arrival. Delta encoding works only for these views, because there the entries
+#: after the client's last id are new.
 ARRIVAL_ORDERED_VIEWS = ("all", "unread", "feed", "folder", "saved")
 
 
@@ -70,7 +70,7 @@ class Document(Struct, frozen=True):
 
     @property
     def etag(self) -> str:
-        """ETag ``"<last id>-<last change>-<digest>"``; from it, delta requests find what is new."""
+        """ETag ``"<last id>-<last change>-<digest>"``, which delta requests send back."""
         last = max((item.entry.id for item in self.items), default=0)
         ids = ",".join(str(item.entry.id) for item in self.items)
         digest = blake2b(ids.encode(), digest_size=6).hexdigest()
@@ -94,7 +94,7 @@ async def feed_path(services: AppServices, user: User, view: str) -> str:
 
 
 async def feed_paths(context: RequestContext) -> list[tuple[str, str]]:
-    """Return title and path of all output feeds of the user."""
+    """Return the title and path of each output feed of the user."""
     reader_service = context.reader_service
     names = [("all", ""), ("unread", ""), ("starred", "")]
     names += [(f"folder/{folder.id}", folder.name) for folder in await reader_service.folders()]
@@ -118,7 +118,7 @@ async def rotate_links(context: RequestContext) -> None:
 
 
 async def find(services: AppServices, path: str, base: str) -> tuple[Document, str]:
-    """Return the output feed at a path and its format; `NotFound` if the link is not valid."""
+    """Return the output feed at a path and its format; raise `NotFound` for an invalid link."""
     stem, _dot, kind = path.rpartition(".")
     user_id, _slash, rest = stem.removeprefix("/out/").partition("/")
     _signature, _slash, view_name = rest.partition("/")
@@ -178,10 +178,11 @@ def routes(services: AppServices) -> list[BaseRoute]:
 
 
 def _negotiate_delta(request: Request, document: Document) -> Document | None:
-    """Negotiate a 304 or a delta response (RFC 3229) from the client's ETag or date.
+    """Return the part of an output feed that a conditional request needs (RFC 3229).
 
-    Returns the document itself if the client has it, a document with only the new entries if the
-    client accepts delta encoding (``A-IM: feed``), else None.
+    The result is the document itself if the client has it (304), a document with only the new
+    entries if the client accepts delta encoding (``A-IM: feed``), else None (full document). The
+    client states what it has by ETag or date.
     """
     etags = [
         etag.strip().removeprefix("W/")
@@ -224,7 +225,7 @@ def _newer(document: Document, is_new: Any) -> Document:
 
 
 def write(document: Document, kind: str) -> bytes:
-    """Encode an output feed as ``atom``, ``rss`` or ``json``."""
+    """Return an output feed as bytes in the format ``atom``, ``rss`` or ``json``."""
     if kind == "json":
         return msgspec.json.encode(_json(document))
     root = _atom(document) if kind == "atom" else _rss(document)

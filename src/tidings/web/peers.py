@@ -1,4 +1,4 @@
-"""Peers page for administrators: exchange peers, their contributions, suggested feeds."""
+"""Page for administrators about exchange peers, their contributions and suggested feeds."""
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -6,7 +6,7 @@ from starlette.routing import BaseRoute
 from tidings.web.reader import sidebar
 from tidings.web.request_context import AppServices, RequestContext, page
 
-#: Maximum number of suggested feeds, and of former peers in the list.
+#: Maximum number of suggested feeds, and of former peers, in the lists.
 MAX_SUGGESTIONS, MAX_FORMER_PEERS = 10, 20
 
 

@@ -1,4 +1,4 @@
-"""Reader pages: entry list, article, sidebar, entry state (read, star, tags, rating), undo.
+"""Reader pages with the entry list, the article, the sidebar and changes of entry state.
 
 Every page works without JavaScript, with links and forms. With JavaScript only the pane that
 changes is requested (``part=list``, ``part=article``).
@@ -25,17 +25,17 @@ from tidings.web.views import View
 #: With more feeds than this, the sidebar contains only those of the open folder, and loads the
 #: others when their folder is opened.
 MAX_SIDEBAR_FEEDS = 500
-#: Maximum number of tags in the sidebar: those with the most entries.
+#: Maximum number of tags in the sidebar, which shows those with the most entries.
 MAX_SIDEBAR_TAGS = 30
 
 
 class Sidebar(Struct, frozen=True):
-    """Content of the sidebar: counts, folders with feeds, tags, saved searches."""
+    """Content of the sidebar, with counts, folders and their feeds, tags and saved searches."""
 
     unread: int
     starred: int
     folders: tuple[tuple[Folder, tuple[Subscription, ...]], ...]
-    unfiled: tuple[Subscription, ...]  #: in no folder
+    unfiled: tuple[Subscription, ...]  #: subscriptions in no folder
     tags: tuple[Tag, ...]
     searches: tuple[SavedSearch, ...]
     feeds: int
@@ -43,7 +43,7 @@ class Sidebar(Struct, frozen=True):
 
 
 async def sidebar(context: RequestContext, open_folder: int | None = None) -> Sidebar:
-    """Load the sidebar; ``open_folder`` is the folder of the current page."""
+    """Return the content of the sidebar; ``open_folder`` is the folder of the current page."""
     reader_service = context.reader_service
     totals = await reader_service.totals()
     subscriptions = (
@@ -102,7 +102,10 @@ def routes(services: AppServices) -> list[BaseRoute]:
 
 
 async def show(context: RequestContext) -> Response:
-    """Show a view: its entry list (keyset pagination with ``after``) and the article ``entry``."""
+    """Show the entry list of a view, and the article given by the parameter ``entry``.
+
+    The parameter ``after`` is the cursor of the keyset pagination.
+    """
     query, settings, reader_service = (
         context.request.query_params,
         await context.settings(),
@@ -143,7 +146,7 @@ async def show(context: RequestContext) -> Response:
 
 
 def _link(view: View, **query: str) -> str:
-    """Return a link to the view with query parameters; empty ones are left out."""
+    """Return a link to the view with query parameters, without the empty ones."""
     query = {name: value for name, value in query.items() if value}
     return view.path + (("&" if "?" in view.path else "?") + urlencode(query) if query else "")
 
@@ -200,7 +203,7 @@ async def _article(
 
 
 async def change(context: RequestContext) -> Response:
-    """Change one entry state: one of read, star, rating, tag, untag."""
+    """Change the read, star, rating or tag state of one entry, as the form states."""
     form, reader_service = context.form, context.reader_service
     item = await reader_service.item(context.request.path_params["id"])
     changes: dict[str, Any]
@@ -233,7 +236,7 @@ def _entry_state(item: Item) -> dict[str, Any]:
 
 
 async def mark(context: RequestContext) -> Response:
-    """Mark several entries as read or unread (those that were scrolled past)."""
+    """Mark several entries as read or unread, such as those that were scrolled past."""
     changed_ids = await context.reader_service.mark(
         context.form.ids(), unread=context.form.get("unread") == "1"
     )
@@ -257,7 +260,7 @@ async def mark_all(context: RequestContext) -> Response:
 
 
 async def undo(context: RequestContext) -> Response:
-    """Undo the user's last action; no effect if it was undone already or the service restarted."""
+    """Undo the user's last action, unless it was undone already or the service restarted."""
     last = context.services.undo.pop(context.user.id, None)
     if last is not None:
         await last.apply(context.reader_service)
@@ -292,7 +295,7 @@ async def counts(context: RequestContext) -> Response:
 
 
 async def sidebar_part(context: RequestContext) -> Response:
-    """Return the sidebar fragment, for pages whose feeds or tags have changed."""
+    """Return the sidebar as an HTML fragment, for pages whose feeds or tags have changed."""
     return await context.render("_sidebar.html", sidebar=await sidebar(context))
 
 

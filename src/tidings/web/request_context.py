@@ -1,4 +1,4 @@
-"""Request context: authentication (session cookie), CSRF check, rendering, redirects.
+"""Authenticate requests, check CSRF tokens, and render pages and redirects.
 
 `AppServices` holds the services that pages and APIs use. `page` creates a route whose handler gets
 a `RequestContext` with a logged-in user and a form that passed the CSRF check. Requests without a
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 SESSION_COOKIE = "tidings"
 CSRF_SALT_BYTES = 16
-#: Flash messages kept per user. Programs that send forms never load the page that shows them.
+#: Maximum number of stored flash messages per user. Programs that send forms never load the page
+#: that shows them.
 MAX_FLASH_MESSAGES = 3
 STATUS_BY_ERROR: tuple[tuple[type[TidingsError], HTTPStatus], ...] = (
     (NotFound, HTTPStatus.NOT_FOUND),
@@ -88,12 +89,12 @@ class AppServices:
         self.aggregator, self.store = status_reporter.aggregator, status_reporter.aggregator.store
         self.peer_exchange: PeerExchange | None = None  #: None if the exchange is off
         self.flash_messages: dict[int, list[FlashMessage]] = {}
-        self.undo: dict[int, Undo] = {}  #: by user: undo of the last action
+        self.undo: dict[int, Undo] = {}  #: how to undo the last action, by user id
         self._keys: dict[str, bytes] = {}
 
     @property
     def contact_url(self) -> str:
-        """Contact address of the operator, sent in the User-Agent header; "" if not set."""
+        """Contact address of the operator for the User-Agent header, "" if there is none."""
         return self.aggregator.fetcher.settings.contact_url
 
     async def save_contact(self, url: str) -> None:
@@ -107,13 +108,16 @@ class AppServices:
         return ReaderService(user, self.store, self.clock, self.events, self.aggregator)
 
     async def key(self, purpose: str) -> bytes:
-        """Return the stored HMAC signing key for ``purpose`` (cached)."""
+        """Return the HMAC signing key for ``purpose``, which is stored and never changes."""
         if purpose not in self._keys:
             self._keys[purpose] = await self.user_service.signing_key(purpose)
         return self._keys[purpose]
 
     async def authenticate(self, request: Request) -> User | None:
-        """Return the user by the header of a trusted reverse proxy or by the session cookie."""
+        """Return the user of a request, or None.
+
+        A trusted reverse proxy names the user in a header; otherwise the session cookie does.
+        """
         proxy = self.user_service.proxy
         named = request.headers.get(proxy.header, "") if proxy.header else ""
         if (
@@ -128,7 +132,8 @@ class AppServices:
     def client_address(self, request: Request) -> str:
         """Return the client's IP address for the login rate limit.
 
-        Behind a trusted proxy, the last address of X-Forwarded-For: clients can forge the others.
+        Behind a trusted proxy this is the last address of X-Forwarded-For, as clients can forge the
+        others.
         """
         forwarded = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
         return (
@@ -138,19 +143,22 @@ class AppServices:
         )
 
     def base(self, request: Request) -> str:
-        """Return the public base URL, without a trailing slash."""
+        """Return the public base URL of this service, without a trailing slash."""
         return self.public_url or f"{request.url.scheme}://{request.url.netloc}"
 
     def is_secure(self, request: Request) -> bool:
         return self.base(request).startswith("https://")
 
     async def csrf(self, request: Request, user: User | None) -> str:
-        """Create a CSRF token; a new salt each time keeps compression from leaking it (BREACH)."""
+        """Return a new CSRF token.
+
+        Each token has a new salt, so that compressed responses do not reveal it (BREACH attack).
+        """
         salt = secrets.token_hex(CSRF_SALT_BYTES)
         return salt + await self._csrf_signature(request, user, salt)
 
     async def check_csrf(self, request: Request, user: User | None, form: Form) -> None:
-        """Raise `Forbidden` unless the CSRF token is valid and the Origin header is ours."""
+        """Raise `Forbidden` if the CSRF token is invalid or the Origin is another site."""
         origin = request.headers.get("origin", "")
         given = form.get("csrf") or request.headers.get("x-csrf", "")
         salt, signature = given[: 2 * CSRF_SALT_BYTES], given[2 * CSRF_SALT_BYTES :]
@@ -169,7 +177,10 @@ class AppServices:
 
 
 class RequestContext:
-    """A request with its user and form; ``user_or_none`` is None only on public pages."""
+    """Request with its user, form and settings.
+
+    ``user_or_none`` is None only on public pages.
+    """
 
     def __init__(
         self, services: AppServices, request: Request, user: User | None, form: Form = NO_FORM
@@ -203,7 +214,7 @@ class RequestContext:
         return "application/json" in self.request.headers.get("accept", "")
 
     def flash(self, text: str, *, undo: Undo | None = None) -> None:
-        """Show ``text`` on the user's next page, with an Undo button if ``undo`` is given."""
+        """Show ``text`` on the user's next page, with an Undo button if ``undo`` is not None."""
         pending = self.services.flash_messages.setdefault(self.user.id, [])
         if undo is not None:  # only the last action can be undone
             self.services.undo[self.user.id], pending[:] = (
@@ -218,7 +229,10 @@ class RequestContext:
     async def render(
         self, template: str, *, status: int = HTTPStatus.OK, **values: Any
     ) -> Response:
-        """Render a template: a page, or a fragment (its name starts with ``_``)."""
+        """Return the response with a rendered template.
+
+        A template whose name starts with ``_`` is a fragment, any other is a page.
+        """
         settings = await self.settings()
         common: dict[str, Any] = {
             "user": self.user_or_none,
@@ -260,7 +274,7 @@ def page(
     admin: bool = False,
     public: bool = False,
 ) -> Route:
-    """Create a route for GET, or for POST with a CSRF check if ``is_post``.
+    """Return a route for GET, or for POST with a CSRF check if ``is_post`` is true.
 
     The handler runs only for logged-in users; ``admin`` requires an administrator, ``public``
     allows requests without a session. `TidingsError` becomes an error page or a JSON error.
@@ -296,7 +310,7 @@ async def _redirect_to_login(services: AppServices, request: Request) -> Respons
 
 
 async def error_response(context: RequestContext, error: TidingsError) -> Response:
-    """Render an error as JSON or HTML, with the status of `STATUS_BY_ERROR` (default 400)."""
+    """Return an error as JSON or HTML, with the status of `STATUS_BY_ERROR` (default 400)."""
     status = next(
         (status for kind, status in STATUS_BY_ERROR if isinstance(error, kind)),
         HTTPStatus.BAD_REQUEST,
@@ -320,7 +334,7 @@ def remote_address(request: Request) -> str:
 
 
 def safe_redirect_path(path: str) -> str:
-    """Return ``path`` if it stays on this site, else "" (prevents open redirects)."""
+    """Return ``path`` if it stays on this site, otherwise "" (prevents open redirects)."""
     return (
         path
         if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()

@@ -1,4 +1,4 @@
-"""HTTP server: uvicorn embedded in the running event loop."""
+"""Run uvicorn inside the event loop of the service."""
 
 import asyncio
 import socket
@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-#: Idle time after which a keep-alive connection is closed.
+#: Idle seconds after which a keep-alive connection is closed.
 KEEP_ALIVE_TIMEOUT_S = 30
-#: Time that open requests have to finish at shutdown.
+#: Seconds that open requests have to finish at shutdown.
 SHUTDOWN_TIMEOUT_S = 3
 
 
 class EmbeddedServer(uvicorn.Server):
-    """Uvicorn server that installs no signal handlers; set ``should_exit`` to stop it."""
+    """Uvicorn server without signal handlers, which ends when ``should_exit`` is set."""
 
     def __init__(self, app: ASGIApp, certificate: str | None = None) -> None:
         """Configure the server; ``certificate`` is a PEM file with certificate and key, for TLS."""

@@ -1,6 +1,6 @@
-"""Server-sent events (SSE): live updates for open pages, one stream per tab.
+"""Send live updates to open pages as server-sent events (SSE), one stream per browser tab.
 
-An event says only what kind of thing has changed; the page then requests what it shows. A client
+An event states only what kind of data has changed; the page then requests what it shows. A client
 that missed events gets ``events_lost``.
 """
 
@@ -15,15 +15,15 @@ from starlette.routing import BaseRoute
 from tidings.users import Event
 from tidings.web.request_context import AppServices, RequestContext, page
 
-#: Interval of heartbeat comments. They keep proxies from closing the connection, and we notice when
-#: the client has closed it.
+#: Seconds between heartbeat comments. They prevent proxies from closing the connection, and the
+#: server notices when the client has closed it.
 HEARTBEAT_S = 25.0
-#: Maximum number of open streams per user; each tab has one.
+#: Maximum number of open streams per user. Each browser tab has one.
 MAX_STREAMS_PER_USER = 20
 
 
 class EventStreams:
-    """All open event streams; `close` ends them at shutdown."""
+    """Open event streams of all users, which `close` ends at shutdown."""
 
     def __init__(self, services: AppServices) -> None:
         self._services = services

@@ -1,4 +1,4 @@
-"""Service status for pages, the JSON API, readiness checks and Prometheus."""
+"""Collect the status of the service for pages, the API, readiness checks and Prometheus."""
 
 import time
 from collections.abc import Callable
@@ -18,12 +18,13 @@ from tidings.store import Store
 from tidings.store.feed_models import Feed
 from tidings.web.metrics import Family, PollCounters, Sample
 
-#: Number of recent and of next polls on the Timing page.
+#: Number of recent polls, and of next polls, on the Timing page.
 MAX_LISTED_FEEDS = 5
-#: The service is not ready if a feed is overdue by this time although no poll is in flight and the
-#: budget allows one.
+#: Seconds by which a feed must be overdue, without a poll in flight although the budget allows one,
+#: for the service to count as not ready.
 OVERDUE_AFTER_S = 600.0
-#: A status query slower than this is cached, for this multiple of its duration.
+#: Duration in seconds from which the result of a status query is cached, and the cache time as a
+#: multiple of the duration.
 SLOW_QUERY_S, CACHE_TIME_FACTOR = 2.0, 20.0
 
 
@@ -36,7 +37,7 @@ class PollEvent(Struct, frozen=True):
 
 
 class StatusReporter:
-    """Collects the status of the running service from its store, scheduler and counters."""
+    """Reporter of the service status from the store, the scheduler and the counters."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class StatusReporter:
         return self.aggregator.store
 
     async def recent_and_next_polls(self) -> tuple[list[PollEvent], list[PollEvent]]:
-        """Return the most recent polls, and the next ones."""
+        """Return the most recent polls and the next scheduled polls."""
         timings = await self._store.timings()
         polled = timings[np.isfinite(timings["last_poll_at"])]
         recent = polled[np.argsort(-polled["last_poll_at"], kind="stable")[:MAX_LISTED_FEEDS]]
@@ -67,7 +68,10 @@ class StatusReporter:
         )
 
     async def status(self) -> Overview:
-        """Return the overview; cached for a while if the query is slow, as monitors poll often."""
+        """Return the overview of the service.
+
+        The result of a slow query is cached for a while, as monitoring systems poll often.
+        """
         if self._cached_overview is None or time.monotonic() >= self._cache_valid_until:
             started_at, scheduler = time.monotonic(), self.aggregator.scheduler
             self._cached_overview = await overview(
@@ -100,7 +104,7 @@ class StatusReporter:
         return feed
 
     async def readiness_problem(self) -> str:
-        """Return why the service is not ready, or "" if it is."""
+        """Return why the service is not ready, or "" if it is ready."""
         now = self._clock()
         due = await self._store.next_due()
         allowed = self.aggregator.scheduler.bucket.available(now) > 0
@@ -114,7 +118,7 @@ class StatusReporter:
         return ""
 
     async def families(self) -> list[Family]:
-        """Return all metrics for Prometheus."""
+        """Return all metrics of the service for Prometheus."""
         snapshot = await self.status()
         status, scheduler = snapshot.status, self.aggregator.scheduler
         states = {

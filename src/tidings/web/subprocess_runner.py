@@ -1,4 +1,4 @@
-"""Runs simulations in a subprocess with low priority and caches their results.
+"""Run simulations in a subprocess with low priority and cache their results.
 
 A simulation takes seconds of one core. It runs when a page needs it, one at a time, so that it does
 not block the event loop or slow down other requests.
@@ -17,14 +17,14 @@ from tidings.errors import TidingsError, UsageError
 from tidings.i18n import _
 from tidings.model import HOUR_S
 
-#: Lifetime and maximum number of cached results.
+#: Lifetime of cached results in seconds, and their maximum number.
 CACHE_TTL_S, MAX_CACHED_RESULTS = 6 * HOUR_S, 64
-#: Niceness of the subprocess.
+#: Niceness (Unix priority) of the subprocess.
 NICE = 5
 
 
 class SimulationCache:
-    """Runs simulations in a subprocess, one at a time, and caches the results."""
+    """Cache of simulation results, which runs one simulation at a time in a subprocess."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -47,7 +47,10 @@ class SimulationCache:
 
 
 async def run_in_subprocess(*job: Any) -> Any:
-    """Call a function in a subprocess; return its result or raise its `TidingsError`."""
+    """Run a function in a subprocess and return its result, or raise its `TidingsError`.
+
+    ``job`` is a module-level function and its arguments.
+    """
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", __name__, stdin=PIPE, stdout=PIPE
     )
@@ -64,7 +67,7 @@ async def run_in_subprocess(*job: Any) -> Any:
 
 
 def _run_job() -> None:
-    """Entry point of the subprocess: unpickle a job from the parent, run it, pickle the result."""
+    """Run the job that the parent process pickled to standard input, and pickle the result."""
     os.nice(NICE)
     function, *arguments = pickle.load(sys.stdin.buffer)
     try:
@@ -75,7 +78,7 @@ def _run_job() -> None:
 
 
 async def terminate(process: Process, timeout_s: float) -> None:
-    """Wait until the process has ended and its pipes are closed; kill it after ``timeout_s``.
+    """Wait until a process has ended and its pipes are closed; kill it after ``timeout_s``.
 
     Pipes that are still open when the event loop closes raise errors later, at garbage collection.
     """

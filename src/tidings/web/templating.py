@@ -1,4 +1,4 @@
-"""HTML rendering with Jinja templates: filters, date formats, icons, CSP header."""
+"""Render HTML with Jinja templates, with filters for dates, durations and icons."""
 
 import base64
 import hashlib
@@ -27,9 +27,10 @@ VIDEO_PLAYER_TYPES = ("application/x-shockwave-flash", "application/x-mpegurl")
 
 
 def content_security_policy(own_images: bool = False) -> str:
-    """Return the CSP header: only our own scripts and styles, no framing.
+    """Return the Content-Security-Policy header of pages.
 
-    Images may come from any site, or with ``own_images`` only from the image proxy.
+    Only scripts and styles of this site are allowed, and no framing. Images may come from any site,
+    or with ``own_images`` only from the image proxy.
     """
     images = "'self'" if own_images else "'self' https: http:"
     return (
@@ -41,7 +42,7 @@ def content_security_policy(own_images: bool = False) -> str:
 
 @cache
 def version() -> str:
-    """Return a digest of all static files, part of their URLs (cache busting)."""
+    """Return a digest of all static files, which is part of their URLs (cache busting)."""
     digest = hashlib.blake2b(digest_size=5)
     for file in sorted(STATIC.iterdir(), key=lambda file: file.name):
         digest.update(file.read_bytes())
@@ -58,7 +59,7 @@ def asset(name: str) -> str:
 
 @cache
 def zone(name: str) -> tzinfo:
-    """Return the time zone of a name; UTC if it is unknown."""
+    """Return the time zone with this name, or UTC if the name is unknown."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -78,7 +79,7 @@ def zones() -> tuple[str, ...]:
 
 
 def format_datetime(at: float | None, settings: Settings, now: float) -> str:
-    """Format a time in the user's zone: ``9:05`` today, ``Tue 9:05``, else ``3 Nov 2026, 9:05``."""
+    """Return a time in the user's zone, such as ``9:05``, ``Tue 9:05`` or ``3 Nov 2026, 9:05``."""
     if at is None:
         return "–"
     user_zone = zone(settings.timezone)
@@ -129,12 +130,15 @@ def title(item: Item) -> str:
 
 
 def body(item: Item) -> Markup:
-    """Return the article's HTML; `tidings.parse.sanitize` has sanitized it at parsing."""
+    """Return the article's HTML, which `tidings.parse.sanitize` has sanitized."""
     return Markup(item.entry.content or item.entry.summary)
 
 
 def format_arrival_delay(delay_s: float | None) -> str:
-    """Describe the delay from publication to arrival: ``fetched 6 min after publication``."""
+    """Return a text about the delay, such as ``fetched 6 min after publication``.
+
+    ``delay_s`` is the time from publication to arrival; None gives "".
+    """
     if delay_s is None:
         return ""
     return (
@@ -145,7 +149,7 @@ def format_arrival_delay(delay_s: float | None) -> str:
 
 
 def format_span(seconds: float) -> str:
-    """Format a rounded duration: ``7 min``, ``3 h``, ``2 days``."""
+    """Return a rounded duration as text, such as ``7 min``, ``3 h`` or ``2 days``."""
     if seconds < 90 * 60:
         return _("%(num)s min", num=int(seconds / 60))
     if seconds < 36 * 3600:
@@ -154,13 +158,13 @@ def format_span(seconds: float) -> str:
 
 
 def sentence(text: str) -> str:
-    """Capitalize a text and end it with a period; a URL at its start stays unchanged."""
+    """Return a text with a capital first letter and a period; a URL at its start stays as is."""
     first = text[:1] if "://" in text.partition(" ")[0] else text[:1].upper()
     return first + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def enclosure_label(file: Enclosure) -> str:
-    """Label a link to an attached file: ``Picture (example.org)``, ``File: text/html (…)``."""
+    """Return the label of a link to an attached file, such as ``Picture (example.org)``."""
     if file.type.startswith("image/"):
         kind = _("Picture")
     elif file.type in VIDEO_PLAYER_TYPES:
@@ -171,7 +175,7 @@ def enclosure_label(file: Enclosure) -> str:
 
 
 def host(url: str) -> str:
-    """Return the host of a URL without ``www.``."""
+    """Return the host name of a URL without ``www.``."""
     return (urlsplit(url).hostname or "").removeprefix("www.")
 
 
@@ -218,7 +222,7 @@ ICONS = {
 
 @cache
 def environment() -> Environment:
-    """Create the Jinja environment with gettext, globals and filters."""
+    """Return the Jinja environment with gettext, globals and filters."""
     env = Environment(
         loader=PackageLoader("tidings.web"),
         autoescape=True,
@@ -253,7 +257,7 @@ def environment() -> Environment:
 
 
 def render(template: str, values: dict[str, Any]) -> str:
-    """Render a template of `tidings.web`."""
+    """Render a template of `tidings.web` with values and return the HTML."""
     return environment().get_template(template).render(values)
 
 

@@ -1,4 +1,4 @@
-"""Timing page for administrators: delays, requests, budget, feeds that need attention."""
+"""Timing page for administrators, about delays, requests, the budget and problem feeds."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -28,10 +28,10 @@ from tidings.web.forecast import (
 from tidings.web.reader import sidebar
 from tidings.web.request_context import AppServices, RequestContext, page
 
-#: Maximum number of paused hosts on the page; the JSON data has all.
+#: Maximum number of paused hosts on the page. The JSON data has all of them.
 MAX_PAUSED_HOSTS = 5
 MIN_BUDGET = 1
-#: Upper bound of the budget for installations with few feeds.
+#: Minimum of the largest allowed budget, for installations with few feeds (requests a day).
 SMALLEST_MAX_BUDGET = 100
 
 
@@ -97,14 +97,14 @@ def routes(services: AppServices) -> list[BaseRoute]:
         )
 
     async def curve(context: RequestContext) -> Response:
-        """Return the budget curve fragment, which takes seconds to simulate."""
+        """Return the budget curve as an HTML fragment, which takes seconds to simulate."""
         return await context.render("_budget_curve.html", curve=await _curve(services))
 
     async def curve_data(context: RequestContext) -> Response:
         return context.json(await own_forecast(services))
 
     async def set_budget(context: RequestContext) -> Response:
-        """Set the budget in requests a day; a budget configured per feed is converted."""
+        """Set the budget in requests a day, and convert it if it is configured per feed."""
         aggregator = services.aggregator
         scheduler, feeds = (
             aggregator.scheduler,
@@ -137,7 +137,10 @@ def _bounds(feeds: int) -> tuple[int, int]:
 
 
 def _slider(report: Overview) -> tuple[int, int]:
-    """Return the slider's range: 1 to 96 requests per feed and day, and today's budget."""
+    """Return the range of the budget slider in requests a day.
+
+    The range is 1 to 96 requests per feed and day, and includes today's budget.
+    """
     least, most = _bounds(report.status.active_feeds)
     today = round(report.budget_per_day)
     start = min(int(MIN_REQUESTS_PER_FEED * report.status.active_feeds), today, most - 1)
@@ -145,14 +148,17 @@ def _slider(report: Overview) -> tuple[int, int]:
 
 
 def _max_usable_budget(report: Overview) -> int | None:
-    """Return the budget at which all feeds reach their minimum interval; None if out of range."""
+    """Return the budget at which all feeds reach their minimum interval, in requests a day.
+
+    None means that this budget is above the range of the slider.
+    """
     most = _bounds(report.status.active_feeds)[1]
     capacity = report.capacity_per_day
     return None if capacity is None or capacity >= most else int(capacity)
 
 
 def _facts(week: Week) -> dict[str, str]:
-    """Return the key figures of the week by label; delays only with enough history."""
+    """Return the key figures of the week by label, with delays if there is enough history."""
     requests = week.total("requests")
     missed, recovered = week.total("missed"), week.total("recovered")
     found: dict[str, str] = {}
@@ -195,7 +201,10 @@ def _render_charts(week: Week, settings: Settings, budget: float) -> dict[str, A
 
 
 def _requests_by_outcome(day: Day) -> tuple[int, int, int] | None:
-    """Return the requests with new entries, without, and failed; None for a day without data."""
+    """Return the numbers of requests with new entries, without new entries, and failed.
+
+    None means that there is no data for the day.
+    """
     if not day.has_data:
         return None
     found = day.polls_with_new_entries
@@ -207,7 +216,7 @@ def _weekday(at: float, settings: Settings) -> str:
 
 
 def _problem_text(problem: FeedProblem, now: float) -> str:
-    """Describe why a feed needs attention."""
+    """Return a text that describes why a feed needs attention."""
     since = duration_short(now - problem.since) if problem.since is not None else ""
     return {
         "broken": n_(
@@ -234,7 +243,7 @@ def _problem_text(problem: FeedProblem, now: float) -> str:
 
 
 async def _curve(services: AppServices) -> dict[str, Any]:
-    """Return the template values of the budget curve, or a message if it cannot be simulated."""
+    """Return the template values of the budget curve, or a message without enough history."""
     try:
         forecast = await own_forecast(services)
     except TidingsError as error:
@@ -255,7 +264,10 @@ async def _curve(services: AppServices) -> dict[str, Any]:
 
 
 def comparison(forecast: Forecast) -> tuple[str, str] | None:
-    """Compare hourly polling with today's budget, both simulated; None with too little history."""
+    """Return two sentences that compare hourly polling with today's budget.
+
+    Both are simulated. None means that there is too little history.
+    """
     if forecast.hourly is None:
         return None
     hourly = _(

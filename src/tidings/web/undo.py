@@ -1,6 +1,9 @@
-"""Undo: saves what is needed to restore removed feeds, folders, tags, rules and read state.
+"""Create actions that undo an unsubscription, a removal or marking entries as read.
 
-Only the last action of each user can be undone, until the service stops (kept in memory).
+Folders, tags, rules and saved searches can be removed.
+
+Only the last action of each user can be undone. The undo actions are in memory and are lost when
+the service stops.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,14 +19,14 @@ BATCH_SIZE = 10_000
 
 
 class Undo(Struct, frozen=True):
-    """Function that restores the previous state, and the page to show afterwards."""
+    """Undo action, with a function that restores the previous state and the page to show."""
 
     apply: Callable[[ReaderService], Awaitable[object]]
     path: str = "/unread"
 
 
 def undo_mark_read(entry_ids: list[int]) -> Undo:
-    """Mark the entries as unread again."""
+    """Return the action that marks the entries as unread again."""
     return Undo(lambda reader_service: reader_service.mark(entry_ids, unread=True))
 
 

@@ -1,4 +1,4 @@
-"""Cleanup of publishers' URLs and media types, so that output feeds pass validators."""
+"""Clean up publishers' URLs and media types, so that output feeds pass validators."""
 
 import mimetypes
 import re
@@ -15,7 +15,7 @@ _SAFE_CHARACTERS = "%/:=&?~+!$,;'@()*"
 
 
 def clean_uri(url: str) -> str:
-    """Percent-encode characters that RFC 3986 does not allow.
+    """Return a URL in which the characters that RFC 3986 does not allow are percent-encoded.
 
     Brackets stay only in the host; a % without two hex digits becomes %25.
     """
@@ -30,7 +30,7 @@ def clean_uri(url: str) -> str:
 
 
 def media_type(file: Enclosure) -> str:
-    """Return the declared media type if it is valid, else guess it from the file extension."""
+    """Return the declared media type if it is valid, or a guess from the file extension."""
     if _MEDIA_TYPE.fullmatch(file.type):
         return file.type
     return mimetypes.guess_type(re.split("[?#]", file.url)[0])[0] or "application/octet-stream"

@@ -1,7 +1,7 @@
-"""Views: entry streams with a path and a title (``/unread``, ``/folder/3``, ``/tag/rust``).
+"""Define views, which are entry streams with a path and a title, such as ``/folder/3``.
 
-The reader shows a view as a list, output feeds publish it, "Mark all as read" applies to all of
-it. A view's name is its path without the leading slash.
+The reader shows a view as a list, output feeds publish it, and "Mark all as read" applies to all of
+its entries. A view's name is its path without the leading slash.
 """
 
 from urllib.parse import quote, urlencode
@@ -17,19 +17,19 @@ MAX_SEARCH_LENGTH = 500
 
 
 class View(Struct, frozen=True):
-    """A stream of entries with its path and title."""
+    """Stream of entries with its path and title."""
 
-    name: str  #: ``folder/3``
+    name: str  #: path without the leading slash, such as ``folder/3``
     title: str
-    stream: Stream  #: read and unread entries
-    only_unread: bool = False  #: the view never shows read entries
+    stream: Stream  #: stream with read and unread entries
+    only_unread: bool = False  #: whether the view never shows read entries
     search: str = ""
     feed_id: int | None = None
     folder_id: int | None = None
 
     @property
     def path(self) -> str:
-        """Path and query of the view's page."""
+        """Path and query string of the view's page."""
         return (
             f"/search?{urlencode({'q': self.search})}"
             if self.name == "search"
@@ -37,13 +37,16 @@ class View(Struct, frozen=True):
         )
 
     def stream_for(self, settings: Settings, show: str) -> Stream:
-        """Return the stream in the user's sort order; only unread if ``show`` is ``unread``."""
+        """Return the stream in the user's sort order, with only unread entries if required.
+
+        ``show`` is the query parameter of the page; ``unread`` hides read entries.
+        """
         stream = replace(self.stream, by=settings.order, oldest_first=settings.oldest_first)
         return replace(stream, unread=True) if self.only_unread or show == "unread" else stream
 
 
 async def find(reader_service: ReaderService, name: str, search: str = "") -> View:
-    """Return the user's view with this name; `NotFound` if there is none."""
+    """Return the user's view with this name; raise `NotFound` if there is none."""
     kind, _slash, key = name.partition("/")
     number = int(key) if key.isascii() and key.isdecimal() and len(key) < 10 else -1
     if name == "unread":

@@ -1,7 +1,7 @@
-"""HTTP APIs for apps: Miniflux (also the project's own REST API), Google Reader and Fever.
+"""HTTP APIs for apps, compatible with Miniflux, Google Reader and Fever.
 
-All three call the same operations (`tidings.users`); these modules translate requests and
-responses.
+The Miniflux API is also the project's own REST API. All three call the same operations
+(`tidings.users`); these modules translate requests and responses.
 """
 
 from starlette.routing import BaseRoute
@@ -13,7 +13,7 @@ __all__ = ["routes"]
 
 
 def routes(site: AppServices) -> list[BaseRoute]:
-    """Return the routes of all APIs. Google Reader's are last because they match any prefix."""
+    """Return the routes of all APIs; Google Reader's are last because they match any prefix."""
     google_routes = google_reader.GoogleReader(site).routes()
     return [
         *miniflux.routes(site),

@@ -1,4 +1,4 @@
-"""Request parsing and response helpers shared by the three APIs: body limits, CORS, ETag."""
+"""Parse requests and create responses for all three APIs (body limits, CORS, ETag)."""
 
 import base64
 import binascii
@@ -18,14 +18,14 @@ from tidings.users import Forbidden, NotFound, ReaderService, TooManyAttempts, W
 from tidings.web.forms import TooLarge, pairs, parts, read_body
 from tidings.web.forms import text as decode_text
 
-#: Maximum size of a request body. 10,000 item ids take 0.5 MB, a long OPML list 2 MB.
+#: Maximum size of a request body in bytes. 10,000 item ids take 0.5 MB, a long OPML list 2 MB.
 MAX_BODY_BYTES = 8_000_000
-#: Maximum number of form fields; RSS Guard requests up to 9,999 items at once.
+#: Maximum number of form fields. RSS Guard requests up to 9,999 items at once.
 MAX_FIELDS = 20_000
 #: Largest integer that JavaScript clients represent exactly (Number.MAX_SAFE_INTEGER).
 MAX_SAFE_INTEGER = 2**53 - 1
-#: CORS headers, the same as those of FreshRSS and Miniflux. Allowing all origins is safe: the
-#: APIs authenticate by a header that another site cannot make a browser send.
+#: CORS headers, the same as those of FreshRSS and Miniflux. Allowing all origins is safe, because
+#: the APIs authenticate by a header that another site cannot make a browser send.
 CORS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE, OPTIONS",
@@ -35,7 +35,7 @@ CORS = {
 
 
 async def read_limited_body(request: Request) -> bytes:
-    """Read the request body; raise `TooLarge` beyond `MAX_BODY_BYTES`."""
+    """Return the request body; raise `TooLarge` if it exceeds `MAX_BODY_BYTES`."""
     body = await read_body(request, MAX_BODY_BYTES)
     if len(body) > MAX_BODY_BYTES:
         raise TooLarge(f"the request is larger than {MAX_BODY_BYTES:,} bytes")
@@ -43,7 +43,10 @@ async def read_limited_body(request: Request) -> bytes:
 
 
 class RequestParams:
-    """Request parameters by name, from query string and form: clients use either for both."""
+    """Request parameters by name, from both the query string and the form.
+
+    Clients send the same parameters in either of them.
+    """
 
     def __init__(self, pairs: Sequence[tuple[str, str]], raw: bytes = b"") -> None:
         self.raw = raw  #: the undecoded body
@@ -61,14 +64,15 @@ class RequestParams:
         return self._values.get(name, [default])[0]
 
     def number(self, name: str) -> int | None:
-        """Return the first value as a non-negative integer; None if it is missing or invalid."""
+        """Return the first value as a non-negative integer, or None if missing or invalid."""
         return parse_int(self.get(name))
 
 
 async def read_params(request: Request) -> RequestParams:
-    """Read the parameters of query string and form body.
+    """Return the parameters of the query string and the form body.
 
-    Readrops sends forms as multipart. newsboat declares JSON as a form; nothing reads its fields.
+    Readrops sends forms as multipart. newsboat declares JSON as a form; no operation uses these
+    fields.
     """
     fields = pairs(request.url.query, MAX_FIELDS)
     raw = await read_limited_body(request) if request.method in ("POST", "PUT") else b""
@@ -84,16 +88,16 @@ async def read_params(request: Request) -> RequestParams:
 
 
 def parse_int(text: str) -> int | None:
-    """Parse a non-negative integer up to `MAX_SAFE_INTEGER`; None if the text is not one."""
+    """Return a non-negative integer up to `MAX_SAFE_INTEGER`, or None for any other text."""
     return (
         int(text) if re.fullmatch(r"[0-9]{1,16}", text) and int(text) <= MAX_SAFE_INTEGER else None
     )
 
 
 def basic_credentials(header: str) -> list[tuple[str, str]]:
-    """Parse HTTP Basic credentials; return (name, password) candidates.
+    """Return the possible (name, password) pairs of an HTTP Basic header.
 
-    Both encodings are tried for non-ASCII text: newsboat sends UTF-8, Python's `requests` Latin-1.
+    For non-ASCII text both encodings are tried: newsboat sends UTF-8, Python's `requests` Latin-1.
     """
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() != "basic":
@@ -133,7 +137,10 @@ def preflight() -> Response:
 
 
 def conditional_response(request: Request, response: Response) -> Response:
-    """Add an ETag; return 304 Not Modified if it matches the request's If-None-Match."""
+    """Add an ETag to a response, or return 304 if the client already has this ETag.
+
+    The client sends its ETag in If-None-Match.
+    """
     tag = f'"{blake2b(bytes(response.body), digest_size=12).hexdigest()}"'
     if request.headers.get("if-none-match", "").removeprefix("W/") == tag:
         return Response(status_code=304, headers={**CORS, "ETag": tag})
@@ -142,7 +149,7 @@ def conditional_response(request: Request, response: Response) -> Response:
 
 
 def http_status(error: TidingsError) -> int:
-    """Return the HTTP status for an error."""
+    """Return the HTTP status code for an error."""
     for kind, status in HTTP_STATUSES:
         if isinstance(error, kind):
             return status
@@ -169,7 +176,7 @@ def retry_after_header(error: TidingsError) -> dict[str, str]:
 async def subscribe(
     reader_service: ReaderService, url: str, title: str = "", folder: str = ""
 ) -> tuple[Subscription, bool]:
-    """Subscribe to a feed; return the subscription and whether it is new.
+    """Subscribe to a feed and return the subscription and whether it is new.
 
     If the site has several feeds, the first is used, because API clients cannot choose. A feed
     that was never polled is polled first, because clients load its entries right after this.

@@ -1,4 +1,4 @@
-"""REST API extensions to Miniflux's API: poll timing with reasons, budget, delays, peers."""
+"""Operations that this project adds to the Miniflux API (poll times, budget, peers)."""
 
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ from tidings.web.api.rest import Call, operation
 
 
 class Timing(Struct, kw_only=True):
-    """Time of a feed's next poll, with the reason."""
+    """Time of a feed's last and next poll, with the reason."""
 
     feed_id: int
     checked_at: datetime | None
@@ -41,18 +41,18 @@ class Poll(Struct, kw_only=True):
 
 
 class Explanation(Timing, kw_only=True):
-    """Timing of a feed with its explanation in plain text: rate, constraints, errors, polls."""
+    """Times of a feed's polls with an explanation of them in plain text."""
 
     habits: list[str]  #: posting rate and times of the feed
     poll_constraints: list[str] = field(name="wishes")  #: poll constraints of the publisher
     problems: list[str] = field(name="troubles")
     polls: list[Poll]  #: recent polls, newest first
     min_interval_s: float  #: effective minimum interval between two polls, in seconds
-    min_interval_code: str  #: code of what sets it; empty before the first document
+    min_interval_code: str  #: reason code of that interval; empty before the first document
 
 
 class Budget(Struct, kw_only=True):
-    """Request budget of the service, requests spent, and delay of posts.
+    """Request budget of the service, number of requests spent, and delay of posts.
 
     `usable_per_day` is the part of the budget that the feeds' minimum intervals allow to be used,
     `feeds_at_min_interval` the number of feeds that they keep below their share. Delays are in
@@ -77,13 +77,13 @@ class Budget(Struct, kw_only=True):
 
 
 class Peer(Struct, kw_only=True):
-    """A current or former peer of the exchange."""
+    """Current or former peer of the exchange."""
 
     address: str
     present: bool
     usefulness: float
     banned_until: datetime | None
-    why: str  #: reason why it was dropped
+    why: str  #: reason why the peer was dropped
     figures: dict[str, float]
 
 
@@ -103,7 +103,10 @@ def _poll(poll: StoredPoll) -> Poll:
 
 
 async def get_timing(call: Call) -> list[Timing]:
-    """List feeds by next poll; feeds without one (push only, or gone) are last."""
+    """Return the feeds in the order of their next polls.
+
+    Feeds without a next poll (pushed only, or gone) are last.
+    """
     states = [(s.feed.id, s.feed.state) for s in await call.reader_service.subscriptions()]
     states.sort(key=lambda row: (row[1].next_poll_at is None, row[1].next_poll_at, row[0]))
     return [

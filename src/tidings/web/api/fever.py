@@ -30,11 +30,11 @@ from tidings.web.api.common import (
 from tidings.web.api.miniflux_entries import ROOT_CATEGORY_ID, ROOT_CATEGORY_TITLE
 from tidings.web.request_context import AppServices
 
-#: Page size of items, as specified by Fever; clients depend on it.
+#: Number of items per page, as specified by Fever. Clients depend on it.
 MAX_ITEMS = 50
-#: Maximum number of ids in a response; Fever has no pagination for them.
+#: Maximum number of ids in a response. Fever has no pagination for ids.
 MAX_IDS = 1_000_000
-#: Period of ``unread_recently_read``.
+#: Period of ``unread_recently_read`` in seconds.
 RECENTLY_READ_S = 900.0
 PATHS = (
     "/fever",
@@ -50,7 +50,10 @@ Payload = dict[str, Any]
 
 
 class Fever:
-    """Fever endpoint; selectors that change state come first, so that responses include it."""
+    """Fever endpoint, which calls one function per selector in the request.
+
+    Selectors that change state come first, so that responses include the new state.
+    """
 
     def __init__(self, site: AppServices) -> None:
         self.site = site
@@ -94,7 +97,7 @@ class Fever:
             )
 
     async def groups(self, reader_service: ReaderService, params: RequestParams) -> Payload:
-        """List folders as groups, and one group for feeds without folder.
+        """Return the folders as groups, with one more group for the feeds without folder.
 
         Read You aborts its synchronization at a feed without a group.
         """
@@ -138,8 +141,9 @@ class Fever:
     async def items(self, reader_service: ReaderService, params: RequestParams) -> Payload:
         """Return one page of items.
 
-        ``with_ids``: exactly these. ``max_id``: items with smaller ids, newest first; 0 means the
-        newest items. Otherwise: items after ``since_id``, oldest first.
+        With ``with_ids``, these are the items with the given ids. With ``max_id``, they are items
+        with smaller ids, newest first, where 0 stands for the newest items. Otherwise they are the
+        items after ``since_id``, oldest first.
         """
         total = await reader_service.count(Stream())
         if "with_ids" in params:
@@ -171,9 +175,9 @@ class Fever:
         return {"saved_item_ids": await _ids(reader_service, Stream(starred=True))}
 
     async def mark(self, reader_service: ReaderService, params: RequestParams) -> Payload:
-        """Change the state of an item, or mark a feed or group as read; idempotent.
+        """Change the state of an item, or mark a feed or group as read (idempotent).
 
-        Group 0 means all feeds; group -1 ("sparks" in Fever) is always empty.
+        Group 0 stands for all feeds; group -1 ("sparks" in Fever) is always empty.
         """
         kind, new_state, before = params.get("mark"), params.get("as"), params.number("before")
         id = parse_int(params.get("id"))
@@ -208,7 +212,7 @@ def _feeds_groups(subscriptions: list[Subscription]) -> list[Payload]:
 
 
 def _folder(group_id: int) -> int:
-    """Return the folder id of a group; 0 for feeds without folder."""
+    """Return the folder id of a group, which is 0 for the feeds without folder."""
     return 0 if group_id == ROOT_CATEGORY_ID else group_id
 
 

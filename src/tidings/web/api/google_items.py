@@ -1,4 +1,7 @@
-"""Google Reader API items as JSON and as Atom (used by newsboat's `feedhq` and old clients)."""
+"""Convert entries to items of the Google Reader API, as JSON or as Atom.
+
+newsboat's `feedhq` mode and old clients use Atom.
+"""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -13,14 +16,14 @@ from tidings.web.uri_cleanup import clean_uri, media_type
 
 ATOM = "http://www.w3.org/2005/Atom"
 READER = "http://www.google.com/schemas/reader/atom/"
-#: Scheme of state categories; newsboat reads the read state only from these.
+#: Scheme of the state categories. newsboat reads the read state only from categories with it.
 SCHEME = "http://www.google.com/reader/"
 
 Subscriptions = Mapping[int, Subscription]
 
 
 def categories(item: Item, subscriptions: Subscriptions) -> list[str]:
-    """Return the state and label stream ids of an item."""
+    """Return the stream ids of an item's states, folder and tags."""
     states = [
         f"{STATE}reading-list",
         *([] if item.unread else [f"{STATE}read"]),
@@ -32,7 +35,7 @@ def categories(item: Item, subscriptions: Subscriptions) -> list[str]:
 
 
 def item_json(item: Item, subscriptions: Subscriptions) -> dict[str, Any]:
-    """Convert an item to JSON, with every field that at least one client requires."""
+    """Return an item as JSON, with every field that at least one client requires."""
     entry, subscription = item.entry, subscriptions.get(item.entry.feed_id)
     site = subscription.feed.state.site_url if subscription else ""
     origin = {
@@ -69,7 +72,7 @@ def contents(
     now: float,
     after: str | None,
 ) -> dict[str, Any]:
-    """Return a page of a stream as JSON; ``after`` is the continuation (cursor)."""
+    """Return a page of a stream as JSON; ``after`` is the continuation (cursor) or None."""
     payload: dict[str, Any] = {
         "direction": "ltr",
         "id": stream_id,
@@ -77,7 +80,7 @@ def contents(
         "updated": int(now),
     }
     payload["items"] = [item_json(item, subscriptions) for item in items]
-    if after is not None:  # NetNewsWire continues while there is one, even on an empty page
+    if after is not None:  # NetNewsWire continues while there is a cursor, even on an empty page
         payload["continuation"] = after
     return payload
 
@@ -90,7 +93,7 @@ def atom(
     now: float,
     after: str | None,
 ) -> bytes:
-    """Return a page of a stream as an Atom feed; ``after`` is the continuation (cursor)."""
+    """Return a page of a stream as Atom; ``after`` is the continuation (cursor) or None."""
     feed = etree.Element(f"{{{ATOM}}}feed", nsmap={None: ATOM, "gr": READER})
     _add(feed, "id", f"tag:google.com,2005:reader/{stream_id}")
     _add(feed, "title", title)
@@ -106,7 +109,7 @@ def _entry(feed: etree._Element, item: Item, subscriptions: Subscriptions) -> No
     entry = item.entry
     node = etree.SubElement(feed, f"{{{ATOM}}}entry")
     node.set(f"{{{READER}}}crawl-timestamp-msec", str(int(entry.first_seen_at * 1e3)))
-    _add(node, "id", long_id(entry.id))  # newsboat returns it unchanged
+    _add(node, "id", long_id(entry.id))  # newsboat returns this id unchanged
     for name in categories(item, subscriptions):
         _add(node, "category", scheme=SCHEME, term=name, label=name.rpartition("/")[2])
     if item.unread:

@@ -1,8 +1,8 @@
 """Google Reader API, for newsboat, Liferea, RSS Guard, NetNewsWire, Reeder and others.
 
-There is no specification; this implements what these clients send and require. Clients append the
-paths to the server URL that the user enters, so any path prefix is accepted. The response to a
-write is exactly ``OK``, because three clients compare it.
+There is no specification; this module implements what these clients send and require. Clients
+append the paths to the server URL that the user enters, so any path prefix is accepted. The
+response to a write is exactly ``OK``, because three clients compare it.
 """
 
 import hmac
@@ -44,7 +44,7 @@ from tidings.web.api.google_streams import (
 from tidings.web.api.icons import icon_url
 from tidings.web.request_context import AppServices
 
-#: Maximum page size in ids (the size that RSS Guard requests) and in items (Readrops).
+#: Maximum page size in ids (the size that RSS Guard requests) and in items (that of Readrops).
 MAX_IDS, MAX_ITEMS = 200_000, 2500
 DEFAULT_LIMIT = 20
 
@@ -52,7 +52,10 @@ AsyncResponse = Awaitable[Response]
 
 
 class GoogleReader:
-    """Google Reader endpoints; the keys of `reads` and `writes` are paths under /reader/api/0/."""
+    """Endpoints of the Google Reader API.
+
+    The keys of `reads` and `writes` are paths under /reader/api/0/.
+    """
 
     def __init__(self, site: AppServices) -> None:
         self.site = site
@@ -108,7 +111,7 @@ class GoogleReader:
     # --- authentication ---------------------------------------------------------------------------
 
     async def client_login(self, request: Request) -> Response:
-        """Log in and return the Auth token in three lines.
+        """Log in and return a response with the Auth token in three lines.
 
         NetNewsWire requires exactly one ``=`` per line; Vienna requires the second line.
         """
@@ -128,7 +131,7 @@ class GoogleReader:
         return text_response(f"SID={auth}\nLSID=null\nAuth={auth}\n")
 
     async def _user(self, request: Request, params: RequestParams) -> User | None:
-        """Authenticate by the Authorization header, or by the Auth token as form field ``T``.
+        """Return the user of the Auth token in the Authorization header or the form field ``T``.
 
         Liferea sends only ``T`` with one of its requests.
         """
@@ -149,7 +152,7 @@ class GoogleReader:
     async def _respond(
         self, request: Request, handler: Callable[[ReaderService, RequestParams], AsyncResponse]
     ) -> Response:
-        """Authenticate, call the handler and convert errors to text responses."""
+        """Authenticate the request, call the handler, and convert errors to text responses."""
         if request.method == "OPTIONS":
             return preflight()
         try:
@@ -158,7 +161,7 @@ class GoogleReader:
             if user is None:
                 headers = {"Google-Bad-Token": "true", "X-Reader-Google-Bad-Token": "true"}
                 return text_response("Unauthorized\n", 401, headers)
-            # The CSRF token ``T`` of a write is not checked: clients send it empty, as "x", with a
+            # The CSRF token ``T`` of a write is not verified: clients send it empty, as "x", with a
             # line end, or not at all. CSRF is not possible, because another site cannot make a
             # browser send the Authorization header.
             return await handler(self.site.reader_service(user), params)
@@ -231,7 +234,7 @@ class GoogleReader:
     async def subscription_list(
         self, request: Request, reader_service: ReaderService, params: RequestParams
     ) -> Response:
-        """List subscriptions.
+        """Return the subscriptions of the user.
 
         newsboat requires every title, Liferea every url; Readrops accepts at most one category.
         """
@@ -297,7 +300,10 @@ class GoogleReader:
     async def item_ids(
         self, request: Request, reader_service: ReaderService, params: RequestParams
     ) -> Response:
-        """List item ids; references have only the key ``id``, since Readrops rejects others."""
+        """Return the ids of the items of a stream.
+
+        Each reference has only the key ``id``, because Readrops rejects others.
+        """
         stream = (await _streams(reader_service, params, _names(params))).stream(
             _names(params), params
         )
@@ -384,10 +390,10 @@ class GoogleReader:
     # --- changes ----------------------------------------------------------------------------------
 
     async def edit_tag(self, reader_service: ReaderService, params: RequestParams) -> str:
-        """Change entry states and tags.
+        """Change the read and starred state or the tags of items.
 
         ``read`` has precedence over ``kept-unread``, because newsboat sends both with opposite
-        meanings. Without items, Readrops creates an empty folder with this request.
+        meanings. Without items, the request creates an empty folder, as Readrops expects.
         """
         added, removed = params.all("a"), params.all("r")
         ids = entry_ids(params.all("i"))
@@ -413,9 +419,10 @@ class GoogleReader:
         return "OK"
 
     async def mark_all_as_read(self, reader_service: ReaderService, params: RequestParams) -> str:
-        """Mark a stream as read up to the time ``ts``, in s, ms, µs or ns; missing or 0 means now.
+        """Mark the entries of a stream up to the time ``ts`` as read.
 
-        The stream ``s`` is required: without it, all entries would be marked by mistake.
+        The time is in s, ms, µs or ns; if it is missing or 0, all entries until now are marked. The
+        stream ``s`` is required: without it, all entries would be marked by mistake.
         """
         if not _names(params):
             raise UsageError("mark-all-as-read requires the parameter s (stream)")
@@ -454,7 +461,10 @@ class GoogleReader:
     async def quickadd(
         self, reader_service: ReaderService, params: RequestParams
     ) -> dict[str, Any]:
-        """Subscribe to a URL; an error is returned with status 200, so that clients show it."""
+        """Subscribe to a URL and return the result with status 200, even for an error.
+
+        With another status, clients would not show the error message.
+        """
         url = canonical(params.get("quickadd")).removeprefix("feed/")
         try:
             subscription, _ = await subscribe(reader_service, url)
@@ -468,7 +478,7 @@ class GoogleReader:
         return "OK"
 
     async def rename_tag(self, reader_service: ReaderService, params: RequestParams) -> str:
-        """Rename a label, which may be a folder, a tag, or both."""
+        """Rename a folder, a tag, or both, if they have the name of the label."""
         name, new = label(params.get("s")), label(params.get("dest"))
         if not name or not new:
             raise UsageError("rename-tag requires the parameters s and dest (labels)")
@@ -491,7 +501,7 @@ class GoogleReader:
         return "OK"
 
     async def no_op(self, reader_service: ReaderService, params: RequestParams) -> str:
-        """Accept requests for features of Google Reader that are not supported."""
+        """Do nothing, for features of Google Reader that are not supported."""
         return "OK"
 
 
@@ -507,7 +517,10 @@ def _always(
 
 
 def _names(params: RequestParams) -> list[str]:
-    """Return the streams ``s``; none means the reading list (Fluent Reader, Inoreader clients)."""
+    """Return the stream ids in the parameters ``s``.
+
+    Fluent Reader and Inoreader clients send none, which stands for the reading list.
+    """
     return [name for name in params.all("s") if name]
 
 
@@ -516,7 +529,7 @@ def _limit(params: RequestParams, maximum: int) -> int:
 
 
 def _seconds(digits: str) -> float:
-    """Convert a time in s, ms, µs or ns to seconds, by its number of digits.
+    """Return a time in seconds from a time in s, ms, µs or ns, by its number of digits.
 
     Seconds have ten digits until the year 2286.
     """
@@ -527,14 +540,14 @@ def _seconds(digits: str) -> float:
 
 
 async def _labels(reader_service: ReaderService) -> list[Folder | Tag]:
-    """List folders and tags; a tag with the name of a folder is omitted."""
+    """Return folders and tags, without tags that have the name of a folder."""
     folders = await reader_service.folders()
     names = {folder.name for folder in folders}
     return [*folders, *(tag for tag in await reader_service.tags() if tag.name not in names)]
 
 
 async def _label(reader_service: ReaderService, name: str) -> tuple[Folder | None, bool]:
-    """Return the folder of a label, and whether there is a tag of that name."""
+    """Return the folder with the name of a label, and whether a tag has that name."""
     folder = next(
         (folder for folder in await reader_service.folders() if folder.name == name), None
     )
@@ -549,7 +562,7 @@ async def _ensure_folder(reader_service: ReaderService, name: str) -> None:
 async def _streams(
     reader_service: ReaderService, params: RequestParams, names: list[str]
 ) -> StreamResolver:
-    """Return a resolver for these names.
+    """Return a resolver for these stream ids.
 
     An intersection (``it``) needs all subscriptions, to know which feeds are in a folder.
     """

@@ -1,4 +1,4 @@
-"""Google Reader item ids and stream ids, and their resolution to streams of the store.
+"""Convert item ids and stream ids of the Google Reader API to entry ids and streams.
 
 An item id is the entry id plus 10^15, so that it has 16 decimal digits: Readrops pads the
 hexadecimal form to the length of the decimal one, so smaller numbers would never match. Ids stay
@@ -18,20 +18,22 @@ ITEM_ID_PREFIX = "tag:google.com,2005:reader/item/"
 STATE = "user/-/state/com.google/"
 LABEL = "user/-/label/"
 
-#: Tolerance of ``ot``. Clients request items newer than the Date of the last response, but
-#: entries that were being stored at that moment have an earlier time. BazQux does the same.
+#: Tolerance of the parameter ``ot`` in seconds. Clients request items newer than the Date of the
+#: last response, but entries that were being stored at that moment have an earlier time. BazQux
+#: does the same.
 SLACK_S = 180.0
 
 
 def long_id(entry_id: int) -> str:
-    """Return the long form of an item id: tag URI with 16 hexadecimal digits."""
+    """Return the long form of an item id, a tag URI with 16 hexadecimal digits."""
     return f"{ITEM_ID_PREFIX}{entry_id + ID_OFFSET:016x}"
 
 
 def entry_id(text: str) -> int | None:
-    """Parse an item id to an entry id; None if it is invalid.
+    """Return the entry id of an item id, or None if the item id is invalid.
 
-    Clients send the long form, its hexadecimal part with or without leading zeros, or decimal.
+    Clients send the long form, its hexadecimal part with or without leading zeros, or a decimal
+    number.
     """
     _prefix, slash, last = text.strip().rpartition("/")
     if not slash and re.fullmatch(r"[1-9][0-9]{0,18}", last):
@@ -44,33 +46,37 @@ def entry_id(text: str) -> int | None:
 
 
 def entry_ids(texts: Iterable[str]) -> list[int]:
-    """Parse item ids to entry ids, without invalid ones and duplicates."""
+    """Return the entry ids of item ids, without invalid ids and duplicates."""
     return list(dict.fromkeys(i for text in texts if (i := entry_id(text)) is not None))
 
 
 def canonical(stream_id: str) -> str:
-    """Normalize a stream id: ``user/1234/`` to ``user/-/``, repeated prefixes to one.
+    """Return the normalized form of a stream id.
 
-    Read You repeats the prefixes ``feed/`` and ``user/-/label/``.
+    ``user/1234/`` becomes ``user/-/``. Repeated prefixes ``feed/`` and ``user/-/label/``, as sent
+    by Read You, become one.
     """
     stream_id = re.sub(r"^user/[^/]*/", "user/-/", stream_id.strip().lstrip("/"))
     return re.sub(r"^(feed/|user/-/label/)\1+", r"\1", stream_id)
 
 
 def label(stream_id: str) -> str | None:
-    """Return the name of a label stream; None for other streams."""
+    """Return the label name in a stream id, or None for other streams."""
     name = canonical(stream_id)
     return name.removeprefix(LABEL) if name.startswith(LABEL) else None
 
 
 def state(stream_id: str) -> str | None:
-    """Return the name of a state stream, such as ``starred``; None for other streams."""
+    """Return the state name in a stream id, such as ``starred``, or None for other streams."""
     name = canonical(stream_id)
     return name.removeprefix(STATE) if name.startswith(STATE) else None
 
 
 class StreamResolver:
-    """Resolver of stream ids for one user; folders, tags and subscriptions are loaded once."""
+    """Resolver of stream ids for one user.
+
+    Folders, tags and subscriptions are loaded once.
+    """
 
     def __init__(
         self,
@@ -88,7 +94,10 @@ class StreamResolver:
     async def load(
         cls, reader_service: ReaderService, names: Iterable[str] | None = None
     ) -> "StreamResolver":
-        """Load folders, tags and subscriptions; with ``names`` only the subscriptions they need."""
+        """Load the user's folders, tags and subscriptions and return a resolver.
+
+        With ``names``, only the subscriptions that these stream ids need are loaded.
+        """
         folders = {folder.name: folder.id for folder in await reader_service.folders()}
         tags = {tag.name for tag in await reader_service.tags()}
         known: list[int] | None = None
@@ -104,16 +113,16 @@ class StreamResolver:
         return cls(reader_service, await reader_service.subscriptions(known), folders, tags)
 
     def subscription(self, stream_id: str) -> Subscription | None:
-        """Find a subscription by ``feed/12`` or by ``feed/`` with the feed's URL."""
+        """Return the subscription of ``feed/12`` or ``feed/`` with the feed's URL, or None."""
         name = canonical(stream_id).removeprefix("feed/")
         number = parse_int(name)
         return self._by_url.get(name) if number is None else self._by_id.get(number)
 
     def stream(self, names: list[str], params: RequestParams) -> Stream | None:
-        """Convert request parameters to a stream; None if no entry can match.
+        """Return the stream that request parameters describe, or None if no entry can match.
 
-        ``names`` (parameter ``s``): any of these feeds and folders. ``it``: all of these. ``xt``:
-        none of these. ``ot`` and ``nt``: oldest and newest time. ``r``: order.
+        An entry must be in any of ``names`` (parameter ``s``), in all of ``it`` and in none of
+        ``xt``. ``ot`` and ``nt`` are the oldest and newest time, ``r`` is the order.
         """
         conditions: dict[str, Any] = {}
         groups: list[tuple[set[int], set[int]]] = []
@@ -155,7 +164,7 @@ class StreamResolver:
         )
 
     def _source(self, name: str) -> tuple[set[int], set[int]] | None:
-        """Return the feed or folder of a name as id sets; None if it is neither.
+        """Return the feed ids and folder ids of a stream id, or None if it is neither.
 
         A label is a folder if there is one of that name, otherwise a tag.
         """
@@ -169,7 +178,7 @@ class StreamResolver:
         return feeds | {s.feed.id for s in self.subscriptions if s.folder_id in folders}
 
     def _narrow(self, conditions: dict[str, Any], name: str, wanted: bool) -> bool:
-        """Add a condition on a state or tag; return False if no entry can match."""
+        """Add a condition on a state or tag and return whether an entry can match it."""
         tag, state_name = label(name), state(name)
         if tag is not None:
             if tag in self.tags:
@@ -186,5 +195,5 @@ class StreamResolver:
 
 
 def _set_or_match(conditions: dict[str, Any], key: str, value: bool) -> bool:
-    """Set a condition; return False if it is already set to the opposite."""
+    """Set a condition and return False if it is already set to the opposite."""
     return bool(conditions.setdefault(key, value) is value)

@@ -1,4 +1,4 @@
-"""Feed icons at signed URLs (HMAC), for clients that load images without credentials."""
+"""Serve feed icons at signed URLs (HMAC), for clients that load images without credentials."""
 
 import hmac
 
@@ -10,7 +10,7 @@ from tidings.store import icons as table
 from tidings.web.api.common import text_response
 from tidings.web.request_context import AppServices
 
-#: Cache-Control of icons: one week, because they rarely change.
+#: Cache-Control header of icons. They are cached for a week, because they rarely change.
 CACHE_CONTROL = "private, max-age=604800"
 
 

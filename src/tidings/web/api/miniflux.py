@@ -1,4 +1,4 @@
-"""Miniflux API v1, which is also the project's REST API: table of all operations."""
+"""Table of the operations of the Miniflux API v1, which is also the project's REST API."""
 
 import platform
 
@@ -18,7 +18,7 @@ from tidings.web.request_context import AppServices
 
 
 async def get_version(call: Call) -> models.Version:
-    """Return version information in Miniflux's fields; `go_version` is Python's version."""
+    """Return version information in Miniflux's fields, with Python's version in `go_version`."""
     python = f"python {platform.python_version()}"
     compiler, arch, system = (
         platform.python_implementation(),

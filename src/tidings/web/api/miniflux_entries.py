@@ -1,4 +1,4 @@
-"""Miniflux API handlers for entries: filters, pagination, conversion to its JSON models."""
+"""Handlers of the Miniflux API for entries, with filters and pagination."""
 
 import math
 import re
@@ -15,10 +15,10 @@ from tidings.web.api import miniflux_models as models
 from tidings.web.api.miniflux_options import save_options
 from tidings.web.api.rest import Call, not_found
 
-#: Largest id in the store; larger ids of a request are clamped, since databases reject them.
+#: Largest id in the store. Larger ids in a request are clamped, since databases reject them.
 MAX_ID = 2**31 - 1
 #: Category of feeds without folder, since every feed of Miniflux has a category. The id fits into
-#: 31 bits, which newsboat requires.
+#: 31 bits, as newsboat requires.
 ROOT_CATEGORY_ID = MAX_ID
 ROOT_CATEGORY_TITLE = "All"
 #: Maximum number of entries and of ids in one response.
@@ -70,7 +70,7 @@ def feed(user_id: int, s: Subscription, miniflux_options: Mapping[str, Any]) -> 
 
 
 def reading_time(html: str) -> int:
-    """Estimate the reading time of HTML in minutes."""
+    """Return the estimated reading time of HTML in minutes."""
     return math.ceil(len(re.sub(r"<[^>]*>", " ", html).split()) / READING_SPEED)
 
 
@@ -129,7 +129,7 @@ def entry(
 
 
 async def entries(call: Call, items: Sequence[Item]) -> list[models.Entry]:
-    """Convert items to Miniflux entries with their feeds."""
+    """Return items as Miniflux entries with their feeds."""
     miniflux_options = (await call.site.user_service.settings(call.user)).miniflux_options
     subscriptions = await call.reader_service.subscriptions({item.entry.feed_id for item in items})
     feeds = {s.feed.id: feed(call.user.id, s, miniflux_options) for s in subscriptions}
@@ -139,7 +139,7 @@ async def entries(call: Call, items: Sequence[Item]) -> list[models.Entry]:
 async def build_stream(
     call: Call, params: models.EntriesQuery, *, feed_id: int = 0, category_id: int = 0
 ) -> Stream:
-    """Convert the path and query of a request to a stream.
+    """Return the stream that the path and query of a request describe.
 
     Raises `UsageError` for a feed or category that does not exist.
     """
@@ -201,7 +201,7 @@ def min_nonzero(*times: int) -> int:
 
 
 def parse_bool(text: str) -> bool | None:
-    """Parse a boolean in the spelling of Go or Python; None if it is neither."""
+    """Return a boolean from its spelling in Go or Python, or None for another text."""
     return {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}.get(
         text.lower()
     )
@@ -225,7 +225,7 @@ async def page(call: Call, params: models.EntriesQuery, **source: int) -> models
     return models.Entries(await call.reader_service.count(stream), entry_list)
 
 
-#: Sort keys of orders without an index; they apply within one page only.
+#: Sort keys of orders without an index. They apply only within one page.
 SORT_KEYS: dict[str, Any] = {
     "status": lambda entry: entry.status,
     "changed_at": lambda entry: entry.changed_at,
@@ -252,7 +252,10 @@ async def get_category_entries(call: Call) -> models.Entries:
 
 
 async def get_entry(call: Call) -> models.Entry:
-    """Return an entry by id; with a feed or category in the path, only if it belongs to that."""
+    """Return the entry with the id in the path.
+
+    If the path also has a feed or category, the entry must belong to it.
+    """
     (entry,) = await entries(call, [await call.reader_service.item(call.ids["entry_id"])])
     if call.ids.get("feed_id", entry.feed_id) != entry.feed_id:
         raise not_found("entry")

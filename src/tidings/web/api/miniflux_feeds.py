@@ -1,4 +1,4 @@
-"""Miniflux API handlers for categories, feeds, icons, discovery and OPML."""
+"""Handlers of the Miniflux API for categories, feeds, icons, discovery and OPML."""
 
 import base64
 
@@ -23,7 +23,7 @@ from tidings.web.api.rest import Call, not_found
 
 
 async def _categories(call: Call) -> list[models.Category]:
-    """List folders as categories, preceded by "All" for the feeds without folder."""
+    """Return the folders as categories, after the category "All" of the feeds without folder."""
     miniflux_options = (await call.site.user_service.settings(call.user)).miniflux_options
     user_id = call.user.id
     return [
@@ -134,7 +134,7 @@ async def get_feed(call: Call) -> models.Feed:
 
 
 async def _folder(call: Call, category_id: int) -> str:
-    """Return the folder name of a category; empty for feeds without folder."""
+    """Return the folder name of a category, which is empty for feeds without folder."""
     if category_id in (0, ROOT_CATEGORY_ID):
         return ""
     for folder in await call.reader_service.folders():
@@ -200,12 +200,12 @@ async def remove_feed(call: Call) -> None:
 
 
 async def refresh_feed(call: Call) -> None:
-    """Poll a feed now, regardless of its schedule but within the publisher's constraints."""
+    """Poll a feed now, before its scheduled time but within the publisher's constraints."""
     await call.site.aggregator.poll([(await _subscription(call)).feed.id])
 
 
 async def refresh_feeds(call: Call) -> None:
-    """Wake the scheduler, which polls the feeds that are due (as Miniflux does)."""
+    """Wake the scheduler, which polls the feeds that are due, as Miniflux does."""
     call.site.aggregator.wake()
 
 
@@ -222,7 +222,7 @@ async def get_counters(call: Call) -> models.Counters:
 
 
 async def get_icon(call: Call) -> models.Icon:
-    """Return the icon of a feed; fetch it first if that was never tried."""
+    """Return the icon of a feed, after fetching it if that was never tried."""
     subscription = await _subscription(call)
     store = call.site.store
     if not await store.read(icons.is_looked_up, subscription.feed.id):
@@ -237,7 +237,7 @@ async def get_icon_by_id(call: Call) -> models.Icon:
 
 
 async def _icon(call: Call, feed_id: int) -> models.Icon:
-    """Return the icon of a feed; the id of an icon is that of its feed."""
+    """Return the icon of a feed, whose id is also the id of the icon."""
     found = await call.reader_service.icon(feed_id)
     if found is None:
         raise not_found("icon")

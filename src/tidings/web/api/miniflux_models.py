@@ -1,7 +1,8 @@
-"""JSON models of the Miniflux API: same names, fields and order, with extensions at the end.
+"""JSON models of the Miniflux API, with the extensions of this project.
 
-Options that have no effect in tidings (stylesheet, scraper rules, ...) are stored per user and
-returned. docs/api.md lists the fields that have an effect.
+Names, fields and order are those of Miniflux; extensions are at the end. Options that have no
+effect in tidings (stylesheet, scraper rules, ...) are stored per user and returned. docs/api.md
+lists the fields that have an effect.
 
 The names of models for creation begin with "New"; `miniflux_options.explicit_options` relies on
 that.
@@ -22,7 +23,7 @@ Text = Annotated[str, Meta(max_length=10_000)]
 Html = Annotated[str, Meta(max_length=1_000_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Url = Annotated[str, Meta(min_length=1, max_length=2000)]
-#: Minimum interval in seconds. The configured lower bound is checked in `ReaderService`.
+#: Minimum interval in seconds. `ReaderService` checks the operator's minimum.
 Interval = Annotated[float, Meta(ge=0, le=WEEK_S)]
 Status = Literal["read", "unread"]
 Order = Literal[
@@ -111,7 +112,7 @@ class NewUser(Struct, kw_only=True):
 
 
 def _optional(name: str, options: type[Struct], own: list[tuple[str, Any, Any]]) -> type[Struct]:
-    """Define a model for partial updates: each field is optional; null leaves it unchanged."""
+    """Define a model for partial updates, in which null leaves a field unchanged."""
     fields = [(field.name, field.type | None, None) for field in structs.fields(options)]
     return defstruct(name, [*own, *fields], module=__name__, kw_only=True)
 
@@ -128,7 +129,7 @@ UserChange = _optional(
 
 
 class ApiKey(Struct, kw_only=True):
-    """An API token. `token` is its secret, filled only in the response that creates it."""
+    """API token. `token` is the secret, filled only in the response that creates the token."""
 
     id: int
     user_id: int
@@ -170,7 +171,7 @@ class CategoryChange(Struct):
 
 class FeedIcon(Struct, gc=False):
     feed_id: int
-    icon_id: int  #: 0 if there is none
+    icon_id: int  #: id of the icon, 0 if there is none
     external_icon_id: str = ""
 
 
@@ -229,7 +230,7 @@ class Feed(FeedOptions, kw_only=True, gc=False):
     webhook_url: str = ""
     category: Category
     icon: FeedIcon
-    priority: Priority  #: extension: "early" has high, "late" low priority
+    priority: Priority  #: extension: "early" is high priority, "late" is low priority
     min_interval_s: float  #: extension: minimum poll interval set by the user; 0 is automatic
 
 
@@ -316,10 +317,10 @@ class Entry(Struct, kw_only=True, gc=False):
     starred: bool
     reading_time: int
     enclosures: list[Enclosure]
-    feed: Feed | UnsetType = UNSET  #: missing for unsubscribed feeds
+    feed: Feed | UnsetType = UNSET  #: feed of the entry, missing for unsubscribed feeds
     tags: list[str]
-    rating: int  #: extension: 1 to 5; 0 if there is none
-    own_tags: list[str]  #: extension: tags of the user; `tags` are the publisher's
+    rating: int  #: extension: 1 to 5, or 0 without a rating
+    own_tags: list[str]  #: extension: tags of the user; `tags` are those of the publisher
 
 
 class Entries(Struct):
@@ -333,7 +334,7 @@ class EntryIds(Struct):
 
 
 class EntriesUpdate(Struct, kw_only=True):
-    """Change of entry state: status and star, with the extensions rating and tags."""
+    """Change of the state of entries: status, star, and the extensions rating and tags."""
 
     entry_ids: Annotated[list[Id], Meta(min_length=1, max_length=10_000)]
     status: Literal["read", "unread", ""] = ""
@@ -356,7 +357,7 @@ class Content(Struct):
 
 
 class EntriesQuery(Struct, kw_only=True):
-    """Filter, order and page of entries."""
+    """Filter, order and page of a list of entries."""
 
     status: list[Status] = []
     starred: str = ""

@@ -1,4 +1,4 @@
-"""Storage of Miniflux options without effect in tidings: saved and returned to clients."""
+"""Store Miniflux options that have no effect in tidings, to return them to clients."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tidings.store.user_models import User
 from tidings.web.api.rest import Call
 
-#: Maximum number of objects of one kind with stored options; the oldest are dropped.
+#: Maximum number of objects of one kind with stored options. The oldest are deleted.
 MAX_STORED_OPTIONS = 5000
 _lock = asyncio.Lock()
 
@@ -17,7 +17,10 @@ _lock = asyncio.Lock()
 async def save_options(
     call: Call, kind: str, key: str, options: dict[str, Any], user: User | None = None
 ) -> None:
-    """Merge ``options`` into the stored options of an object of ``kind``."""
+    """Merge ``options`` into the stored options of the object ``key`` of a kind.
+
+    ``user`` is the owner of the options, by default the user of the request.
+    """
     async with _lock:
         owner = user or call.user
         settings = await call.site.user_service.settings(owner)
@@ -30,7 +33,10 @@ async def save_options(
 
 
 def explicit_options(params: Any, options: type[Any]) -> dict[str, Any]:
-    """Return the options that a request sets: not null, and in a new object not the default."""
+    """Return the options that a request sets.
+
+    Options with null are left out, and for a new object also those with the default value.
+    """
     fields = structs.fields(options)
     values = {field.name: getattr(params, field.name) for field in fields}
     if type(params).__name__.startswith("New"):

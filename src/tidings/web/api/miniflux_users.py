@@ -1,4 +1,4 @@
-"""Miniflux API handlers for users and API keys."""
+"""Handlers of the Miniflux API for users and API keys."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ async def get_users(call: Call) -> list[models.User]:
 
 
 async def get_user(call: Call) -> models.User:
-    """Return a user by id or name."""
+    """Return the user with the id or name in the path."""
     name = call.names["user"]
     found = await call.site.user_service.find_user(
         int(name) if name.isascii() and name.isdecimal() and len(name) < 10 else name
@@ -52,7 +52,10 @@ async def add_user(call: Call) -> models.User:
 
 
 async def _target_user(call: Call) -> User:
-    """Return the user whose id is in the path: the acting user, or for an admin any user."""
+    """Return the user with the id in the path.
+
+    Raises `Forbidden` if that is another user and the acting user is not an administrator.
+    """
     number = parse_int(call.names["user"])
     if not number:
         raise UsageError("invalid user ID")

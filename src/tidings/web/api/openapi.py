@@ -1,4 +1,4 @@
-"""OpenAPI 3.1 document and HTML reference page, generated from the table of operations."""
+"""Generate the OpenAPI 3.1 document and an HTML reference page from the operations."""
 
 from collections.abc import Sequence
 from html import escape
@@ -26,7 +26,7 @@ INTRODUCTION = (
 
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
-    """Return the OpenAPI document of these operations."""
+    """Return the OpenAPI document of these operations as JSON-compatible values."""
     types = [
         t
         for o in operations
@@ -106,7 +106,7 @@ def _path_schema(name: str) -> dict[str, Any]:
 
 
 def page(spec: dict[str, Any]) -> str:
-    """Return the reference page: an HTML table of all operations, without JavaScript."""
+    """Return the reference page, an HTML table of all operations without JavaScript."""
     rows = []
     for path, methods in spec["paths"].items():
         for method, operation in methods.items():

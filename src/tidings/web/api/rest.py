@@ -1,4 +1,4 @@
-"""REST framework: table of operations from which routes, validation and OpenAPI are derived.
+"""Derive routes, request validation and OpenAPI from a table of REST operations.
 
 An operation declares its body, query and response as msgspec types. An invalid request is
 rejected before the handler is called.
@@ -31,12 +31,12 @@ from tidings.web.api.common import (
 )
 from tidings.web.request_context import AppServices
 
-#: An escaped NUL character in JSON, which PostgreSQL cannot store.
+#: Escaped NUL character in JSON, which PostgreSQL cannot store.
 NUL_ESCAPE = re.compile(rb"\\u0000")
 
 
 class Call(Struct):
-    """A validated and authenticated request, as passed to a handler."""
+    """Validated and authenticated request, which is passed to a handler."""
 
     request: Request
     site: AppServices
@@ -49,16 +49,16 @@ class Call(Struct):
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """One operation of the REST API: method, path, handler, and types of request and response."""
+    """Operation of the REST API, with method, path, handler and types of request and response."""
 
     method: str
-    path: str  #: parameters that end in ``_id`` are integers, others strings
+    path: str  #: path; parameters that end in ``_id`` are integers, others strings
     handler: Callable[[Call], Awaitable[Any]]
     summary: str
     status: int = 200
-    #: A type; None: no body; a string: the media type, and the handler returns a `Response`.
+    #: Type of the response; None for no body; a string is the media type of a `Response`.
     response: Any = None
-    body: Any = None  #: a type; a string: the media type of raw bytes
+    body: Any = None  #: type of the request body; a string is the media type of raw bytes
     query: type[Struct] | None = None
     admin: bool = False
 
@@ -72,7 +72,7 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     @property
     def errors(self) -> dict[int, str]:
-        """Descriptions of the error statuses that the operation can return."""
+        """Descriptions of the error statuses that the operation can return, by status code."""
         found = {401: "Missing or wrong credentials.", 429: "Too many failed logins; retry later."}
         if self.parameters or self.query or self.body:
             found[400] = "The request is invalid."
@@ -88,7 +88,7 @@ class Operation(Struct, frozen=True, kw_only=True):
 def operation(
     method: str, path: str, handler: Callable[[Call], Awaitable[Any]], summary: str, **more: Any
 ) -> Operation:
-    """Create an operation whose response type is the return type of its handler by default."""
+    """Return an operation whose response type is, by default, the return type of its handler."""
     fields = {"response": handler.__annotations__["return"], **more}
     return Operation(method=method, path=path, handler=handler, summary=summary, **fields)
 
@@ -131,9 +131,9 @@ class Resource:
 
 
 async def authenticate(site: AppServices, request: Request) -> User:
-    """Authenticate by ``X-Auth-Token``, or by HTTP Basic with password or API token.
+    """Return the user of ``X-Auth-Token``, or of HTTP Basic with a password or API token.
 
-    Raises `WrongPassword` or `TooManyAttempts`.
+    Raises `WrongPassword`, or `TooManyAttempts` during the backoff after failed logins.
     """
     if token := request.headers.get("x-auth-token"):
         if (user := await site.user_service.user_by_token(token)) is None:
@@ -151,7 +151,7 @@ async def authenticate(site: AppServices, request: Request) -> User:
 async def execute(
     operation: Operation, site: AppServices, request: Request, user: User
 ) -> Response:
-    """Check permission, validate path, body and query, and call the operation's handler."""
+    """Check the permission, validate path, body and query, and call the operation's handler."""
     if operation.admin and not user.admin:
         raise Forbidden("access forbidden")
     call = Call(request, site, user, site.reader_service(user), {}, {})

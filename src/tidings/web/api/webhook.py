@@ -1,4 +1,4 @@
-"""Webhook payloads in Miniflux's format."""
+"""Encode webhook messages in Miniflux's format."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from tidings.redaction import redact_password
 from tidings.store.user_models import Item, NotificationKind, Settings, Subscription
 from tidings.web.api import miniflux_entries as miniflux
 
-#: Fields of a feed in a webhook payload; other fields may contain the user's secrets.
+#: Fields of a feed in a webhook message. Other fields may contain the user's secrets.
 FEED_FIELDS = ("id", "user_id", "feed_url", "site_url", "title", "checked_at")
 
 
@@ -19,7 +19,7 @@ def encode_event(
     subscription: Subscription,
     items: Sequence[Item],
 ) -> bytes:
-    """Encode a ``new_entries`` or ``save_entry`` event of one feed as JSON."""
+    """Return a ``new_entries`` or ``save_entry`` event of one feed as JSON."""
     feed = miniflux.feed(user_id, subscription, settings.miniflux_options)
     category = {"id": feed.category.id, "title": feed.category.title}
     feed_payload = {"category_id": feed.category.id, "category": category} | {
