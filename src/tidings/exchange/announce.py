@@ -1,4 +1,4 @@
-"""Announcement of peers in output feeds (FeedEx sect. 3.1).
+"""XML element that announces exchange nodes in output feeds (FeedEx sect. 3.1).
 
 `tidings.parse` reads the announcements of other feeds.
 """

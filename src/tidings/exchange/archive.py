@@ -1,8 +1,11 @@
-"""Archive queries: find old entries at other nodes and trade them (FeedEx sect. 3.6).
+"""Search for old entries in the archives of other nodes, and rules for trading them.
 
-A query is flooded from peer to peer. The answers return by the same way, merged, and every node on
-the way caches them. Entries are then downloaded directly from the holder: from altruists, or in a
-ring of two or three nodes that each want something from the next. In a ring no node is ahead of
+A query is flooded from peer to peer (FeedEx sect. 3.6). The answers return by the same way, merged,
+and every node on the way caches them. Entries are then downloaded directly from the holder, which
+is
+a node that has them. A holder sends entries for nothing if it is an altruist; otherwise it sends
+them
+in a ring of two or three nodes that each want entries from the next. In a ring no node is ahead of
 the others by more than one batch, so cheating gains one batch.
 """
 
@@ -12,15 +15,15 @@ from msgspec import Struct
 
 from tidings.exchange.protocol import Holding, Nid, Query
 
-#: Time to wait for answers, per remaining hop: nodes further away time out first.
+#: Time in seconds to wait for answers, per remaining hop. Nodes further away time out first.
 HOP_TIMEOUT_S = 4.0
-#: Time for which answers are cached.
+#: Time in seconds for which answers are cached.
 CACHE_TTL_S = 600.0
-#: Maximum number of query ids remembered, and of cached answers.
+#: Maximum number of remembered query ids, and maximum number of cached answers.
 MAX_QUERIES = 1000
 #: Maximum number of queries in progress.
 MAX_PENDING = 50
-#: Maximum number of holdings in an answer.
+#: Maximum number of nodes in an answer.
 MAX_HOLDINGS = 50
 #: Maximum number of hops of a query.
 MAX_HOPS = 5
@@ -37,7 +40,7 @@ class _Pending(Struct):
 
 
 class ArchiveQueries:
-    """Queries in progress and the cache of recent answers."""
+    """Archive queries that wait for answers, and a cache of recent answers."""
 
     def __init__(self) -> None:
         self._pending: dict[str, _Pending] = {}
@@ -45,12 +48,12 @@ class ArchiveQueries:
         self._cache: dict[tuple[str, float, float, str], tuple[float, tuple[Holding, ...]]] = {}
 
     def cached_answer(self, query: Query, now: float) -> tuple[Holding, ...] | None:
-        """Return the cached holdings for an equal query, or None."""
+        """Return the cached answer to an equal query, or None."""
         at, holdings = self._cache.get(_cache_key(query), (-CACHE_TTL_S, ()))
         return holdings if now - at < CACHE_TTL_S else None
 
     def is_loop(self, query: Query) -> bool:
-        """Return whether this node has seen the query's id before."""
+        """Return whether this node has already received a query with the same id."""
         return query.id in self._seen
 
     def is_full(self) -> bool:
@@ -58,11 +61,14 @@ class ArchiveQueries:
         return len(self._pending) >= MAX_PENDING
 
     def waiting_for(self, nid: Nid) -> list[str]:
-        """Return the ids of the queries that wait for an answer from ``nid``."""
+        """Return the ids of the queries that wait for an answer from the node ``nid``."""
         return [query_id for query_id, pending in self._pending.items() if nid in pending.awaited]
 
     def start(self, query: Query, requester: Nid, awaited: Iterable[Nid], now: float) -> None:
-        """Start a query. ``awaited`` are the nodes that must answer ("" for our own archive)."""
+        """Start a query from the node ``requester``.
+
+        ``awaited`` are the ids of the nodes that must answer, where "" is the archive of this node.
+        """
         self._seen[query.id] = now
         while len(self._seen) > MAX_QUERIES:
             del self._seen[next(iter(self._seen))]
@@ -72,13 +78,16 @@ class ArchiveQueries:
     def on_answer(
         self, query_id: str, responder: Nid, holdings: Iterable[Holding], now: float
     ) -> "_Pending | None":
-        """Add one answer; return the query's state if this was the last answer, else None."""
+        """Add one answer to a query.
+
+        Returns the state of the query if this was the last missing answer, otherwise None.
+        """
         pending = self._pending.get(query_id)
         if pending is None or responder not in pending.awaited:
             return None
         pending.awaited.discard(responder)
         for holding in list(holdings)[:MAX_HOLDINGS]:
-            # A node does not know its own address; the node that called it does.
+            # A node does not know its own address, but the node that called it does.
             nid = holding.nid or responder
             if len(pending.found) < MAX_HOLDINGS and nid not in pending.found:
                 pending.found[nid] = Holding(
@@ -96,7 +105,7 @@ class ArchiveQueries:
 
     def _finish(self, pending: _Pending, now: float) -> _Pending:
         del self._pending[pending.query.id]
-        if pending.query.hops > 0:  # with 0 hops the answer covers only our own archive
+        if pending.query.hops > 0:  # with 0 hops the answer covers only the archive of this node
             self._cache[_cache_key(pending.query)] = (now, tuple(pending.found.values()))
         while len(self._cache) > MAX_QUERIES:
             del self._cache[next(iter(self._cache))]
@@ -108,38 +117,46 @@ def _cache_key(query: Query) -> tuple[str, float, float, str]:
 
 
 class Trade:
-    """Decides which nodes may download from us: all if we are an altruist, else ring members."""
+    """Rules that decide which nodes may download entries from this node.
+
+    All nodes may if this node is an altruist, otherwise only members of a ring (see the module).
+    """
 
     def __init__(self, altruist: bool) -> None:
         self._altruist = altruist
-        self._wanted_holders: set[Nid] = set()  # holders that we want something from
-        self._recent_requesters: dict[Nid, float] = {}  # when each last requested entries from us
-        # By holder: batches that we sent in exchange for its entries, minus batches it sent.
+        self._wanted_holders: set[Nid] = set()  # nodes from which this node wants entries
+        self._recent_requesters: dict[Nid, float] = {}  # time of the last request of each node
+        # Number of batches sent in exchange for entries of a holder, minus batches that it sent.
         self._batches_ahead: dict[Nid, int] = {}
 
     def add_wanted(self, holder: Nid) -> None:
-        """Note that we want entries from this holder."""
+        """Record that this node wants entries from a holder."""
         self._wanted_holders.add(holder)
 
     def record_batch(self, holder: Nid, *, is_last: bool) -> None:
-        """Record that the holder sent a batch."""
+        """Record that a holder has sent a batch of entries."""
         self._batches_ahead[holder] = self._batches_ahead.get(holder, 0) - 1
         if is_last:
             self._wanted_holders.discard(holder)
 
     def recent_requesters(self, now: float) -> list[Nid]:
-        """Return nodes that requested entries recently; holders use them to find rings of three."""
+        """Return the nodes that have recently requested entries from this node.
+
+        Holders use them to find rings of three nodes.
+        """
         self._recent_requesters = {
             nid: at for nid, at in self._recent_requesters.items() if now - at < CACHE_TTL_S
         }
         return list(self._recent_requesters)[-MAX_HOLDINGS:]
 
     def may_serve(self, requester: Nid, their_requesters: Iterable[Nid], now: float) -> bool:
-        """Return whether the requester gets a batch.
+        """Return whether a node that requests entries gets a batch.
 
-        ``their_requesters`` are the nodes that want something from the requester, by its own
-        statement. If we want something from the requester, that is a ring of two; from one of its
-        requesters, a ring of three.
+        ``their_requesters`` are the nodes that want entries from the requester, by its own
+        statement. If this
+        node wants entries from the requester, that is a ring of two; if it wants entries from one
+        of the
+        requester's requesters, that is a ring of three.
         """
         self._recent_requesters[requester] = now
         if self._altruist:

@@ -1,4 +1,4 @@
-"""XML-RPC client for calls to other nodes, over a connection pool with SSRF protection."""
+"""XML-RPC client for calls to other nodes, with a connection pool and SSRF protection."""
 
 import secrets
 import socket
@@ -24,7 +24,7 @@ RPC_PATH = "/RPC2"
 CONNECT_TIMEOUT_S = 5.0
 CALL_TIMEOUT_S = 10.0
 QUERY_TIMEOUT_S = 30.0
-#: Time for which an idle connection to a peer stays open.
+#: Time in seconds for which an idle connection to a peer stays open.
 KEEP_ALIVE_S = 60.0
 #: Maximum number of batches requested from one holder in one recovery.
 MAX_BATCHES = 20
@@ -46,8 +46,10 @@ class Client:
     ) -> None:
         """Create a client.
 
-        ``port`` is the port that we listen on. With ``tls`` all calls use https. ``local_address``
-        is the source address of calls: other nodes identify us by it. ``agent`` is the User-Agent.
+        ``port`` is the port on which this node listens. With ``tls`` all calls use https.
+        ``local_address``
+        is the source address of calls, by which other nodes identify this node. ``agent`` is the
+        User-Agent.
         """
         self.port = port
         self._user_agent_header = f"User-Agent: {agent}\r\n" if agent else ""
@@ -74,7 +76,8 @@ class Client:
     ) -> Any:
         """Call a function of the node ``nid`` and return its result.
 
-        Raises `Fault` if the node refuses, `OSError` or `TimeoutError` if it cannot be reached or
+        Raises `Fault` if the node refuses, and `OSError` or `TimeoutError` if the node cannot be
+        reached or
         its response is invalid.
         """
         url = URL(f"{self._scheme}://{nid}{RPC_PATH}")
@@ -98,7 +101,7 @@ class Client:
 
 
 async def find_holdings(client: Client, nids: Iterable[Nid], query: Query) -> list[Holding]:
-    """Query these peers and return the nodes that hold matching entries."""
+    """Send a query to peers and return the nodes that have matching entries."""
     found: dict[Nid, Holding] = {}
     for nid in nids:
         with suppress(TidingsError, OSError, TimeoutError, TypeError, LookupError):
@@ -121,9 +124,11 @@ async def download(
     until: float,
     clock: Callable[[], float],
 ) -> dict[Nid, list[Entry]]:
-    """Download the entries of a feed from their holders.
+    """Download the entries of a feed from the nodes that have them.
 
-    Altruists and large holdings come first. Returns the entries by holder, each entry only once.
+    Nodes that send entries for nothing and nodes with many entries come first. Returns the entries
+    by
+    node, each entry only once.
     """
     seen: set[str] = set()
     found: dict[Nid, list[Entry]] = {}

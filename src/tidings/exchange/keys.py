@@ -1,8 +1,9 @@
-"""Ed25519 signatures of entries and proofs of key ownership. Needs the extra ``keys``.
+"""Ed25519 signatures of entries, and proofs that a node owns its key.
 
-A node signs each entry that it fetched itself separately, so that a signature stays valid when
-other entries are removed from a bundle. At `connect` it proves that it holds its key. A proof is
-bound to one callee and one time, so it cannot be replayed.
+This module needs the extra ``keys``. A node signs each entry that it fetched itself separately, so
+that a signature stays valid when other entries are removed from a bundle. At `connect` a node
+proves
+that it has its private key. A proof is bound to one callee and one time, so it cannot be replayed.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from tidings.exchange.protocol import Nid
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ed25519
 
-#: Maximum difference between the clocks of two nodes.
+#: Maximum difference in seconds between the clocks of two nodes.
 MAX_CLOCK_SKEW_S = 300.0
 
 
@@ -28,17 +29,17 @@ def _library() -> "type[ed25519.Ed25519PrivateKey]":
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """This node's Ed25519 private key."""
+    """Ed25519 private key of this node."""
 
     secret: bytes  #: 32 random bytes
 
     @property
     def key(self) -> bytes:
-        """The public key, which other nodes pin in `exchange.friends`."""
+        """Public key, which other nodes pin in the option ``exchange.friends``."""
         return _library().from_private_bytes(self.secret).public_key().public_bytes_raw()
 
     def sign(self, message: bytes) -> bytes:
-        """Return the signature of a message (64 bytes)."""
+        """Return the signature of a message, which has 64 bytes."""
         return _library().from_private_bytes(self.secret).sign(message)
 
 
@@ -56,12 +57,12 @@ def is_valid_signature(key: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def connect_proof_message(to: Nid, port: int, at: float) -> bytes:
-    """Return the bytes that a caller signs when it connects to the node ``to``."""
+    """Return the bytes that a caller signs to prove its key to the node ``to``."""
     return b"tidings connect\0%s\0%d\0%d" % (to.encode(), port, int(at))
 
 
 class ProofVerifier:
-    """Verifies proofs of key ownership and rejects replays."""
+    """Verifier of proofs that a node owns its key, which rejects replayed proofs."""
 
     def __init__(self) -> None:
         self._last_proof_at: dict[bytes, int] = {}
@@ -69,10 +70,11 @@ class ProofVerifier:
     def is_valid_proof(
         self, key: bytes, proof: bytes, own_nids: set[Nid], port: int, at: float, now: float
     ) -> bool:
-        """Return whether the proof is valid and new.
+        """Return whether a proof is valid and has not been used before.
 
-        ``own_nids`` are the addresses under which the caller may have reached us, ``port`` is the
-        caller's port and ``at`` the time in the proof.
+        ``own_nids`` are the addresses under which the caller may have reached this node, ``port``
+        is the
+        caller's port and ``at`` is the time in the proof.
         """
         if abs(now - at) > MAX_CLOCK_SKEW_S or int(at) <= self._last_proof_at.get(key, -1):
             return False

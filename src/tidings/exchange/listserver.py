@@ -1,6 +1,6 @@
-"""List server for bootstrapping: returns nodes that called recently (FeedEx sect. 3.1).
+"""List server, from which a new node learns the addresses of other nodes (FeedEx sect. 3.1).
 
-It knows only addresses, not what the nodes read.
+It returns nodes that have called recently. It knows only addresses, not which feeds the nodes read.
 """
 
 import random
@@ -17,17 +17,18 @@ from tidings.exchange.peers import address_of
 from tidings.exchange.protocol import Nid
 from tidings.exchange.transport import FAULT_MALFORMED, read_body
 
-#: Time for which a node stays listed after its last call.
+#: Time in seconds for which a node stays listed after its last call.
 LISTING_TTL_S = 86400.0
 MAX_NODES = 5000
 MAX_PER_ADDRESS = 3
 MAX_LISTED = 30
-#: Maximum size of a call: the only function has no arguments besides the port.
+#: Maximum size of a call in bytes. It is small because the only function has no argument besides
+#: the port.
 MAX_MESSAGE_BYTES = 2000
 
 
 class ListServer:
-    """Nodes that called within the last day."""
+    """List of the nodes that have called within the last day."""
 
     def __init__(
         self,
@@ -37,13 +38,13 @@ class ListServer:
         seed: int | None = None,
     ) -> None:
         self._clock, self._max_per_address = clock, max_per_address
-        self._nodes: dict[Nid, float] = {}  # last call, oldest first
+        self._nodes: dict[Nid, float] = {}  # time of the last call of each node, oldest first
         self._random = random.Random(seed)
 
     def get_neighbors(self, sender: Nid) -> list[Nid]:
-        """Return a random sample of the other nodes and list the sender.
+        """Return a random sample of the other nodes, and add the sender to the list.
 
-        The sender is not listed if its address already has ``max_per_address`` nodes.
+        The sender is not added if its address already has ``max_per_address`` nodes.
         """
         now = self._clock()
         self._nodes = {

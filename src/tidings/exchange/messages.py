@@ -1,8 +1,8 @@
 """Encoding and validation of protocol messages as XML-RPC values.
 
 The format is described in docs/exchange-protocol.md. Types and sizes of received values are checked
-only here: the core gets well-formed values. An entry's digest is not sent but computed again, so
-that the did covers what was really received.
+only here, so that the core gets well-formed values. An entry's digest is not sent but computed
+again, so that the content hash of a bundle (its did) covers the entries that were really received.
 """
 
 import ipaddress
@@ -31,7 +31,7 @@ from tidings.exchange.xmlrpc import InvalidXmlRpc
 from tidings.parse.dates import ParsedDate
 from tidings.parse.entry_identity import make_entry
 
-#: Maximum length of the title text in a query.
+#: Maximum length in characters of the title text in a query.
 MAX_QUERY_CHARS = 1000
 MAX_ENCLOSURES = 20
 #: Characters that XML 1.0 does not allow.
@@ -39,14 +39,17 @@ NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def nid_of(address: str, port: object) -> Nid:
-    """Return the nid for a connection's source address and the port that the caller declares."""
+    """Return the node id for a source address and the port that the caller declares."""
     if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
         raise InvalidXmlRpc("the first parameter must be the port that you listen on")
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def read_nid(value: object) -> Nid:
-    """Parse ``203.0.113.5:8035`` or ``[2001:db8::5]:8035``; host names are rejected."""
+    """Return the node id for a text such as ``203.0.113.5:8035`` or ``[2001:db8::5]:8035``.
+
+    Raises `InvalidXmlRpc` for anything else, including host names.
+    """
     address, _, port = str(value).rpartition(":")
     try:
         ip = ipaddress.ip_address(address.removeprefix("[").removesuffix("]"))
@@ -61,7 +64,7 @@ def write_subset(subset: Subset) -> list[list[Any]]:
 
 
 def read_subset(value: object) -> dict[str, int]:
-    """Decode a subscription set; a hop count of -1 removes a feed."""
+    """Decode a subscription set. A hop count of -1 means that the feed is removed."""
     subset = {}
     for item in _list(value, MAX_FEEDS):
         match item:
@@ -75,7 +78,7 @@ def read_subset(value: object) -> dict[str, int]:
 
 
 def write_entry(entry: Entry) -> dict[str, Any]:
-    """Encode an entry as a struct, without empty fields."""
+    """Encode an entry as an XML-RPC struct without empty fields."""
     encoded: dict[str, Any] = {
         "id": entry.identity,
         "url": entry.url,
@@ -127,9 +130,10 @@ def read_entry(value: object) -> Entry:
 
 
 def keep_sendable(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the entries as peers will decode them; entries that cannot be sent are left out.
+    """Return the entries as peers will decode them, without entries that cannot be sent.
 
-    The did of a bundle is computed from this form. An entry cannot be sent if it is too long, for
+    The content hash of a bundle is computed from this form. An entry cannot be sent if it is too
+    long, for
     example.
     """
     found = []
@@ -140,7 +144,7 @@ def keep_sendable(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def write_bundle(bundle: Bundle) -> dict[str, Any]:
-    """Encode a bundle as a struct."""
+    """Encode a bundle of entries as an XML-RPC struct."""
     entries = []
     for entry in bundle.entries:
         encoded = write_entry(entry)
@@ -160,7 +164,7 @@ def write_bundle(bundle: Bundle) -> dict[str, Any]:
 
 
 def read_bundle(value: Any) -> Bundle:
-    """Decode a bundle. The did is not verified here but in `Node.put_entries`."""
+    """Decode a bundle of entries. Its content hash is verified in `Node.put_entries`."""
     match value:
         case {"feed": str() as feed, "did": bytes() as did, "entries": list() as encoded} if (
             0 < len(feed) <= MAX_URL_CHARS
@@ -201,7 +205,7 @@ def write_notices(notices: Sequence[PeerNotice]) -> list[list[Any]]:
 
 
 def read_notices(value: object) -> list[PeerNotice]:
-    """Decode poll notices."""
+    """Decode poll notices from an array of [feed, time]."""
     notices = []
     for item in _list(value, MAX_FEEDS):
         match item:
@@ -213,7 +217,7 @@ def read_notices(value: object) -> list[PeerNotice]:
 
 
 def write_query(query: Query) -> dict[str, Any]:
-    """Encode an archive query as a struct."""
+    """Encode an archive query as an XML-RPC struct."""
     return {
         "id": query.id,
         "feed": query.feed,
@@ -225,7 +229,7 @@ def write_query(query: Query) -> dict[str, Any]:
 
 
 def read_query(value: Any) -> Query:
-    """Decode an archive query."""
+    """Decode an archive query. Raises `InvalidXmlRpc` if the id or the feed is missing."""
     match value:
         case {"id": str() as query_id, "feed": str() as feed} if (
             0 < len(query_id) <= 64 and 0 < len(feed) <= MAX_URL_CHARS
@@ -240,7 +244,7 @@ def read_query(value: Any) -> Query:
 
 
 def write_holdings(holdings: Sequence[Holding]) -> list[dict[str, Any]]:
-    """Encode holdings, the answer to a query."""
+    """Encode the answer to an archive query as an array of structs."""
     return [
         {
             "nid": h.nid,
@@ -254,7 +258,7 @@ def write_holdings(holdings: Sequence[Holding]) -> list[dict[str, Any]]:
 
 
 def read_holdings(value: object) -> list[Holding]:
-    """Decode holdings; those without entries are ignored."""
+    """Decode the answer to an archive query. Nodes without entries are ignored."""
     found = []
     for item in _list(value, 1000):
         match item:
@@ -282,7 +286,7 @@ def _text(value: object, limit: int) -> str:
 
 
 def _http_url(url: str) -> str:
-    """Return the URL if it is http or https, else an empty string."""
+    """Return the URL if it is http or https, otherwise an empty string."""
     return url if url.lower().startswith(("http://", "https://")) else ""
 
 

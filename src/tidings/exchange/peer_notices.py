@@ -1,4 +1,4 @@
-"""Poll notices: a node reports its polls to peers, which can then poll the same feeds later.
+"""Poll notices, with which a node reports its polls so that peers can poll the feeds later.
 
 Trust in notices is limited. Every node still polls each feed now and then. If that poll finds a
 post that was published before the poll that a peer reported, the notice was false.
@@ -11,16 +11,16 @@ from tidings.exchange.peers import Interests
 from tidings.exchange.protocol import Call, Effect, Nid, NodeSettings, PeerNotice, PeerPolled
 from tidings.exchange.trust import ClaimLedger
 
-#: Minimum interval between two notices for one feed.
+#: Minimum interval in seconds between two notices for one feed.
 MIN_NOTICE_INTERVAL_S = 30.0
-#: Notices are ignored if our own last poll of the feed is older than this.
+#: Maximum age in seconds of this node's last poll of a feed. If it is older, notices are ignored.
 MAX_OWN_POLL_AGE_S = 14 * 86400.0
-#: Maximum time that a post needs to reach us after a peer has found it.
+#: Maximum time in seconds that a post needs to reach this node after a peer has found it.
 PROPAGATION_S = 300.0
 
 
 class PeerNotices:
-    """The last known poll of each feed and the notices that peers are still to get."""
+    """Time of the last known poll of each feed, and notices that are not sent yet."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class PeerNotices:
         ledger: ClaimLedger,
         effects: list[Effect],
     ) -> None:
-        """``effects`` is the list that calls to peers and `PeerPolled` are appended to."""
+        """Create an empty record. Calls to peers and `PeerPolled` are appended to ``effects``."""
         self._settings, self._interests = settings, interests
         self._ledger, self._effects = ledger, effects
         self._last_poll_at: dict[str, float] = {}
@@ -37,7 +37,11 @@ class PeerNotices:
         self._pending: dict[str, tuple[float, Nid]] = {}
 
     def record_poll(self, feed: str, at: float, sender: Nid = "", now: float = 0.0) -> None:
-        """Record a poll at time ``at``: our own, or one that the peer ``sender`` reported."""
+        """Record a poll of a feed at the time ``at``.
+
+        An empty ``sender`` means a poll by this node; otherwise the peer ``sender`` has reported
+        the poll.
+        """
         if not self._settings.notices or not self._interests.is_direct(feed):
             return
         if at < self._last_poll_at.get(feed, float("-inf")) + MIN_NOTICE_INTERVAL_S:
@@ -56,7 +60,7 @@ class PeerNotices:
         self._pending[feed] = (at, sender)
 
     def send_pending(self) -> None:
-        """Send the pending notices to all peers that read the feeds themselves (0 hops)."""
+        """Send the pending notices to all peers that read the feeds themselves."""
         if not self._pending:
             return
         pending, self._pending = self._pending, {}
@@ -70,7 +74,10 @@ class PeerNotices:
                 self._effects.append(Call(peer.nid, "put_looks", notices))
 
     def check_sender(self, feed: str, new: Sequence[Entry], now: float) -> None:
-        """Confirm or refute the last notice for a feed with the ``new`` entries of our own poll."""
+        """Confirm or refute the last notice for a feed with a poll by this node.
+
+        ``new`` are the new entries of that poll.
+        """
         nid, at = self._notice_senders.pop(feed, ("", 0.0))
         sender = self._interests.peers.get(nid)
         if sender is None or now - at < PROPAGATION_S:

@@ -1,8 +1,11 @@
-"""Peers and their interests: subscription sets, hop counts, usefulness, contributions.
+"""Peers of a node and the feeds in which they are interested.
 
-A peer is another node that this node exchanges entries with; FeedEx (sect. 3.1, 3.2, 3.5) calls it
-a `neighbor`. The subscription set advertised to a peer is computed without that peer's interests,
-because interests would otherwise be reflected between two nodes indefinitely (split horizon).
+A peer is another node with which this node exchanges entries; FeedEx (sect. 3.1, 3.2, 3.5) calls it
+a `neighbor`. A subscription set maps a feed to a hop count, which is the distance to the nearest
+node
+that reads the feed (0 for the node itself). The subscription set advertised to a peer is computed
+without that peer's interests, because interests would otherwise be reflected between two nodes
+indefinitely (split horizon).
 """
 
 from collections.abc import Mapping
@@ -10,13 +13,13 @@ from typing import Any
 
 from tidings.exchange.protocol import MAX_FEEDS, Nid, NodeSettings, Subset
 
-#: Capacity of a peer's token bucket, in minutes of its call rate.
+#: Capacity of a peer's token bucket, as the number of minutes in which an empty bucket refills.
 BURST_MINUTES = 2.0
-#: Tokens that a `check_did` call costs; other calls cost 1.
+#: Number of tokens that a `check_did` call costs. Other calls cost 1.
 CHECK_DID_COST = 0.1
-#: Weight of a refuted notice relative to a confirmed one; a peer without any is trusted.
+#: Weight of a refuted notice relative to a confirmed notice. A peer without notices is trusted.
 REFUTED_NOTICE_WEIGHT = 3.0
-#: Stored key -> attribute of `Peer`. The keys are in databases and in the API, so they stay.
+#: Attributes of `Peer` by stored key. The keys are in databases and in the API, so they stay.
 STORED = {
     "brought": "contribution_received",
     "given": "contribution_sent",
@@ -30,7 +33,7 @@ STORED = {
 
 
 class Peer:
-    """A peer's interests, contributions, reputation and rate limit."""
+    """Interests, contributions, reputation and rate limit of a peer."""
 
     __slots__ = (
         "advertised_subset",
@@ -54,17 +57,18 @@ class Peer:
     )
 
     def __init__(self, nid: Nid, hops: Subset, now: float, key: bytes = b"") -> None:
-        """``hops`` is the subscription set that the peer advertised."""
+        """Create a peer. ``hops`` is the subscription set that the peer has advertised."""
         self.nid, self.key = nid, key
         self.hops: dict[str, int] = dict(hops)
-        self.advertised_subset: dict[str, int] = {}  # what we have advertised to it
+        self.advertised_subset: dict[str, int] = {}  # subscription set advertised to this peer
         self.since = self.last_call_at = self.tokens_at = now
         # c_{j,i} and c_{i,j} of FeedEx sect. 3.5; their difference is the deficit d_{i,j}.
         self.contribution_received = self.contribution_sent = 0.0
-        # Entries that it sent first; how many of them our own documents confirmed and refuted.
+        # Number of entries that this peer was the first to send, and how many of these entries
+        # were confirmed and refuted by documents that this node fetched.
         self.entries = self.confirmed = self.refuted = 0
-        self.lead_s = 0.0  # time between arrival and our own fetch, summed over confirmed entries
-        # Feed -> (end of the mute, its duration).
+        self.lead_s = 0.0  # time from arrival to the fetch by this node, summed over entries
+        # End and duration in seconds of the time in which entries are ignored, by feed.
         self.muted_feeds: dict[str, tuple[float, float]] = {}
         self.promise_broken_at = float(
             "-inf"
@@ -74,11 +78,11 @@ class Peer:
 
     @property
     def address(self) -> str:
-        """The peer's IP address."""
+        """IP address of the peer."""
         return address_of(self.nid)
 
     def allow(self, now: float, per_min: float, cost: float = 1.0) -> bool:
-        """Take ``cost`` tokens from the peer's token bucket; return whether it may call.
+        """Take ``cost`` tokens from the peer's token bucket, and return whether it may call.
 
         The bucket refills at ``per_min`` tokens per minute, up to `BURST_MINUTES` of that rate.
         """
@@ -93,50 +97,59 @@ class Peer:
         return False
 
     def mute(self, feed: str, now: float, first_s: float) -> None:
-        """Ignore the peer's entries of this feed: for ``first_s``, then each time twice as long."""
+        """Ignore the peer's entries of a feed for a time that doubles with each call.
+
+        The first time is ``first_s`` seconds.
+        """
         until, length_s = self.muted_feeds.get(feed, (0.0, first_s / 2))
         if until <= now:
             self.muted_feeds[feed] = (now + 2 * length_s, 2 * length_s)
 
     def is_muted(self, feed: str, now: float) -> bool:
-        """Return whether the peer's entries of this feed are ignored now."""
+        """Return whether the peer's entries of a feed are ignored now."""
         return feed in self.muted_feeds and self.muted_feeds[feed][0] > now
 
     @property
     def are_notices_trusted(self) -> bool:
-        """Whether at least half of the peer's notices proved true, weighted and smoothed."""
+        """Whether at least half of the peer's poll notices have proved true.
+
+        Refuted notices have more weight, and the fraction is smoothed.
+        """
         return (
             self.notices_confirmed + 1
             >= (self.notices_confirmed + REFUTED_NOTICE_WEIGHT * self.notices_refuted + 2) / 2
         )
 
     def stats(self) -> dict[str, Any]:
-        """Return the statistics to be stored, by stored key.
+        """Return the statistics that are stored, by stored key.
 
         FeedEx sect. 3.1: nodes that meet again can use their past experience with each other.
         """
         return {key: getattr(self, name) for key, name in STORED.items()}
 
     def restore_stats(self, stats: Mapping[str, float]) -> None:
-        """Set the statistics from stored ones (see `stats`); unknown keys are ignored."""
+        """Set the statistics from stored values (see `stats`). Unknown keys are ignored."""
         for key, value in stats.items():
             if (name := STORED.get(key)) is not None:
                 setattr(self, name, type(getattr(self, name))(value))
 
 
 def address_of(nid: Nid) -> str:
-    """Return the address part of ``address:port``."""
+    """Return the IP address of a node id such as ``203.0.113.5:8035``."""
     return nid.rpartition(":")[0]
 
 
 class Interests:
-    """Our own subscription set and those of the peers, with hop counts of interest."""
+    """Subscription sets of this node and of its peers (see the module)."""
 
     def __init__(self, settings: NodeSettings, feeds: Mapping[str, float]) -> None:
-        """``feeds`` are our own feeds with their weights."""
+        """Create the interests of a node without peers.
+
+        ``feeds`` has the weights of the feeds that users of this node read.
+        """
         self._settings = settings
-        self.feeds: dict[str, float] = dict(feeds)  #: our own feeds, with weights of preference
-        self.decoys: set[str] = set()  #: feeds advertised and fetched as if they were our own
+        self.feeds: dict[str, float] = dict(feeds)  #: weights of the feeds that users here read
+        self.decoys: set[str] = set()  #: feeds advertised and fetched as if users here read them
         self.peers: dict[Nid, Peer] = {}
         self.version = 0  #: incremented with every change that advertisements depend on
         self._interested_cache: dict[str, list[Peer]] = {}
@@ -149,11 +162,11 @@ class Interests:
         self._interested_cache.clear()
 
     def is_direct(self, feed: str) -> bool:
-        """Return whether the feed is one of our own feeds or a decoy (0 hops)."""
+        """Return whether users of this node read the feed or it is a decoy (hop count 0)."""
         return feed in self.feeds or feed in self.decoys
 
     def interested_peers(self, feed: str) -> list[Peer]:
-        """Return the peers that want the feed's entries."""
+        """Return the peers to which entries of the feed are forwarded."""
         found = self._interested_cache.get(feed)
         if found is None:
             limit = self._settings.max_subset_hops
@@ -163,7 +176,10 @@ class Interests:
         return found
 
     def hops(self, feed: str) -> int | None:
-        """Return our hop count of interest in a feed; None if neither we nor near nodes want it."""
+        """Return the hop count of a feed, or None if no node near enough reads the feed.
+
+        The hop count is the distance to the nearest node that reads the feed, 0 for this node.
+        """
         if feed in self.feeds or feed in self.decoys:
             return 0
         counts = [n.hops[feed] for n in self.interested_peers(feed)]
@@ -171,7 +187,10 @@ class Interests:
         return hops if hops <= self._settings.max_subset_hops else None
 
     def advertisement_for(self, to: Nid) -> dict[str, int]:
-        """Return our subscription set for the peer ``to``, without interests learned from it."""
+        """Return this node's subscription set for the peer ``to``.
+
+        Interests that were learned from that peer are left out.
+        """
         if self._nearest_cache is None:
             self._nearest_cache = self._find_nearest()
         limit = self._settings.max_subset_hops
@@ -185,7 +204,7 @@ class Interests:
         return dict(sorted(subset.items(), key=lambda item: item[1])[:MAX_FEEDS])
 
     def _find_nearest(self) -> dict[str, tuple[int, Nid, int]]:
-        """Return for each feed the least hop count, the peer that has it, and the second least."""
+        """Return the lowest hop count of each feed, the peer that has it, and the second lowest."""
         far = self._settings.max_subset_hops + 1
         nearest: dict[str, tuple[int, Nid, int]] = {}
         for nid, peer in self.peers.items():
@@ -198,17 +217,18 @@ class Interests:
         return nearest
 
     def usefulness(self, hops: Subset) -> float:
-        """Return u(Q) of FeedEx sect. 3.2: the weighted overlap with our own feeds.
+        """Return the weighted overlap of a subscription set with this node's feeds.
 
-        Each feed's weight is depreciated by its hop count.
+        This is u(Q) of FeedEx sect. 3.2. The weight of each feed is reduced with its hop count.
         """
         d = self._settings.depreciation
         return sum(weight * d ** -hops[feed] for feed, weight in self.feeds.items() if feed in hops)
 
     def suggestions(self, limit: int = 20) -> list[tuple[str, float]]:
-        """Return feed recommendations: feeds that peers read and we do not, with scores.
+        """Return feeds that peers read and users here do not, with a score for each.
 
-        The score is the sum of the Jaccard similarities between our feeds and those of the peers
+        The score is the sum of the Jaccard similarities between the feeds of this node and those of
+        the peers
         that read the feed (collaborative filtering).
         """
         scores: dict[str, float] = {}

@@ -1,28 +1,31 @@
-"""Duplicate suppression for bundles, by content hash (did): those seen and those promised."""
+"""Duplicate suppression for bundles of entries, by their content hash (did)."""
 
 from tidings.exchange.protocol import Nid
 
-#: Time within which a peer must send a bundle that it announced with `check_did`.
+#: Time in seconds within which a peer must send a bundle that it announced with `check_did`.
 PROMISE_TIMEOUT_S = 60.0
 
 
 class SeenBundles:
-    """Recently seen dids (a bounded FIFO) and dids that a peer has announced but not yet sent."""
+    """Content hashes of bundles that were received recently or that a peer has announced.
+
+    The number of received hashes is limited; the oldest are removed first.
+    """
 
     def __init__(self, limit: int) -> None:
-        """``limit`` is the maximum number of seen dids that are remembered."""
+        """Create an empty record of at most ``limit`` received content hashes."""
         self._limit = limit
         self.seen: dict[bytes, None] = {}
         self._promised: dict[bytes, tuple[float, Nid]] = {}  # (deadline, peer), oldest first
 
     def add(self, did: bytes) -> None:
-        """Remember a did as seen."""
+        """Remember the content hash of a bundle as received."""
         self.seen[did] = None
         if len(self.seen) > self._limit:
             del self.seen[next(iter(self.seen))]
 
     def is_promised(self, did: bytes, requester: Nid, now: float, *, accept_promise: bool) -> bool:
-        """Return whether another peer has promised the bundle.
+        """Return whether another peer has promised to send the bundle.
 
         If not, and with ``accept_promise``, the requester's announcement becomes the promise.
         """
@@ -34,11 +37,11 @@ class SeenBundles:
         return False
 
     def on_received(self, did: bytes) -> None:
-        """Mark a promise as kept."""
+        """Remove the promise to send a bundle that has arrived."""
         self._promised.pop(did, None)
 
     def pop_broken_promises(self, now: float) -> list[Nid]:
-        """Remove expired promises and return the peers that did not keep them."""
+        """Remove expired promises, and return the peers that did not send the promised bundle."""
         late = []
         while self._promised:
             did, (deadline, peer) = next(iter(self._promised.items()))

@@ -1,4 +1,4 @@
-"""XML-RPC transport of the exchange: serve calls of other nodes and make a node's calls.
+"""XML-RPC transport of the exchange, which serves calls of other nodes and calls them.
 
 `Exchange` runs a `Node`: it serves `routes`, makes the calls that the node requests and passes all
 other effects to ``on_effect``. Calls have timeouts and size limits. Each peer has a bounded queue
@@ -24,11 +24,11 @@ from tidings.exchange.protocol import Bundle, Call, Effect, Holding, Nid, Offer,
 from tidings.exchange.xmlrpc import MAX_MESSAGE_BYTES, Fault, InvalidXmlRpc
 from tidings.logs import Log
 
-#: Interval between two ticks of the node.
+#: Interval in seconds between two ticks of the node.
 TICK_S = 1.0
-#: Maximum length of a peer's call queue; further calls are dropped.
+#: Maximum length of a peer's call queue. Further calls are dropped.
 MAX_QUEUED_CALLS = 100
-#: Rate limit for calls from an address without a peer.
+#: Maximum number of calls per minute from an address without a peer.
 UNKNOWN_CALLS_PER_MIN = 30
 #: Maximum number of addresses that are remembered for this rate limit.
 MAX_UNKNOWN_CALLERS = 10_000
@@ -40,7 +40,7 @@ Archive = Callable[[Query, int], Awaitable[Sequence[Entry]]]
 
 
 class Exchange:
-    """A running node; use it with ``async with``. The caller serves `routes` over HTTP."""
+    """Running node of the exchange. Use it with ``async with`` and serve `routes` over HTTP."""
 
     def __init__(
         self,
@@ -55,8 +55,9 @@ class Exchange:
     ) -> None:
         """Create a transport for a node.
 
-        ``on_effect`` applies the effects that are not calls, ``archive`` returns stored entries
-        for a query (at most the given number), ``signer`` signs proofs at `connect`.
+        ``on_effect`` applies the effects that are not calls, ``archive`` returns stored entries for
+        a query
+        (at most the given number), and ``signer`` signs proofs at `connect`.
         """
         self.node, self.client, self._clock, self._sleep = node, client, clock, sleep
         self._on_effect, self._archive, self._signer = on_effect, archive, signer
@@ -94,9 +95,10 @@ class Exchange:
         self.apply_effects()
 
     def schedule_tick(self) -> None:
-        """Tick once more after `TICK_S` of our clock, which may run faster than real time.
+        """Tick once more after `TICK_S` seconds of this node's clock.
 
-        This batches the notices of polls in that time.
+        That clock may run faster than real time. Notices of all polls in that time are sent
+        together.
         """
         if self._delayed_tick is None or self._delayed_tick.done():
             self._delayed_tick = asyncio.create_task(self._tick_later())
@@ -111,14 +113,14 @@ class Exchange:
         return bool(self._workers or self._tasks)
 
     def apply_effects(self) -> None:
-        """Apply the node's effects; to be called after every change of the node."""
+        """Apply the effects of the node. Call this after every change of the node."""
         for effect in self.node.take_effects():
             if isinstance(effect, Offer):
                 for nid in effect.to:
                     self._enqueue(nid, (effect.bundle, nid))
             elif isinstance(effect, Call):
                 if effect.function == "query_feed":
-                    # It waits for further nodes, so it must not block the peer's queue.
+                    # This call waits for further nodes, so it must not block the queue of the peer.
                     self.start_task(self._call(effect))
                 else:
                     self._enqueue(effect.to, effect)
@@ -135,7 +137,7 @@ class Exchange:
         async def run_and_log() -> None:
             try:
                 await work
-            except Exception:  # messages of untrusted nodes lead here: the node must keep running
+            except Exception:  # messages of untrusted nodes lead here and must not stop the node
                 log.exception("exchange_task_failed")
 
         task = asyncio.create_task(run_and_log())
@@ -206,7 +208,7 @@ class Exchange:
         except Fault as fault:
             if call.function == "connect":
                 node.on_connected(nid, {}, self._clock())
-            if call.function == "query_feed":  # the requester waits for it
+            if call.function == "query_feed":  # the requester waits for the answer
                 node.on_answer(argument.id, nid, (), self._clock())
             if "connect first" in str(fault):
                 node.on_refused(nid, self._clock(), started_at)
@@ -246,7 +248,7 @@ class Exchange:
     # --- incoming calls --------------------------------------------------------------------------
 
     def routes(self) -> list[Route]:
-        """Return the routes to be served at the port that we announce to other nodes."""
+        """Return the routes to serve at the port that this node announces to other nodes."""
         return [Route(RPC_PATH, self._serve, methods=["POST"])]
 
     async def _serve(self, request: Request) -> Response:
@@ -272,7 +274,7 @@ class Exchange:
         return _xml(xmlrpc.write_response(response))
 
     def _allow_unknown_caller(self, address: str) -> bool:
-        """Apply the rate limit of addresses without a peer: a fixed window of a minute."""
+        """Return whether an address without a peer may call, within its limit per minute."""
         now = self._clock()
         since, calls = self._unknown_callers.pop(address, (now, 0))
         if now - since > 60:
@@ -359,7 +361,7 @@ class Exchange:
 
     async def _query(self, sender: Nid, query: Query) -> tuple[Holding, ...]:
         if (query.id, sender) in self._replies:
-            return ()  # the query came again by another way; the first call returns the answer
+            return ()  # the query arrived twice, and the first call returns the answer
         response: asyncio.Future[tuple[Holding, ...]] = asyncio.get_running_loop().create_future()
         self._replies[query.id, sender] = response
         try:
@@ -379,7 +381,8 @@ class Exchange:
     ) -> dict[Nid, list[Entry]]:
         """Recover entries of a feed from the archives of other nodes.
 
-        Returns the entries published in the given time range by holder, each entry only once.
+        Returns the entries published in the given time range by the node that had them, each entry
+        once.
         """
         holdings = await self._query("", Query(secrets.token_hex(16), feed, since, until))
         return await download(
@@ -388,9 +391,9 @@ class Exchange:
 
 
 async def read_body(request: Request, limit: int) -> bytes | None:
-    """Read a request's body; return None if it is longer than ``limit`` bytes.
+    """Return the body of a request, or None if it is longer than ``limit`` bytes.
 
-    Raises `TimeoutError` if it takes longer than `CALL_TIMEOUT_S`.
+    Raises `TimeoutError` if reading takes longer than `CALL_TIMEOUT_S`.
     """
     body = bytearray()
     async with asyncio.timeout(CALL_TIMEOUT_S):

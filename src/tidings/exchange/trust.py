@@ -1,10 +1,10 @@
-"""Trust in entries from peers: unconfirmed claims, confirmation and detection of forgeries.
+"""Confirmation of entries from peers, and detection of forged entries.
 
-An entry that a peer sends is a `Claim` until our own document or an independent peer confirms it.
-A document that should show an entry and does not proves a forgery: the entry arrived before the
-document was fetched, and the document still shows entries of the one before, so no entry can have
-been pushed out in between. Deletions and stale caches look the same, so claims are checked only
-after a delay, and peers that only forwarded an entry are not banned at once.
+An entry that a peer sends is a `Claim` until a document fetched by this node or an independent peer
+confirms it. A document that should show an entry and does not proves a forgery: the entry arrived
+before the document was fetched, and the document still shows entries of the one before, so no entry
+can have been pushed out in between. Deletions and stale caches look the same, so claims are checked
+only after a delay, and peers that only forwarded an entry are not banned at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,27 +16,28 @@ from tidings.document import Entry
 from tidings.exchange.peers import address_of
 from tidings.exchange.protocol import Bundle, Nid
 
-#: Minimum age of a claim that a document can refute: caches serve old documents for a while.
+#: Minimum age in seconds of a claim that a document can refute. Caches serve old documents for a
+#: while.
 SETTLE_S = 900.0
-#: Maximum number of entries remembered per feed: more than twice the largest feed document.
+#: Maximum number of entries remembered per feed, more than twice the size of the largest document.
 MAX_KNOWN = 1000
 #: Maximum number of unconfirmed entries remembered per feed.
 MAX_CLAIMS = 500
 
 
 class Claim(Struct):
-    """An unconfirmed entry of one of our own feeds that only peers have sent."""
+    """Unconfirmed entry of a feed that users here read, which only peers have sent."""
 
     identity: str
     digest: bytes
     published: float | None
-    at: float  #: when it arrived
+    at: float  #: time of arrival
     sender: Nid
-    path: tuple[Nid, ...]  #: forwarders, including the sender
+    path: tuple[Nid, ...]  #: forwarding nodes, including the sender
 
 
 class Verdict(Struct, frozen=True):
-    """New entries of our own document, and the claims that it confirms or refutes."""
+    """New entries of a fetched document, and the claims that the document confirms or refutes."""
 
     new: list[Entry]
     confirmed: list[Claim]
@@ -45,7 +46,7 @@ class Verdict(Struct, frozen=True):
 
 
 class _LastDocument(Struct, frozen=True):
-    """The last document of a feed that we fetched ourselves."""
+    """Last document of a feed that this node has fetched itself."""
 
     at: float
     identities: frozenset[str]
@@ -53,23 +54,24 @@ class _LastDocument(Struct, frozen=True):
 
 
 class ClaimLedger:
-    """Known entries of each feed with their first path, and unconfirmed claims."""
+    """Known entries of each feed, and claims of peers that are not confirmed yet."""
 
     def __init__(self) -> None:
-        # Feed -> identity -> path by which it first arrived; empty if we fetched it ourselves.
+        # Path by which an entry first arrived, by feed and identity. It is empty for entries that
+        # this node has fetched itself.
         self._known: dict[str, dict[str, tuple[Nid, ...]]] = {}
         self._claims: dict[str, dict[str, Claim]] = {}
         self._last_documents: dict[str, _LastDocument] = {}
 
     def known(self, feed: str) -> dict[str, tuple[Nid, ...]]:
-        """Return the feed's known entries: identity -> path by which it first arrived."""
+        """Return the identities of the feed's known entries, with the path of first arrival."""
         known = self._known.get(feed)
         if known is None:
             known = self._known[feed] = {}
         return known
 
     def remember(self, feed: str, identities: Iterable[str], path: tuple[Nid, ...] = ()) -> None:
-        """Add entries to the known ones, at most `MAX_KNOWN` per feed."""
+        """Add entries to the known entries of a feed, of which there are at most `MAX_KNOWN`."""
         known = self.known(feed)
         for identity in identities:
             known.setdefault(identity, path)
@@ -77,14 +79,14 @@ class ClaimLedger:
             del known[next(iter(known))]
 
     def last_document_at(self, feed: str) -> float | None:
-        """Return when we last fetched a document of the feed ourselves."""
+        """Return when this node last fetched a document of the feed, or None if never."""
         last_document = self._last_documents.get(feed)
         return last_document.at if last_document is not None else None
 
     def is_recent(self, feed: str, entry: Entry) -> bool:
-        """Return whether an entry is not older than our last document's oldest entry.
+        """Return whether an entry is not older than the oldest entry of the last document.
 
-        Older ones are not accepted: a forgery with an old date could never be refuted.
+        Older entries are not accepted, because a forgery with an old date could never be refuted.
         """
         last_document = self._last_documents.get(feed)
         return (
@@ -108,7 +110,7 @@ class ClaimLedger:
             del claims[next(iter(claims))]
 
     def restore_document(self, feed: str, at: float, oldest: float | None) -> None:
-        """Restore, after a restart, when we last fetched a document and its oldest entry's date."""
+        """Restore the time and the oldest entry date of the last document after a restart."""
         self._last_documents.setdefault(feed, _LastDocument(at, frozenset(), oldest))
 
     def restore_claim(self, feed: str, claim: Claim) -> None:
@@ -119,14 +121,14 @@ class ClaimLedger:
     def add_disputed(
         self, feed: str, identity: str, published: float | None, path: tuple[Nid, ...], now: float
     ) -> None:
-        """Record a forwarded entry that a peer disputes; our next document decides."""
+        """Record a forwarded entry that a peer disputes. The next document decides."""
         claims = self._claims.setdefault(feed, {})
         claims.setdefault(identity, Claim(identity, b"", published, now - SETTLE_S, path[-1], path))
 
     def pop_corroborated(self, bundle: Bundle, sender: Nid) -> list[Claim]:
-        """Remove and return the claims that this bundle confirms.
+        """Remove and return the claims that a bundle from another peer confirms.
 
-        It must have the same entry by a path that shares no address with the claim's path.
+        The bundle must have the same entry by a path that shares no address with the claim's path.
         """
         claims = self._claims.get(bundle.feed)
         if not claims:
@@ -143,7 +145,7 @@ class ClaimLedger:
         return corroborated
 
     def check_document(self, feed: str, entries: Sequence[Entry], now: float) -> Verdict:
-        """Compare a document that we fetched ourselves with the feed's claims."""
+        """Compare a document that this node has fetched with the claims of peers."""
         known, claims = self.known(feed), self._claims.get(feed)
         previous = self._last_documents.get(feed)
         new = [entry for entry in entries if entry.identity not in known]
@@ -176,7 +178,10 @@ class ClaimLedger:
         return verdict
 
     def withdraw(self, nid: Nid) -> dict[str, list[str]]:
-        """Remove the unconfirmed entries that this node sent; return their identities by feed."""
+        """Remove the unconfirmed entries that a node has sent.
+
+        Returns the identities of the removed entries by feed.
+        """
         withdrawn: dict[str, list[str]] = {}
         for feed, claims in self._claims.items():
             identities = [identity for identity, claim in claims.items() if claim.sender == nid]

@@ -15,7 +15,7 @@ from lxml import etree  # type: ignore[import-untyped]  # has no types
 
 from tidings.errors import TidingsError
 
-#: Maximum size of a call or response.
+#: Maximum size of a call or response in bytes.
 MAX_MESSAGE_BYTES = 2_000_000
 #: Maximum number of values in a message.
 MAX_VALUES = 60_000
@@ -25,11 +25,11 @@ CONTENT_TYPE = "text/xml"
 
 
 class InvalidXmlRpc(TidingsError):
-    """A message is not a valid XML-RPC call or response."""
+    """Error for a message that is not a valid XML-RPC call or response."""
 
 
 class Fault(TidingsError):
-    """XML-RPC fault: the other node refused the call."""
+    """Error raised when the other node refused the call with an XML-RPC fault."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -65,7 +65,10 @@ def _bytes(root: Any) -> bytes:
 
 
 def read_call(body: bytes) -> tuple[str, list[Any]]:
-    """Decode a method call; return the function's name and the parameters."""
+    """Decode a method call and return the function's name and the parameters.
+
+    Raises `InvalidXmlRpc` if the body is not a valid call.
+    """
     root = _parse_xml(body)
     name = root.findtext("methodName") if root.tag == "methodCall" else None
     if not name or len(name) > 100:
