@@ -1,7 +1,7 @@
-"""HTTP fetching of feeds: conditional requests, rate limits, backoff and SSRF protection.
+"""HTTP fetching of feeds with conditional requests, rate limits and SSRF protection.
 
-`Fetcher.fetch` sends a request and returns a value. The rules around it are pure and need no
-network: `validators` (ETag, Last-Modified), `freshness` (Cache-Control, Retry-After) and
+`Fetcher.fetch` sends a request and returns a value. The rules that it applies are pure functions
+without network: `validators` (ETag, Last-Modified), `freshness` (Cache-Control, Retry-After) and
 `error_policy` (backoff). `discovery` finds the feeds of a site.
 """
 

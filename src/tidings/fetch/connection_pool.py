@@ -1,4 +1,4 @@
-"""HTTP connection pool: DNS resolution, SSRF check, TLS, Happy Eyeballs and keep-alive.
+"""HTTP connection pool with DNS resolution, SSRF check, TLS, Happy Eyeballs and keep-alive.
 
 One connection per host is enough, because `host_limiter` allows one request per host at a time.
 """
@@ -18,7 +18,8 @@ from tidings.fetch.ssrf import AddrInfo, is_ip_literal, ssrf_safe_socket_factory
 if TYPE_CHECKING:
     from aiodns import DNSResolver
 
-#: Delay before the next address of a name is tried in parallel (Happy Eyeballs, RFC 8305).
+#: Delay in seconds before the next address of a name is tried in parallel (Happy Eyeballs,
+#: RFC 8305).
 HAPPY_EYEBALLS_DELAY_S = 0.25
 
 #: Scheme, host name and port.
@@ -26,20 +27,28 @@ Host: TypeAlias = tuple[str, str, int]
 
 
 class ConnectTimeout(TimeoutError):
-    """The connection was not established in time."""
+    """Error raised when a connection was not established in time."""
 
 
 class NameResolutionError(OSError):
-    """The host name cannot be resolved; the message has the DNS error."""
+    """Error raised when a host name cannot be resolved. The message is the DNS error."""
 
 
 class ConnectionPool:
-    """Pool of HTTP/1.1 connections, one idle connection per host; `close` it at the end."""
+    """Pool of HTTP/1.1 connections with at most one idle connection per host.
+
+    Call `close` at the end.
+    """
 
     def __init__(
         self, *, allow_private: bool, connect_timeout_s: float, keep_alive_s: float
     ) -> None:
-        """``keep_alive_s`` is the time for which an idle connection stays open."""
+        """Create an empty pool.
+
+        ``allow_private`` permits private addresses, and ``keep_alive_s`` is the time in seconds for
+        which an
+        idle connection stays open.
+        """
         self.make_socket = ssrf_safe_socket_factory(allow_private)
         self._connect_timeout_s, self._keep_alive_s = connect_timeout_s, keep_alive_s
         self._idle: dict[Host, Connection] = {}
@@ -52,7 +61,8 @@ class ConnectionPool:
     ) -> Response:
         """Send a request on an idle or new connection (see `Connection.send_request`).
 
-        ``timeout_s`` is for the whole request; with ``reuse=False`` it uses a new connection.
+        ``timeout_s`` is the time for the whole request. With ``reuse=False`` a new connection is
+        used.
         """
         loop = asyncio.get_running_loop()
         host: Host = (url.scheme, url.raw_host or "", url.port or 0)
@@ -64,14 +74,14 @@ class ConnectionPool:
                     host, idle, await idle.send_request(request, max_bytes, deadline)
                 )
             except StaleConnection:
-                pass  # the server closed the connection before it got the request: try a new one
+                pass  # the server closed the connection before it got the request, so try a new one
         connection = await self._connect(*host)
         return self._keep_alive(
             host, connection, await connection.send_request(request, max_bytes, deadline)
         )
 
     def address(self, host: str) -> str | None:
-        """Return the IP address of a URL's host; None before the first connection to it."""
+        """Return the IP address of a host, or None before the first connection to that host."""
         return host if is_ip_literal(host) else self._addresses.get(host)
 
     async def close(self) -> None:
@@ -96,7 +106,7 @@ class ConnectionPool:
         return response
 
     def _sweep(self) -> None:
-        """Close expired idle connections: thousands of them would exceed the open file limit."""
+        """Close expired idle connections, which could otherwise exceed the open file limit."""
         loop = asyncio.get_running_loop()
         for host, connection in list(self._idle.items()):
             if connection.closed or connection.idle_since <= loop.time() - self._keep_alive_s:
@@ -121,13 +131,13 @@ class ConnectionPool:
                 )
         except TimeoutError as error:
             raise ConnectTimeout from error
-        except RuntimeError as error:  # uvloop raises it where asyncio raises OSError
+        except RuntimeError as error:  # uvloop raises RuntimeError where asyncio raises OSError
             raise OSError(str(error)) from error
         return connection
 
     @cached_property
     def tls(self) -> ssl.SSLContext:
-        """The TLS context, made on first use: loading the system's certificates is slow."""
+        """TLS context, created on first use because loading the system's certificates is slow."""
         context = ssl.create_default_context()
         context.set_alpn_protocols(["http/1.1"])
         return context
@@ -139,7 +149,7 @@ class ConnectionPool:
                 return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags))
             except socket.gaierror as error:
                 raise NameResolutionError(error.strerror) from None
-        from aiodns import DNSResolver  # imported late: not needed for IP literals
+        from aiodns import DNSResolver  # imported here because IP literals do not need it
         from aiodns.error import DNSError
 
         if self._resolver is None:

@@ -1,6 +1,6 @@
-"""Decompression of HTTP bodies (gzip, deflate, br, zstd) with a size limit (zip bombs).
+"""Decompression of HTTP bodies (gzip, deflate, br, zstd) with a limit against zip bombs.
 
-It also handles common server errors: bodies compressed twice, compressed without a
+Common server errors are handled too: bodies that are compressed twice, compressed without a
 Content-Encoding header, or declared as compressed but sent plain.
 """
 
@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import brotli  # type: ignore[import-untyped]  # it has no types
 
-with suppress(ImportError):  # more than twice as fast, but not available for all processors
+with suppress(ImportError):  # isal is more than twice as fast, but not on all processors
     from isal import isal_zlib as zlib  # type: ignore[no-redef]  # same interface as zlib
 
 if sys.version_info >= (3, 14):
@@ -20,29 +20,31 @@ else:
     from backports import zstd
 
 GZIP_MAGIC = b"\x1f\x8b\x08"
-#: Maximum number of encodings applied to a body; real servers use at most two.
+#: Maximum number of encodings applied to a body. Real servers use at most two.
 MAX_LAYERS = 3
-#: Size of the pieces in which output is produced, so that a zip bomb stops at the limit.
+#: Size in bytes of the pieces in which output is produced, so that a zip bomb stops at the limit.
 CHUNK_BYTES = 1 << 18
-#: RFC 9659: the window of a zstd body in HTTP is at most 8 MB; the library's default is 128 MB.
+#: Options that limit the window of a zstd body to 8 MB, as RFC 9659 requires for HTTP. The default
+#: of the library is 128 MB.
 ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
-#: Values of Content-Encoding that servers send but that name no encoding.
+#: Values of the header Content-Encoding that servers send although they name no encoding.
 IGNORED_ENCODINGS = frozenset({"", "identity", "none", "utf-8", "utf8", "binary", "8bit", "text"})
 
 
 class BodyTooLarge(Exception):
-    """The decompressed body exceeds the limit."""
+    """Error raised when a decompressed body exceeds the size limit."""
 
 
 class DecompressionError(Exception):
-    """The body cannot be decompressed, and is no plain document either."""
+    """Error raised when a body cannot be decompressed and is no plain document either."""
 
 
 def decompress(compressed: bytes, encoding: str, max_bytes: int) -> bytes:
-    """Return the decompressed body.
+    """Return the decompressed body of a response.
 
-    ``encoding`` is the value of Content-Encoding. Raises `BodyTooLarge` if the result is longer
-    than ``max_bytes``, and `DecompressionError`.
+    ``encoding`` is the value of the header Content-Encoding. Raises `BodyTooLarge` if the result is
+    longer
+    than ``max_bytes``, and `DecompressionError` if the body cannot be decompressed.
     """
     names = [
         name
@@ -74,7 +76,7 @@ def decompress(compressed: bytes, encoding: str, max_bytes: int) -> bytes:
 
 
 def _is_plain_document(body: bytes) -> bool:
-    """Return whether the body is uncompressed XML, HTML or JSON, with or without a BOM."""
+    """Return whether a body is uncompressed XML, HTML or JSON, with or without a BOM."""
     return body[:64].lstrip(b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n")[:1] in (b"<", b"{")
 
 
@@ -103,7 +105,7 @@ def _inflate(data: bytes, max_bytes: int, wbits: int) -> bytes:
                 raise EOFError("the data is truncated")
             out.add(more)
         data = member.unused_data
-        # Padding and garbage after the last member are ignored, as gzip itself does.
+        # Like gzip itself, ignore padding and garbage after the last member.
         if not data.startswith(GZIP_MAGIC):
             return out.joined()
 

@@ -1,4 +1,4 @@
-"""Feed discovery: find the feeds at a URL that a user enters (autodiscovery, common paths).
+"""Discovery of the feeds at a URL that a user enters (autodiscovery, common paths).
 
 The URL can be a feed, a page that links to its feeds, or a bare host name such as `example.org`.
 Discovery costs few requests: the URL itself and, if that is a page without feed links, a few common
@@ -15,21 +15,24 @@ from tidings.i18n import _
 from tidings.parse import ParseError, parse
 from tidings.parse.autodiscovery import FeedLink, common_paths, find_feeds, looks_like_feed
 
-#: Failures of https after which a bare host name is tried with http.
+#: Kinds of failure with https after which a bare host name is tried with http.
 HTTPS_UNAVAILABLE = frozenset({Problem.CONNECT, Problem.TLS, Problem.TIMEOUT})
 
 
 class Discovery(Struct, frozen=True):
-    """The feeds found at a URL: one, several to choose from, or none with an error."""
+    """Feeds found at a URL, or the error if there are none."""
 
     feeds: tuple[FeedLink, ...] = ()
-    document: FetchResult | None = None  #: the feed's document, if the URL was a feed
+    document: FetchResult | None = None  #: fetched document, if the URL was a feed
     error: FetchProblem | None = None
     requests: int = 0  #: number of HTTP requests sent
 
 
 async def discover(fetcher: Fetcher, url: str, *, guess: bool = True) -> Discovery:
-    """Find the feeds at ``url``; with ``guess``, try common paths if the page links to none."""
+    """Return the feeds at ``url``. Errors are returned in the result.
+
+    With ``guess``, common paths are tried if the page links to no feed.
+    """
     requested_url, result, requests = await _fetch_page(fetcher, url.strip())
     if result.error is not None or result.body is None:
         problem = result.error or FetchProblem(Problem.BROKEN, _("the server sent no document"))
@@ -55,7 +58,7 @@ async def discover(fetcher: Fetcher, url: str, *, guess: bool = True) -> Discove
         if guessed.rate_limited or (
             guessed.error is not None and guessed.error.kind is not Problem.STATUS
         ):
-            break  # do not send more guesses to a server that limits us or fails
+            break  # do not send more guesses to a server that limits requests or fails
     problem = FetchProblem(
         Problem.UNREADABLE,
         _("no feed found at this address; paste the URL of the feed itself"),
@@ -64,9 +67,9 @@ async def discover(fetcher: Fetcher, url: str, *, guess: bool = True) -> Discove
 
 
 async def _fetch_page(fetcher: Fetcher, url: str) -> tuple[str, FetchResult, int]:
-    """Fetch a URL; return the URL that was requested, the result and the number of requests.
+    """Fetch a page and return the requested URL, the result and the number of requests.
 
-    A bare host name is tried with https, then http. The old `feed:` scheme is removed.
+    A bare host name is tried with https, then with http. The old scheme `feed:` is removed.
     """
     if url.lower().startswith("feed:"):
         url = url[5:]
@@ -82,7 +85,7 @@ async def _fetch_page(fetcher: Fetcher, url: str) -> tuple[str, FetchResult, int
 
 
 def _with_credentials(requested_url: str, found: str) -> str:
-    """Add the user name and password of the requested URL to a found URL of the same origin."""
+    """Add the credentials of the requested URL to another URL of the same origin."""
     try:
         return (
             str(with_userinfo_of(parse_url(requested_url), parse_url(found)))
@@ -94,7 +97,7 @@ def _with_credentials(requested_url: str, found: str) -> str:
 
 
 def _is_parsable(result: FetchResult) -> bool:
-    """Return whether a document that does not start like a feed can be parsed as one.
+    """Return whether a document that does not start like a feed can be parsed as a feed.
 
     Some feeds have PHP warnings before the XML, or an old encoding.
     """
@@ -106,10 +109,11 @@ def _is_parsable(result: FetchResult) -> bool:
 
 
 def _found_feed(requested_url: str, result: FetchResult) -> FeedLink:
-    """Return the link of a feed that was fetched by its own URL.
+    """Return the link to a feed that was fetched by its own URL.
 
-    Its URL is the target of a permanent redirect, or else the requested URL: temporary redirects
-    are not adopted.
+    The URL of the link is the target of a permanent redirect if there is one, otherwise the
+    requested
+    URL. Targets of temporary redirects are not used.
     """
     body = (result.body or b"")[:2000]
     kind = (

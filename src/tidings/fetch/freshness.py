@@ -1,6 +1,6 @@
-"""HTTP cache freshness: Cache-Control, Expires, Age (RFC 9111) and Retry-After (RFC 9110).
+"""HTTP cache freshness (Cache-Control, Expires, Age; RFC 9111) and Retry-After (RFC 9110).
 
-Results are times of our own clock. Dates in headers are interpreted relative to the response's
+Results are times of the local clock. Dates in headers are interpreted relative to the response's
 `Date` header, so that a wrong server clock does not matter.
 """
 
@@ -11,32 +11,32 @@ from multidict import MultiMapping
 
 from tidings.model import DAY_S
 
-#: Maximum freshness lifetime that is respected. Longer ones are mostly rules for static files that
-#: also match the feed; values of up to 16 years have been seen.
+#: Maximum freshness lifetime in seconds that is respected. Longer lifetimes are mostly rules for
+#: static files that also match the feed. Values of up to 16 years have been seen.
 MAX_FRESH_S = DAY_S
-#: Maximum Retry-After that is respected: a month, as for dead feeds. Some firewalls send ten years.
+#: Maximum Retry-After in seconds that is respected. Some firewalls send ten years.
 MAX_RETRY_AFTER_S = 31 * DAY_S
 
 _MAX_AGE = re.compile(r'(?:^|[,\s])max-age\s*=\s*"?(\d+)', re.IGNORECASE)
 
 
 class CacheControl:
-    """The max-age directive of a Cache-Control header; other directives are ignored.
+    """Value of the directive max-age in a Cache-Control header.
 
-    `s-maxage` is for shared caches. `no-cache`, `no-store` and `max-age=0` forbid caching, but do
-    not request more frequent polls.
+    Other directives are ignored: `s-maxage` is for shared caches, and `no-cache`, `no-store` and
+    `max-age=0` forbid caching but do not request more frequent polls.
     """
 
     def __init__(self, text: str) -> None:
         found = _MAX_AGE.search(text)
-        # The first of several counts (RFC 9111 sect. 4.2.1). More digits could overflow.
+        # The first of several values is used (RFC 9111 sect. 4.2.1). More digits could overflow.
         self.max_age_s: float | None = float(found[1][:12]) if found else None
 
 
 class HttpDate:
-    """An HTTP date in any of its three formats (RFC 9110 sect. 5.6.7).
+    """HTTP date in any of its three formats (RFC 9110 sect. 5.6.7).
 
-    `time` is None if it is invalid.
+    `time` is None if the date is invalid.
     """
 
     def __init__(self, text: str | None) -> None:
@@ -50,9 +50,9 @@ class HttpDate:
 
 
 class RetryAfter:
-    """A Retry-After header, in seconds or as a date (RFC 9110 sect. 10.2.3).
+    """Value of a Retry-After header, in seconds or as a date (RFC 9110 sect. 10.2.3).
 
-    `wait_s` is None if it is missing, invalid or not in the future.
+    `wait_s` is None if the header is missing, invalid or not in the future.
     """
 
     def __init__(self, text: str | None, server_now: float) -> None:
@@ -63,13 +63,16 @@ class RetryAfter:
         elif text:
             date = HttpDate(text).time
             self.wait_s = None if date is None else date - server_now
-        # Overloaded servers also send "Retry-After: 0" and past dates: our own backoff is better.
+        # Overloaded servers also send "Retry-After: 0" and past dates. The backoff is used then.
         if self.wait_s is not None:
             self.wait_s = min(self.wait_s, MAX_RETRY_AFTER_S) if self.wait_s > 0 else None
 
 
 def fresh_until(headers: MultiMapping[str], now: float) -> float | None:
-    """Return until when a response (200 or 304) is fresh; None if its headers do not say."""
+    """Return the time until which a response (200 or 304) is fresh.
+
+    Returns None if the headers do not state it.
+    """
     lifetime: float | None = None
     if "Cache-Control" in headers:
         lifetime = CacheControl(", ".join(headers.getall("Cache-Control"))).max_age_s
@@ -85,7 +88,10 @@ def fresh_until(headers: MultiMapping[str], now: float) -> float | None:
 
 
 def retry_at(headers: MultiMapping[str], now: float) -> float | None:
-    """Return the earliest time of the next request by Retry-After; None without a valid one."""
+    """Return the earliest time of the next request according to Retry-After.
+
+    Returns None if there is no valid Retry-After header.
+    """
     if "Retry-After" not in headers:
         return None
     wait_s = RetryAfter(headers["Retry-After"], _server_now(headers, now)).wait_s

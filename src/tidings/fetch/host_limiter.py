@@ -1,4 +1,4 @@
-"""Host limiter: throttles requests per host and address (rate limit), pauses after 429.
+"""Host limiter, which limits the rate of requests per host and pauses hosts after 429.
 
 Each host gets one request at a time, with a minimum spacing, and none during a pause. Requests are
 served first in, first out, by the given clock; nothing is random.
@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from weakref import WeakValueDictionary
 
-#: Feed generators that fetch from many sites (compared by the last two labels). A 429 there is
-#: about one of these sites, so it pauses only the feed and not the host.
+#: Domains of feed generators that fetch from many sites. The last two labels of a host name are
+#: compared. A 429 there concerns one of these sites, so it pauses only the feed and not the host.
 FEED_BRIDGES = frozenset(
     {
         "rss-bridge.org",
@@ -24,16 +24,21 @@ FEED_BRIDGES = frozenset(
         "rss.app",
     }
 )
-#: Pause of a host without Retry-After; the feed itself waits longer (see `error_policy`).
+#: Pause of a host in seconds if there is no Retry-After. The feed itself waits longer (see
+#: `error_policy`).
 DEFAULT_PAUSE_S = 900.0
 #: Maximum number of concurrent requests to all hosts at one IP address (shared hosting).
 MAX_CONCURRENT_PER_ADDRESS = 4
-#: Number of host states from which unused ones are removed; then again whenever it has doubled.
+#: Number of host states at which unused states are removed. They are removed again whenever the
+#: number has doubled.
 SWEEP_THRESHOLD = 4096
 
 
 def is_bridge(host: str, path_and_query: str = "") -> bool:
-    """Return whether the URL is of a feed generator; `bridge=` is in all URLs of RSS-Bridge."""
+    """Return whether a URL belongs to a feed generator that fetches from many sites.
+
+    All URLs of RSS-Bridge contain `bridge=`.
+    """
     return ".".join(host.split(".")[-2:]) in FEED_BRIDGES or "bridge=" in path_and_query
 
 
@@ -48,7 +53,10 @@ class _HostState:
 
 
 class HostLimiter:
-    """Limits concurrency and rate of requests; a host is identified by scheme, name and port."""
+    """Limiter of the concurrency and the rate of requests to each host.
+
+    A host is identified by scheme, name and port.
+    """
 
     def __init__(
         self,
@@ -60,7 +68,8 @@ class HostLimiter:
     ) -> None:
         """Create a limiter.
 
-        ``spacing_s`` is the minimum time between two requests to a host, ``concurrency`` the
+        ``spacing_s`` is the minimum time in seconds between two requests to a host, ``concurrency``
+        the
         maximum number of requests to all hosts together.
         """
         self._clock, self._sleep, self._spacing_s = clock, sleep, spacing_s
@@ -70,17 +79,17 @@ class HostLimiter:
         self._addresses: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def pause(self, host: str, until: float) -> None:
-        """Pause all requests to a host until a time; a shorter pause does not end a longer one."""
+        """Pause all requests to a host until a time. A shorter pause does not end a longer one."""
         state = self._state(host)
         state.paused_until = max(state.paused_until, until)
 
     def record_request(self, host: str, at: float) -> None:
-        """Space the next request to a host from one that another process sent at ``at``."""
+        """Apply the minimum spacing after a request that another process sent at ``at``."""
         state = self._state(host)
         state.next_at = max(state.next_at, min(at, self._clock()) + self._spacing_s)
 
     def paused_until(self, host: str) -> float | None:
-        """Return the end of the host's pause, or None if it is not paused."""
+        """Return the end of the host's pause, or None if the host is not paused."""
         state = self._states.get(host)
         return (
             state.paused_until if state is not None and state.paused_until > self._clock() else None
@@ -101,12 +110,15 @@ class HostLimiter:
     ) -> AsyncIterator[float | None]:
         """Wait until a request to the host is allowed.
 
-        Waits for the host first and then for one of the ``concurrency`` slots, so that waiting for
-        a host uses no slot. ``address`` is the host's IP address, if known: all hosts at one
-        address are limited together. Without ``spaced`` the minimum spacing does not apply.
+        The function waits for the host first and then for one of the ``concurrency`` slots, so that
+        waiting
+        for a host uses no slot. ``address`` is the host's IP address, if known: all hosts at one
+        address are
+        limited together. Without ``spaced`` the minimum spacing does not apply.
 
-        Yields None, or the end of the host's pause. The caller must not send a request then. The
-        pause may have started while it waited.
+        Yields None, or the end of the pause if the host is paused. The caller must not send a
+        request then.
+        The pause may have started during the wait.
         """
         state = self._state(host)
         state.waiting_count += 1

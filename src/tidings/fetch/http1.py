@@ -1,4 +1,4 @@
-"""HTTP/1.1 client connection: keep-alive, chunked and sized bodies up to a size limit.
+"""HTTP/1.1 client connection with keep-alive, and bodies up to a size limit.
 
 A poll answered with 304 takes a fifth of the time of a general HTTP client, and start-up is a
 quarter shorter (docs/design/dependencies.md). Responses are parsed by llhttp, as leniently as
@@ -14,12 +14,13 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from msgspec import Struct
 from multidict import CIMultiDict
 
-#: Maximum size of the body of an error or a redirect: enough for the error text, and to read most
-#: bodies completely so that the connection can be reused.
+#: Maximum size in bytes of the body of an error or a redirect. It is enough for the error text, and
+#: for reading most bodies completely, so that the connection can be reused.
 MAX_ERROR_BODY_BYTES = 16_384
-#: Maximum size of status line and headers. Real servers send policies of 20 KB in one header.
+#: Maximum size in bytes of status line and headers. Real servers send policies of 20 KB in one
+#: header.
 MAX_HEADER_BYTES = 262_144
-#: Time to wait for bytes beyond the Content-Length of a document that looks truncated.
+#: Time in seconds to wait for bytes beyond the Content-Length of a document that looks truncated.
 LINGER_S = 0.5
 _ROOT = re.compile(rb"<([A-Za-z_][\w:.-]*)")
 _BLANK = b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n"
@@ -27,22 +28,22 @@ _UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class InvalidResponse(Exception):
-    """The response is incomplete or not valid HTTP."""
+    """Error raised when a response is incomplete or not valid HTTP."""
 
 
 class ContentLengthMismatch(InvalidResponse):
-    """A document is longer than its Content-Length, so its end is unknown."""
+    """Error raised when a document is longer than its Content-Length, so its end is unknown."""
 
     def __init__(self) -> None:
         super().__init__("the server sent more bytes than its Content-Length declares")
 
 
 class StaleConnection(InvalidResponse):
-    """The server closed a kept-alive connection before it sent any byte of a response."""
+    """Error raised when the server closed a reused connection before it sent a response."""
 
 
 class Response(Struct, frozen=True):
-    """An HTTP response."""
+    """HTTP response with status, headers and body."""
 
     status: int
     headers: CIMultiDict[str]  #: decoded as UTF-8 with surrogateescape
@@ -53,7 +54,7 @@ class Response(Struct, frozen=True):
 def header_as_latin1(value: str | None) -> str | None:
     """Return a header's value with one character per byte, to be sent back unchanged.
 
-    Returns None if it has control characters and cannot be sent.
+    Returns None if the value has control characters and cannot be sent.
     """
     if value is None or (value.isascii() and value.isprintable()):
         return value
@@ -77,7 +78,7 @@ def looks_truncated(response: Response) -> bool:
 
 
 class Connection(asyncio.Protocol):
-    """A connection to one host; it closes itself when it cannot be reused."""
+    """Connection to one host, which closes itself when it cannot be reused."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -98,11 +99,14 @@ class Connection(asyncio.Protocol):
         """Send a request and return its response.
 
         ``deadline`` is a time of the loop's clock. A document (2xx) is read up to ``max_bytes``, or
-        not at all if its Content-Length is larger. Other responses, and all if ``max_bytes`` is 0,
-        are read up to `MAX_ERROR_BODY_BYTES`, and returned incomplete at the deadline.
+        not at all
+        if its Content-Length is larger. Other responses, and all responses if ``max_bytes`` is 0,
+        are read up
+        to `MAX_ERROR_BODY_BYTES`, and returned incomplete at the deadline.
 
         Raises `TimeoutError` at the deadline, `InvalidResponse`, and `ContentLengthMismatch` if a
-        document has bytes beyond its Content-Length.
+        document has
+        bytes beyond its Content-Length.
         """
         loop = asyncio.get_running_loop()
         self._max_bytes = max_bytes
@@ -132,9 +136,11 @@ class Connection(asyncio.Protocol):
     async def _check_length(self, response: Response, deadline: float) -> None:
         """Raise `ContentLengthMismatch` if bytes follow the document.
 
-        We do not pipeline requests, so no bytes may follow a document (RFC 9112 sect. 6.3). A
-        server that counts characters instead of bytes declares too little, and the document would
-        be truncated silently. Waits up to `LINGER_S` if the document looks truncated.
+        Requests are not pipelined, so no bytes may follow a document (RFC 9112 sect. 6.3). A server
+        that
+        counts characters instead of bytes declares too little, and the document would be truncated
+        silently.
+        The function waits up to `LINGER_S` seconds if the document looks truncated.
         """
         await asyncio.sleep(0)  # lets the loop deliver the bytes that have already arrived
         if not self._has_excess and not self.closed and looks_truncated(response):
@@ -195,7 +201,7 @@ class Connection(asyncio.Protocol):
     # --- HttpResponseParser callbacks ------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        if self._response_future is None:  # a second response to one request
+        if self._response_future is None:  # this is a second response to one request
             raise ContentLengthMismatch
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -220,7 +226,7 @@ class Connection(asyncio.Protocol):
             self._finish(is_complete=False)
 
     def on_message_complete(self) -> None:
-        if self._status < 200:  # informational, such as 103; the final response follows
+        if self._status < 200:  # after an informational response such as 103, the final one follows
             self._reset()
         else:
             self._finish(is_complete=True)

@@ -1,4 +1,4 @@
-"""Parser of Link headers (RFC 8288), for WebSub's hub and self links."""
+"""Parser for Link headers (RFC 8288), which contain the hub and self links of WebSub."""
 
 import re
 from urllib.parse import urljoin
@@ -8,7 +8,7 @@ _REL = re.compile(r';\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]*))', re.IGNORECASE)
 
 
 def parse_link_header(text: str, base_url: str) -> dict[str, list[str]]:
-    """Return the absolute URLs by relation, in the order of the header."""
+    """Return the absolute URLs of a Link header by relation, in the order of the header."""
     links: dict[str, list[str]] = {}
     for target, parameters in _LINK.findall(text):
         rel = _REL.search(parameters)

@@ -1,4 +1,4 @@
-"""Data types of a fetch: settings, request, result and problem.
+"""Data types for the settings, the request and the result of a fetch.
 
 Network and HTTP errors are values (`FetchProblem`), not exceptions.
 """
@@ -15,25 +15,25 @@ from tidings.fetch.validators import NO_VALIDATORS, Validators
 class FetchSettings:
     """Settings of the fetcher that an operator can change."""
 
-    contact_url: str = ""  #: in the User-Agent, for publishers; empty if unknown
+    contact_url: str = ""  #: URL in the User-Agent where publishers can reach the operator
     allow_private: bool = False  #: whether private, loopback and link-local addresses are allowed
-    max_bytes: int = 10_000_000  #: maximum size of a document, compressed and decompressed
-    timeout_s: float = 30.0  #: for a request with its complete response
+    max_bytes: int = 10_000_000  #: maximum size of a document, before and after decompression
+    timeout_s: float = 30.0  #: time for a request with its complete response
     connect_timeout_s: float = 10.0
     redirects: int = 5  #: maximum number of redirects
     concurrency: int = 100  #: maximum number of concurrent requests to all hosts
-    host_spacing_s: float = 1.0  #: between requests to one host; private hosts are exempt
-    treat_private_as_public: bool = False  #: no exemptions for private hosts, for tests on loopback
+    host_spacing_s: float = 1.0  #: minimum time between two requests to one public host
+    treat_private_as_public: bool = False  #: whether host limits apply to private hosts too
 
 
 class FetchRequest(Struct, frozen=True):
-    """Request for a feed's document."""
+    """Request for the document of a feed."""
 
     url: str
     validators: Validators = NO_VALIDATORS
-    body_digest: bytes = b""  #: of the last document: an equal one is reported as unchanged
-    subscribers: int = 1  #: sent in the User-Agent
-    want_delta: bool = True  #: accept only new entries (RFC 3229, A-IM: feed)
+    body_digest: bytes = b""  #: digest of the last document, to recognize an unchanged one
+    subscribers: int = 1  #: number of subscribers that is sent in the User-Agent
+    want_delta: bool = True  #: whether the server may send only new entries (RFC 3229, A-IM: feed)
     usual_gap_s: float | None = None  #: usual time between posts, to detect a false 304
 
 
@@ -46,41 +46,41 @@ class Problem(StrEnum):
     CONNECT = "connect"
     TLS = "tls"
     TIMEOUT = "timeout"
-    STATUS = "status"  #: error status
-    REDIRECTS = "redirects"  #: a loop, or too many
+    STATUS = "status"  #: the response has an error status
+    REDIRECTS = "redirects"  #: there is a redirect loop, or there are too many redirects
     TOO_LARGE = "too large"
-    BROKEN = "broken"  #: incomplete, empty or invalid response, or it cannot be decompressed
+    BROKEN = "broken"  #: the response is incomplete, empty, invalid or cannot be decompressed
     PAUSED = "paused"  #: no request was sent, because the host is paused
-    UNREADABLE = "unreadable"  #: complete, but no feed; set after parsing
+    UNREADABLE = "unreadable"  #: the document is complete but not a feed
 
 
 class FetchProblem(Struct, frozen=True):
-    """An expected failure of a fetch."""
+    """Expected failure of a fetch."""
 
     kind: Problem
-    message: str  #: for display: a phrase without a final period
+    message: str  #: phrase for display, without a final period
     response_text: str = ""  #: beginning of the error response's body
 
 
 class FetchResult(Struct, frozen=True):
     """Result of a fetch, with or without a document."""
 
-    url: str  #: of the response, after redirects; without user name and password
-    status: int = 0  #: 0 if there was no response
-    body: bytes | None = None  #: None also if the document is unchanged
-    digest: bytes = b""  #: of the last complete document: this one, or that of the request
+    url: str  #: URL of the response after redirects, without user name and password
+    status: int = 0  #: HTTP status, or 0 if there was no response
+    body: bytes | None = None  #: document, or None if there is none or it is unchanged
+    digest: bytes = b""  #: digest of the last complete document, for the next request
     content_type: str = ""
-    validators: Validators = NO_VALIDATORS  #: to be stored for the next request, also after errors
+    validators: Validators = NO_VALIDATORS  #: validators for the next request, also after errors
     fresh_until: float | None = None
-    retry_at: float | None = None  #: earliest next request (Retry-After, or the host is paused)
-    moved_to: str | None = None  #: target of permanent redirects; see `error_policy.Move`
-    hubs: tuple[str, ...] = ()  #: WebSub hubs of Link headers, which precede the document's
-    self_url: str = ""  #: WebSub self link of Link headers
+    retry_at: float | None = None  #: earliest time of the next request (Retry-After, host pause)
+    moved_to: str | None = None  #: target of permanent redirects (see `error_policy.Move`)
+    hubs: tuple[str, ...] = ()  #: WebSub hubs in Link headers, which take precedence
+    self_url: str = ""  #: WebSub self link in Link headers
     error: FetchProblem | None = None
     unchanged: bool = False
     delta: bool = False  #: whether the body has only new entries (226)
-    rate_limited: bool = False  #: whether the host limits our requests
-    bot_challenged: bool = False  #: whether bot protection responded and not the publisher
-    wire_bytes: int = 0  #: size of bodies as transferred
+    rate_limited: bool = False  #: whether the host limits the rate of requests
+    bot_challenged: bool = False  #: whether bot protection responded instead of the publisher
+    wire_bytes: int = 0  #: size in bytes of all bodies as transferred
     elapsed_s: float = 0.0
     requests: int = 0  #: number of HTTP requests sent

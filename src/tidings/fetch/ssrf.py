@@ -1,8 +1,8 @@
-"""SSRF protection: block connections to private, loopback and link-local addresses.
+"""SSRF protection, which blocks connections to private, loopback and link-local addresses.
 
-Feed URLs and redirects are untrusted: without this check they could make us send requests to a
-router, a cloud's metadata service or a local database. The address is checked when the socket is
-created, after name resolution, so DNS rebinding cannot bypass it. The check covers IP literals,
+Feed URLs and redirects are untrusted: without this check they could cause requests to a router, a
+cloud's metadata service or a local database. The address is checked when the socket is created,
+after name resolution, so DNS rebinding cannot bypass the check. The check covers IP literals,
 resolved names and redirects.
 """
 
@@ -12,14 +12,14 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
-#: Well-known NAT64 prefix (RFC 6052): IPv6-only networks reach IPv4 hosts through it.
+#: Well-known NAT64 prefix (RFC 6052), through which IPv6-only networks reach IPv4 hosts.
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 AddrInfo = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[Any, ...]]
 
 
 class BlockedAddress(OSError):
-    """The address is not public.
+    """Error raised when an address is not public.
 
     It is an OSError because aiohappyeyeballs tries a name's next address only after OSErrors. The
     message is the same for every address because aiohappyeyeballs merges errors with different
@@ -34,7 +34,7 @@ class BlockedAddress(OSError):
 def is_public(address: str) -> bool:
     """Return whether an IP address, or the IPv4 address embedded in it, is public.
 
-    Returns False if ``address`` is no IP address.
+    Returns False if ``address`` is not an IP address.
     """
     try:
         ip = ip_address(address.partition("%")[0])
@@ -44,7 +44,7 @@ def is_public(address: str) -> bool:
 
 
 def is_ip_literal(host: str) -> bool:
-    """Return whether a URL's host is an IP address."""
+    """Return whether the host of a URL is an IP address."""
     return ":" in host or host.rpartition(".")[2].isdigit()
 
 

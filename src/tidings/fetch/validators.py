@@ -1,4 +1,4 @@
-"""Validators of conditional requests: ETag and Last-Modified (RFC 9110 sect. 8.8).
+"""Validators of conditional requests, which are ETag and Last-Modified (RFC 9110 sect. 8.8).
 
 They are opaque: stored and sent back byte for byte, never parsed or changed. Strings here have one
 character per byte (latin-1), so that any byte can be stored in a database. The two are one set: a
@@ -10,21 +10,22 @@ from msgspec.structs import replace
 
 from tidings.model import DAY_S
 
-#: Minimum time without a document after which a feed is requested once without conditions: some
-#: servers send 304 indefinitely (NetNewsWire drops validators after 8 days for this reason).
+#: Minimum time in seconds without a document after which a feed is requested once without
+#: conditions, because some servers send 304 indefinitely (NetNewsWire drops validators after 8 days
+#: for this reason).
 FULL_REQUEST_AFTER_S = 8 * DAY_S
-#: The same as a multiple of the usual gap between posts.
+#: The same minimum time as a multiple of the usual time between two posts.
 FULL_REQUEST_AFTER_GAPS = 4
-#: The same if the usual gap is unknown.
+#: The same minimum time in seconds if the usual time between two posts is unknown.
 FULL_REQUEST_AFTER_UNKNOWN_S = 30 * DAY_S
 
 
 class Validators(Struct, frozen=True):
-    """The validators of one document."""
+    """ETag and Last-Modified of one document."""
 
     etag: str | None = None
     last_modified: str | None = None
-    url: str = ""  #: URL that they came from, after redirects
+    url: str = ""  #: URL of the document after redirects
     since: float = 0.0  #: time of the last document or of the last unconditional request
 
     def for_request(
@@ -32,14 +33,16 @@ class Validators(Struct, frozen=True):
     ) -> tuple[str | None, str | None]:
         """Return the values of (If-None-Match, If-Modified-Since) for a request to ``url``.
 
-        Both are None for another URL and if an unconditional request is due.
+        Both are None for another URL and if an unconditional request is due. ``usual_gap_s`` is the
+        usual
+        time in seconds between two posts, or None if unknown.
         """
         if url != self.url or self.needs_full_request(now, usual_gap_s):
             return None, None
         return self.etag, self.last_modified
 
     def needs_full_request(self, now: float, usual_gap_s: float | None = None) -> bool:
-        """Return whether to request the full document, because only 304 came for too long."""
+        """Return whether to request the full document, after too long a time with only 304."""
         limit_s = (
             FULL_REQUEST_AFTER_UNKNOWN_S
             if usual_gap_s is None
@@ -50,14 +53,16 @@ class Validators(Struct, frozen=True):
     def after_document(
         self, etag: str | None, last_modified: str | None, url: str, now: float
     ) -> "Validators":
-        """Return the validators after a 200 or 226: both are replaced, even if only one was sent.
+        """Return the validators after a response with a document (200 or 226).
 
-        A mix of old and new validators would describe no document.
+        Both are replaced, even if the response has only one, because a mix of old and new
+        validators would
+        describe no document.
         """
         return Validators(etag or None, last_modified or None, url, now)
 
     def after_304(self, etag: str | None, last_modified: str | None) -> "Validators":
-        """Return the validators after a 304: headers that it has replace the old ones.
+        """Return the validators after a 304 response. Headers in the response replace the old ones.
 
         See RFC 9111 sect. 3.2 and 4.3.4.
         """
