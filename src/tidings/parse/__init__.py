@@ -1,7 +1,7 @@
-"""Feed parser: RSS, Atom and JSON Feed to documents with entries, links and hints.
+"""Parser for RSS, Atom and JSON Feed, which returns documents with entries, links and hints.
 
-Pure functions, without I/O and clock. `parse` parses a feed. Other modules: `autodiscovery` finds
-the feeds of a web page, `opml` reads and writes lists of feeds, `sanitize` makes HTML safe.
+All functions are pure: they use no I/O and no clock. `parse` parses a feed, `autodiscovery` finds
+the feeds of a web page, `opml` reads and writes lists of feeds, and `sanitize` makes HTML safe.
 """
 
 from tidings.parse.entry_identity import unique_entries

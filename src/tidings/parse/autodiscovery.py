@@ -1,4 +1,4 @@
-"""Feed autodiscovery: the feeds and the icon that a web page links to."""
+"""Autodiscovery of the feeds and the icon to which a web page links."""
 
 import re
 from typing import Literal
@@ -9,7 +9,8 @@ from msgspec import Struct
 
 Kind = Literal["rss", "atom", "json"]
 
-#: Part of a page that is parsed. Feeds are linked in its head, which is never longer.
+#: Maximum number of bytes of a page that are parsed. Feeds are linked in the head of the page,
+#: which is never longer.
 _MAX_PARSED_BYTES = 1_000_000
 _MAX_LINKS = 50
 _KINDS: dict[str, Kind] = {
@@ -22,13 +23,13 @@ _KINDS: dict[str, Kind] = {
     "application/feed+json": "json",
     "application/json": "json",
 }
-#: Common paths of feeds, tried on sites without feed links.
+#: Common paths of feeds, which are tried on sites without feed links.
 _PATHS = ("/feed", "/feed.xml", "/rss.xml", "/atom.xml", "/index.xml", "/feed.json")
 _FEED_PATH = re.compile(
     r"(?:[./_-]|^)(?:rss|atom|rdf|feeds?|feed\.json)(?:\.xml|\.php)?/?$|/index\.xml$", re.IGNORECASE
 )
-#: Start of an XML feed, after comments, processing instructions and a doctype. The groups are
-#: atomic, which prevents catastrophic backtracking.
+#: Pattern for the start of an XML feed, after comments, processing instructions and a doctype. The
+#: groups are atomic, which prevents catastrophic backtracking.
 _FEED_START = re.compile(
     rb"^(?:\xef\xbb\xbf)?\s*"
     rb"(?>(?>(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\])?\s*>)\s*)*)"
@@ -42,7 +43,7 @@ _JSON_FEED_START = re.compile(
 
 
 class FeedLink(Struct, frozen=True):
-    """A link to a feed on a web page."""
+    """Link to a feed on a web page."""
 
     url: str
     title: str
@@ -50,7 +51,7 @@ class FeedLink(Struct, frozen=True):
 
 
 def find_feeds(html: bytes, url: str) -> list[FeedLink]:
-    """Return the feeds that the page at `url` links to, in page order, without duplicates.
+    """Return the feeds to which the page at `url` links, in page order and without duplicates.
 
     Ordinary links that look like feeds are used only if there is no `link` element for a feed.
     """
@@ -82,7 +83,7 @@ def find_feeds(html: bytes, url: str) -> list[FeedLink]:
 
 
 def find_icon(html: bytes, url: str) -> str:
-    """Return the URL of the icon that the page at `url` links to; empty if there is none."""
+    """Return the URL of the icon to which the page at `url` links, or an empty string."""
     page = _parse_html(html[:_MAX_PARSED_BYTES])
     for link in page.iter("link") if page is not None else ():
         href = (link.get("href") or "").strip()
@@ -94,7 +95,7 @@ def find_icon(html: bytes, url: str) -> str:
 
 
 def looks_like_feed(body: bytes) -> bool:
-    """Whether a body starts like a feed, regardless of its Content-Type."""
+    """Return whether a body starts like a feed, regardless of its Content-Type."""
     start = body[:10_000]
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
         start = start.decode("utf-16", "ignore").encode()
@@ -104,7 +105,7 @@ def looks_like_feed(body: bytes) -> bool:
 def common_paths(url: str) -> list[str]:
     """Return common feed URLs to try for a site whose page links to no feed.
 
-    The list is short, because each of them costs the publisher a request.
+    The list is short, because each URL costs the publisher a request.
     """
     parts = urlsplit(url)
     root = f"{parts.scheme}://{parts.netloc}"
@@ -118,7 +119,7 @@ def common_paths(url: str) -> list[str]:
 
 
 def _path(href: str) -> str:
-    """Return the path of a URL; empty if the URL is invalid."""
+    """Return the path of a URL, or an empty string if the URL is invalid."""
     try:
         return urlsplit(href.strip()).path
     except ValueError:

@@ -1,4 +1,4 @@
-"""Date parser for feeds: RFC 822, ISO 8601 and the variants found in real feeds.
+"""Date parser for RFC 822, ISO 8601 and the variants that occur in real feeds.
 
 The parser does not use the current time, so dates in the future are accepted. A date that cannot
 be parsed is None, never a guess.
@@ -14,7 +14,7 @@ from unicodedata import combining, normalize
 
 
 class ParsedDate(NamedTuple):
-    """A parsed date: Unix time in seconds, and whether the time of day was missing."""
+    """Unix time of a parsed date in seconds, and whether the time of day was missing."""
 
     time: float
     date_only: bool = False
@@ -23,8 +23,8 @@ class ParsedDate(NamedTuple):
 _MONTHS = {
     name: i + 1 for i, name in enumerate(re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec"))
 }
-# Prefixes of months that differ from English, without accents: German, French, Spanish, Italian,
-# Portuguese, Dutch, Nordic languages.
+# Prefixes of month names that differ from English, without accents. The languages are German,
+# French, Spanish, Italian, Portuguese, Dutch and the Nordic languages.
 _MONTHS |= {
     "mrz": 3,
     "maa": 3,
@@ -39,9 +39,9 @@ _MONTHS |= {
 }
 _MONTHS |= {"dic": 12, "ene": 1, "gen": 1, "fev": 2, "avr": 4, "abr": 4, "giu": 6, "lug": 7}
 _MONTHS |= {"juin": 6, "juil": 7, "aou": 8, "ago": 8, "set": 9, "des": 12}
-_MONTHS |= {"sze": 9, "мая": 5}  # Hungarian; second form of May in Russian
-# Greek, Russian, Ukrainian, Turkish. Polish and Croatian are left out: "lis" and "lip" are
-# different months in these two languages.
+_MONTHS |= {"sze": 9, "мая": 5}  # Hungarian September, second form of Russian May
+# Months in Greek, Russian, Ukrainian and Turkish. Polish and Croatian are left out, because "lis"
+# and "lip" are different months in these two languages.
 for _twelve in (
     "ιαν φεβ μαρ απρ μαι ιουν ιουλ αυγ σεπ οκτ νοε δεκ",
     "янв фев мар апр маи июн июл авг сен окт ноя дек",
@@ -49,9 +49,9 @@ for _twelve in (
     "oca sub mar nis may haz tem agu eyl eki kas ara",
 ):
     _MONTHS |= {name: i + 1 for i, name in enumerate(_twelve.split())}
-#: Time zones with their offset from UTC in hours: those of RFC 822 sect. 5.1, then those found in
-#: feeds. The military letters are left out, except Z: RFC 822 had their signs wrong, so RFC 2822
-#: sect. 4.3 treats them as unknown.
+#: Offset from UTC in hours of time zones in RFC 822 sect. 5.1 and in real feeds. The military
+#: letters except Z are left out, because RFC 822 had their signs wrong and RFC 2822 sect. 4.3
+#: therefore treats them as unknown.
 _ZONES = {
     "ut": 0,
     "utc": 0,
@@ -112,11 +112,11 @@ _ISO = re.compile(
     (?: (?: \s*t\s* | \s+ | (?<=\d{8}) ) (?P<clock>\d.*) )? $""",
     re.IGNORECASE | re.VERBOSE,
 )
-#: Years of two digits, as ISO 8601 allowed before 2004: 03-12-31, 031231, -03-12, -0312, and
-#: ordinal dates such as 03335.
+#: Pattern for dates with a year of two digits, which ISO 8601 allowed before 2004, such as
+#: 03-12-31, 031231, -03-12, -0312 and ordinal dates such as 03335.
 _ISO_SHORT = re.compile(r"(\d\d)(-?)(\d\d)\2(\d\d)|-(\d\d)-?(\d\d)|(\d\d)(\d{3})")
-#: Translation of 2004년 5월 28일 오후 1:31 and 2004年5月28日(金) 午後1時31分 to ISO 8601. Without
-#: a time zone, Korean and Japanese dates are UTC+9, Chinese ones UTC+8.
+#: Translation of dates such as 2004년 5월 28일 오후 1:31 and 2004年5月28日(金) 午後1時31分 to
+#: ISO 8601. Without a time zone, Korean and Japanese dates are UTC+9, and Chinese dates are UTC+8.
 _CJK_UNITS = str.maketrans("년월일年月日号號시时時点點분分초秒", "-- --   :::::::  ")
 _CJK_WEEKDAY = re.compile(r"\([^)]*\)|.요일|.曜日?|星期.|[周週].")
 _CJK_AM_PM = re.compile(r"(?:(오전|上午|午前)|오후|下午|午後)\s*(\d[\d:]*)")
@@ -129,7 +129,7 @@ _CLOCK = re.compile(
 _BEFORE_CLOCK = re.compile(r"^(?:[^\d\s]+ ){1,3}(?=\d)")  # at, um, à, г.
 _OFFSET = re.compile(r"(?:gmt|utc|ut|etc/gmt|z)?\s*([+-])\s*(\d{1,2}):?(\d\d)?", re.IGNORECASE)
 _WEEKDAY = re.compile(r"^[^\d\s,]+?(?:,|\.,|\.?\s)\s*(?=\S)")
-#: Fast path for the usual form of RFC 822 in UTC, which about 90 % of dates have.
+#: Pattern for the usual form of RFC 822 in UTC, which about 90 % of dates have (fast path).
 _COMMON = re.compile(
     r"[A-Z][a-z]{2}, (\d\d?) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) (?:GMT|[+-]0000)"
 )
@@ -139,7 +139,7 @@ _UNIX = re.compile(r"\d{9,10}(?:\.\d+)?|\d{12,13}")
 
 @lru_cache(maxsize=64)  # the two dates of an entry are usually equal
 def parse_date(text: str) -> ParsedDate | None:
-    """Parse a date in any supported format; return None if it cannot be parsed."""
+    """Return a date in any supported format, or None if the text cannot be parsed."""
     text = " ".join(text.split())[:100]
     if not text:
         return None
@@ -168,7 +168,7 @@ def parse_date(text: str) -> ParsedDate | None:
 
 
 def _candidates(text: str) -> Iterator[tuple[int, int, int, str]]:
-    """Yield each possible reading as year, month, day and the text of the time of day."""
+    """Yield each possible interpretation as year, month, day and the text of the time of day."""
     if not text.isascii():
         text = _normalize_cjk_date(text)
     iso = _ISO.match(text)
@@ -230,7 +230,10 @@ def _candidates(text: str) -> Iterator[tuple[int, int, int, str]]:
 
 
 def _calendar_day(text: str, form: str) -> tuple[int, int, int]:
-    """Convert a day of the year or week to year, month and day; zeros if it does not exist."""
+    """Convert a day of the year or week to (year, month, day).
+
+    Returns zeros if the day does not exist.
+    """
     try:
         date = datetime.strptime(text, form)
     except ValueError:
@@ -239,7 +242,10 @@ def _calendar_day(text: str, form: str) -> tuple[int, int, int]:
 
 
 def _normalize_cjk_date(text: str) -> str:
-    """Convert Chinese, Japanese and Korean dates to ISO 8601; return other texts unchanged."""
+    """Convert Chinese, Japanese and Korean dates to ISO 8601.
+
+    Other texts are returned unchanged.
+    """
     plain = _CJK_WEEKDAY.sub(" ", text).translate(_CJK_UNITS)
     plain = _CJK_AM_PM.sub(lambda half: f"{half[2]} {'am' if half[1] else 'pm'}", plain)
     if plain == text:
@@ -277,7 +283,7 @@ def _assemble(year: int, month: int, day: int, clock: str) -> ParsedDate | None:
 
 
 def _offset(zone: str) -> float | None:
-    """Return the offset from UTC in seconds; None for an unknown zone, which is taken as UTC."""
+    """Return the offset from UTC of a time zone in seconds, or None for an unknown time zone."""
     zone = zone.strip()
     match = _OFFSET.match(zone)
     if match:
@@ -303,9 +309,11 @@ def _day(word: str) -> int:
 
 
 def _year(word: str) -> int:
-    """Parse a year; 0 if it is invalid. RFC 2822 sect. 4.3: 00 to 49 are 2000 to 2049.
+    """Return a year of two to four digits as a number, or 0 if it is invalid.
 
-    Other years of two or three digits count from 1900.
+    According to RFC 2822 sect. 4.3, 00 to 49 are 2000 to 2049. Other years of two or three digits
+    count
+    from 1900.
     """
     match = re.match(r"'?(\d{2,4})\.?$", word)
     if not match:

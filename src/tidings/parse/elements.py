@@ -1,4 +1,4 @@
-"""Access to XML feed elements by normalized names (`dc:creator`, `title`), text and HTML.
+"""Access to the elements of an XML feed by normalized names such as `dc:creator`.
 
 Names are independent of the prefix and namespace URI that a document uses. The namespace of the
 root and those of the RSS versions have no prefix. An undeclared prefix is read as the customary
@@ -16,8 +16,8 @@ XML_BASE = "{http://www.w3.org/XML/1998/namespace}base"
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
 
-#: Prefixes by namespace URI, in lower case and without scheme, "www." and trailing slash or hash,
-#: because publishers vary these.
+#: Prefixes by namespace URI. The URIs are in lower case and without scheme, "www." and trailing
+#: slash or hash, because publishers vary these parts.
 _PREFIXES = {
     "my.netscape.com/rdf/simple/0.9": "",
     "channel.netscape.com/rdf/simple/0.9": "",
@@ -49,9 +49,11 @@ _PREFIXES = {
     "w3.org/1999/02/22-rdf-syntax-ns": "rdf",
 }
 _KNOWN = frozenset(_PREFIXES.values())
-#: Maximum length of a base URL, since each URL of the document would repeat it.
+#: Maximum length of a base URL in characters. It is limited because each URL of the document would
+#: repeat the base.
 _MAX_BASE_LENGTH = 2000
-#: Text up to this length that happens to be valid base64 is probably an ordinary word.
+#: Maximum length in characters of a text that is probably an ordinary word although it is valid
+#: base64.
 _MAX_WORD_LENGTH = 40
 
 #: Child elements by normalized name, in document order.
@@ -59,7 +61,7 @@ Children = dict[str, list[Element]]
 
 
 class TagNames(dict[str, str]):
-    """Cache of normalized names of a document's tags."""
+    """Cache of the normalized names of a document's tags."""
 
     def __init__(self, root: Element) -> None:
         super().__init__()
@@ -79,7 +81,7 @@ class TagNames(dict[str, str]):
         return plain
 
     def children(self, element: Element) -> Children:
-        """Return the child elements by normalized name."""
+        """Return the child elements of an element by normalized name."""
         found: Children = {}
         for child in element:
             tag = child.tag
@@ -94,7 +96,7 @@ def _split(tag: str) -> tuple[str, str]:
 
 
 def first(children: Children, *names: str) -> Element | None:
-    """Return the first element of the first name that is present; None if there is none."""
+    """Return the first element with the first of these names that is present, or None."""
     for name in names:
         if name in children:
             return children[name][0]
@@ -102,7 +104,7 @@ def first(children: Children, *names: str) -> Element | None:
 
 
 def element_text(element: Element | None) -> str:
-    """Return the text of an element, without surrounding whitespace."""
+    """Return the text of an element without surrounding whitespace."""
     if element is None:
         return ""
     text: str = ((element.text or "") if len(element) == 0 else "".join(element.itertext())).strip()
@@ -117,7 +119,10 @@ def _strip_cdata(text: str) -> str:
 
 
 def first_text(children: Children, *names: str) -> str:
-    """Return the first non-empty text of elements with these names."""
+    """Return the first text that is not empty among the elements with these names.
+
+    Returns an empty string if there is none.
+    """
     for name in names:
         for element in children.get(name, ()):
             if text := element_text(element):
@@ -126,7 +131,10 @@ def first_text(children: Children, *names: str) -> str:
 
 
 def inner_html(element: Element) -> str:
-    """Return the content of an element as HTML: child elements serialized, escaped HTML as is."""
+    """Return the content of an element as HTML.
+
+    Child elements are serialized, and escaped HTML is returned as it is.
+    """
     if len(element):
         return _children_to_html(element)
     text: str = (element.text or "").strip()
@@ -186,19 +194,20 @@ def _from_base64(text: str, kind: str) -> str:
             if kind.startswith(("image/", "audio/", "video/")) or len(text) > _MAX_WORD_LENGTH
             else text
         )
-    except ValueError:  # declared as base64, but it is not
+    except ValueError:  # the text is declared as base64, but is not
         return html.escape(text, quote=False)
 
 
 def text_to_html(text: str) -> str:
-    """Convert plain text to HTML and keep its line breaks."""
+    """Convert plain text to HTML with the same line breaks."""
     return html.escape(text, quote=False).replace("\n", "<br>\n")
 
 
 def rss_text(element: Element | None) -> str:
     """Return an RSS title as plain text.
 
-    RSS does not specify whether titles are HTML; what looks like markup is treated as markup.
+    RSS does not specify whether titles are HTML. Anything that looks like markup is treated as
+    markup.
     """
     return "" if element is None else plain_text(inner_html(element))
 
@@ -213,7 +222,7 @@ def atom_text(element: Element | None) -> str:
 
 
 def resolve_xml_base(element: Element, document_url: str) -> str:
-    """Return the base URL of an element (XML Base); empty and too long bases are ignored."""
+    """Return the base URL of an element (XML Base). Empty and too long bases are ignored."""
     bases = [
         element.get(XML_BASE),
         *(ancestor.get(XML_BASE) for ancestor in element.iterancestors()),
@@ -226,7 +235,10 @@ def resolve_xml_base(element: Element, document_url: str) -> str:
 
 
 def absolute_url(url: str, base: str) -> str:
-    """Resolve a URL against a base; return it unchanged if there is no base or it is invalid."""
+    """Resolve a URL against a base URL.
+
+    The URL is returned unchanged if the base is empty or one of the two is invalid.
+    """
     url = "".join(url.split()) if "\n" in url or "\t" in url else url.strip()
     if not url or url.startswith(("http://", "https://")) or not base:
         return url

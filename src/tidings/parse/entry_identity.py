@@ -1,4 +1,4 @@
-"""Entry identity (guid or hash), change detection by digest, dedup within a document."""
+"""Identity and digest of entries, and removal of duplicate entries within a document."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from tidings.document import Document, Enclosure, Entry
 from tidings.parse.dates import ParsedDate
 
-#: Maximum number of entries of a document. Complete archives have a few thousand entries; of a
-#: longer document the first entries are used, which are the newest.
+#: Maximum number of entries of a document. Complete archives have a few thousand entries. In a
+#: longer document, only the first entries are used, which are the newest.
 MAX_ENTRIES = 20_000
 
 
@@ -31,8 +31,10 @@ def make_entry(
     """Create an entry with its identity and digest.
 
     The identity is the id or guid; without one, a hash of title and link (FeedEx sect. 3.1), or of
-    all fields if both are missing. The digest covers the visible content, for change detection.
-    Dates and counters are not part of it, because many publishers change them in every document.
+    all
+    fields if both are missing. The digest covers the visible content, for change detection. Dates
+    and
+    counters are not part of it, because many publishers change them in every document.
     """
     files: dict[str, Enclosure] = {}
     for enclosure in enclosures:
@@ -64,7 +66,7 @@ def make_entry(
 
 
 def unique_entries(document: Document) -> Document:
-    """Keep only the first of entries with the same identity.
+    """Return the document with only the first of all entries that have the same identity.
 
     Otherwise, two entries with the same guid would count as an edit at every poll.
     """

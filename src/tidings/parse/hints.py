@@ -1,4 +1,4 @@
-"""Polling hints of RSS feeds: ttl, skipHours, skipDays and the syndication module.
+"""Parser for the polling hints of RSS feeds (ttl, skipHours, skipDays, syndication module).
 
 Implausible values are ignored.
 """
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tidings.document import Hints
 from tidings.parse.elements import Children, element_text, first_text
 
-#: Maximum plausible interval; a longer ttl is probably in the wrong unit.
+#: Maximum plausible interval in seconds. A longer ttl is probably in the wrong unit.
 _MAX_HINT_S = 31 * 86400.0
 _PERIODS_S = {
     "hourly": 3600.0,
@@ -21,7 +21,7 @@ _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def parse_hints(feed: Children) -> Hints:
-    """Return the hints among a channel's children."""
+    """Return the polling hints in a channel, given the channel's child elements."""
     return Hints(
         ttl_s=_plausible_interval(_number(first_text(feed, "ttl")) * 60),
         period_s=_plausible_interval(_period_s(feed)),
@@ -35,7 +35,7 @@ def _plausible_interval(seconds: float) -> float | None:
 
 
 def _ignore_if_all(skipped: frozenset[int], total: int) -> frozenset[int]:
-    """Ignore a hint that skips every hour or every day."""
+    """Return the skipped hours or days, or an empty set if all of them are skipped."""
     return skipped if len(skipped) < total else frozenset()
 
 
@@ -48,7 +48,10 @@ def _number(text: str) -> float:
 
 
 def _period_s(feed: Children) -> float:
-    """Return sy:updatePeriod (default: daily, as specified) divided by sy:updateFrequency."""
+    """Return sy:updatePeriod divided by sy:updateFrequency in seconds, or 0 if there is neither.
+
+    The default of sy:updatePeriod is daily, as specified.
+    """
     if "sy:updateperiod" not in feed and "sy:updatefrequency" not in feed:
         return 0.0
     period_s = _PERIODS_S.get(first_text(feed, "sy:updateperiod").lower() or "daily", 0.0)
@@ -56,7 +59,7 @@ def _period_s(feed: Children) -> float:
 
 
 def _hours(feed: Children) -> Iterator[int]:
-    """Yield skipHours as 0 to 23; RSS 0.91 has 1 to 24, where 24 is midnight."""
+    """Yield the hours of skipHours as 0 to 23. RSS 0.91 has 1 to 24, where 24 is midnight."""
     for text in _child_texts(feed, "skiphours"):
         if text.isascii() and text.isdigit() and int(text[:4]) <= 24:
             yield int(text) % 24

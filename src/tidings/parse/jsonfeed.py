@@ -1,4 +1,4 @@
-"""JSON Feed parser, versions 1.0 and 1.1.
+"""Parser for JSON Feed, versions 1.0 and 1.1.
 
 Real feeds have numbers as ids and null for missing values, so the type of each field is checked.
 """
@@ -15,21 +15,21 @@ from tidings.parse.dates import ParsedDate, parse_date
 from tidings.parse.elements import absolute_url, text_to_html
 from tidings.parse.entry_identity import MAX_ENTRIES, make_entry
 
-#: NUL, which PostgreSQL cannot store, and lone surrogates (from a title cut within an emoji). They
-#: become U+FFFD, as in browsers; surrogate pairs stay.
+#: Pattern for escapes of NUL, which PostgreSQL cannot store, and of lone surrogates, which occur in
+#: titles that were cut within an emoji. Both become U+FFFD, as in browsers. Surrogate pairs stay.
 _INVALID_ESCAPE = re.compile(
     rb"(?<!\\)((?:\\\\)*)"
     rb"(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     rb"|\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2}))"
 )
 
-#: Maximum number of objects and arrays. Each takes at least 60 bytes of memory: a document of
-#: 10 MB with empty objects needed 260 MB.
+#: Maximum number of objects and arrays in a document. Each takes at least 60 bytes of memory: a
+#: document of 10 MB with empty objects needed 260 MB.
 _MAX_OBJECTS = 500_000
 
 
 def parse_json_feed(data: dict[str, Any], url: str) -> Document:
-    """Convert a decoded JSON Feed to a document."""
+    """Convert a decoded JSON Feed to a document. ``url`` resolves relative URLs."""
     home = _text(data, "home_page_url")
     hubs = (
         _text(hub, "url")
@@ -55,15 +55,18 @@ def parse_json_feed(data: dict[str, Any], url: str) -> Document:
 
 
 def has_too_many_objects(body: bytes) -> bool:
-    """Whether a body has more objects and arrays than any feed.
+    """Return whether a body has more objects and arrays than any real feed.
 
-    Braces and brackets within strings count too; no feed has that many.
+    Braces and brackets within strings are counted too, because no feed has that many.
     """
     return len(body) > _MAX_OBJECTS and body.count(b"{") + body.count(b"[") > _MAX_OBJECTS
 
 
 def decode_json(body: bytes) -> dict[str, Any] | None:
-    """Decode a JSON object; None if the body is not one. The decoder rejects deep nesting."""
+    """Return a decoded JSON object, or None if the body is not a JSON object.
+
+    The decoder rejects deep nesting.
+    """
     try:
         cleaned = _INVALID_ESCAPE.sub(
             lambda match: match[0] if match[2] else match[1] + rb"\ufffd",
@@ -109,7 +112,10 @@ def _attachments(item: dict[str, Any], url: str) -> Iterator[Enclosure]:
 
 
 def _authors(data: dict[str, Any]) -> str:
-    """Return the names in `authors` (1.1) or `author` (1.0; also an array or a plain name)."""
+    """Return the names in `authors` (version 1.1) or `author` (version 1.0), joined by commas.
+
+    Some feeds have an array or a plain name in `author`.
+    """
     single = data.get("author")
     if isinstance(single, str):
         return single.strip()

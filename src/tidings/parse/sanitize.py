@@ -1,4 +1,4 @@
-"""HTML sanitizer (XSS protection) with an allowlist, and conversion of HTML to plain text.
+"""HTML sanitizer with an allowlist (XSS protection), and conversion of HTML to plain text.
 
 Elements and attributes that are not listed here are removed. Scripts, styles, forms and frames are
 dropped; URLs are absolute and use http, https or mailto; links send no Referer. `srcset` is not
@@ -25,8 +25,9 @@ _INLINE = _names(
     "a abbr acronym b bdi bdo big caption cite code col colgroup data del dfn em font i img ins kbd"
     " mark picture q rp rt ruby s samp small source span strike strong sub sup time tt u var wbr"
 )
-#: Elements that are removed with their content; of others only the tags are removed. `object` is
-#: not among them, because its content is the fallback that its author provides.
+#: Elements that are removed with their content. If another element is not allowed, only its tags
+#: are removed. `object` is not listed here, because its content is the fallback that its author
+#: provides.
 _REMOVED_WITH_CONTENT = {
     "script",
     "style",
@@ -40,17 +41,17 @@ _REMOVED_WITH_CONTENT = {
     "textarea",
     "title",
 }
-#: Tags with which HTML parsers would drop the rest of a post: elements closed as in XML, which
-#: HTML parsers treat as open, and iframes, whose content HTML hides although it is the fallback for
-#: browsers without frames (HTML 4.01 sect. 16.5). They are renamed to unknown elements, of which
-#: only the tags are removed.
+#: Pattern for tags with which HTML parsers would drop the rest of a post. These are elements closed
+#: as in XML, which HTML parsers treat as open, and iframes, whose content HTML hides although it is
+#: the fallback for browsers without frames (HTML 4.01 sect. 16.5). Such elements are renamed to
+#: unknown elements, of which only the tags are removed.
 _MISPARSED_TAG = re.compile(
     r"<(?=/?if|[stn])"
     r"(?:(?=(?:script|style|title|textarea|noscript|template|select)\b[^<>]*/>)|/?(?=iframe\b))",
     re.IGNORECASE,
 )
-#: Media that need a script. Lazy-loaded images have the URL in a data attribute and a placeholder
-#: in `src`. Embedded video players are replaced by a link to the page of the video.
+#: Patterns for media that need a script. Lazy-loaded images have the URL in a data attribute and a
+#: placeholder in `src`. Embedded video players are replaced by a link to the page of the video.
 _IMG_OR_IFRAME = re.compile(r"<(?:img|iframe)\b[^<>]*+>", re.IGNORECASE)
 _LAZY_SRC = re.compile(r"\sdata-(?:lazy-|orig-)?(?:src|original)\s*=", re.IGNORECASE)
 _PLACEHOLDER_SRC = re.compile(r"""\ssrc\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*)""", re.IGNORECASE)
@@ -60,8 +61,9 @@ _VIDEO_EMBED = re.compile(
     r"|player\.vimeo\.com/video/(?P<vimeo>\d{1,15}))",
     re.IGNORECASE | re.ASCII,
 )
-#: MathML is not allowed, because it has been used to bypass sanitizers. Without its tags a formula
-#: would be wrong (½ would become 12), so it is replaced by its TeX or text alternative.
+#: Patterns for MathML, which is not allowed because it has been used to bypass sanitizers. Without
+#: its tags a formula would be wrong (½ would become 12), so a formula is replaced by its TeX or
+#: text alternative.
 _MATH = re.compile(r"<(/?)math\b[^<>]*>", re.IGNORECASE)
 _ALTTEXT = re.compile(r"""\salttext\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')""", re.IGNORECASE)
 _TEX = re.compile(
@@ -84,8 +86,9 @@ _ATTRIBUTES = {
     "time": {"datetime"},
     "video": {"src", "poster", "width", "height"},
 }
-#: Attributes that are set: images load when scrolled into view. At most one per element, because
-#: nh3 orders several differently in each process, and the output must be deterministic.
+#: Attributes that are added to elements, so that images load when scrolled into view. There is at
+#: most one per element, because nh3 orders several differently in each process, and the output must
+#: be deterministic.
 _SET_ATTRIBUTES = {
     "img": {"loading": "lazy"},
     "audio": {"controls": "controls"},
@@ -93,7 +96,8 @@ _SET_ATTRIBUTES = {
 }
 _SCHEMES = {"http", "https", "mailto"}
 
-# These apply only to the output of nh3, where each attribute is name="value" without quotes in it.
+# The next patterns apply only to the output of nh3, in which each attribute is name="value" and a
+# value contains no quotes.
 _PIXEL_SIZE = re.compile(r' (?:width|height)="[01](?:px)?"')
 _IMAGE = re.compile(r'<img(?: [a-z-]+="[^"]*")*>')
 _CLEAN_TAG = re.compile(r"</?([a-z0-9]*)[^>]*>")
@@ -104,41 +108,44 @@ _HIDDEN = re.compile(rf"<!--.*?(?:-->|\Z)|{_HIDDEN_ELEMENT}", re.DOTALL | re.IGN
 _HIDDEN_WITHOUT_COMMENTS = re.compile(_HIDDEN_ELEMENT, re.DOTALL | re.IGNORECASE)
 _ANY_TAG = re.compile(r"</?(?=[a-z!?])([a-z0-9]*)[^<>]*>", re.IGNORECASE)
 
-#: A URL attribute that may be relative. The pattern starts with "=", which is fast to search.
+#: Pattern for a URL attribute that may be relative. It starts with "=", which is fast to search.
 _RELATIVE = re.compile(
     r"""=(?i:(?<=href=)|(?<=src=)|(?<=poster=)|(?<=\s=))\s*+["']?+\s*+(?i:(?!https?://|mailto:|["'>]))"""
 )
-#: A URL attribute that is relative to the page, not to the root of the site.
+#: Pattern for a URL attribute that is relative to the page, not to the root of the site.
 _RELATIVE_TO_PAGE = re.compile(_RELATIVE.pattern.replace("mailto:|", "mailto:|/|"))
 _SITE = re.compile(r"https?://[^/?#\\]+")
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)", re.IGNORECASE)
-#: One attribute as in the HTML standard, and a tag that may have more than 100 of them.
+#: Pattern for one attribute as in the HTML standard, and for a tag whose group "more" matches if
+#: the tag has more than 100 attributes.
 _ATTRIBUTE = (
     r"""(?:[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)?+)"""
 )
 _ATTRIBUTES_OF_TAG = re.compile(
     rf"<[a-z][^\s/>]*+{_ATTRIBUTE}{{0,100}}+(?P<more>{_ATTRIBUTE})?+", re.IGNORECASE
 )
-#: Length up to which the number of attributes does not matter for the run time.
+#: Maximum length in characters of a text for which the number of attributes does not matter.
 _SHORT = 20_000
-#: Elements that never stay open: void elements, and those closed by the next of their kind.
+#: Elements that never stay open, because they are void or the next element of their kind closes
+#: them.
 _NEVER_OPEN = _names(
     "area br col dd dt hr img input li link meta option p source tbody td tfoot th thead tr wbr"
 )
 
 
-#: Allowed schemes of links. Others execute code (`javascript:`, `data:`) or read local files.
+#: Pattern for allowed schemes of links. Others execute code (`javascript:`, `data:`) or read local
+#: files.
 _LINK_SCHEMES = re.compile(r"(?:https?|ftp|mailto|magnet|gemini|gopher):", re.IGNORECASE)
 
 
 def sanitize_url(url: str) -> str:
-    """Return the URL of a link if its scheme is allowed, else an empty string."""
+    """Return the URL of a link if its scheme is allowed, otherwise an empty string."""
     return url if _LINK_SCHEMES.match(url) else ""
 
 
 @lru_cache(maxsize=64)
 def _cleaner(base_url: str) -> nh3.Cleaner:
-    """Return a cached sanitizer; creating one takes as long as sanitizing a short post."""
+    """Return a cached sanitizer. Creating one takes as long as sanitizing a short post."""
     return nh3.Cleaner(
         tags=_BLOCKS | _INLINE,
         clean_content_tags=_REMOVED_WITH_CONTENT,
@@ -151,7 +158,10 @@ def _cleaner(base_url: str) -> nh3.Cleaner:
 
 
 def sanitize_html(html: str, base_url: str) -> str:
-    """Sanitize an HTML fragment for display; `base_url` resolves relative URLs. Idempotent."""
+    """Return an HTML fragment that is safe to display.
+
+    `base_url` resolves relative URLs. Sanitizing the result again does not change it.
+    """
     if "<" not in html and "&" not in html:
         return entities.escape(html.strip(), quote=False)
     if "data-" in html or "<iframe" in html:
@@ -159,7 +169,7 @@ def sanitize_html(html: str, base_url: str) -> str:
     if "<math" in html:
         html = _replace_mathml(html)
     html = _MISPARSED_TAG.sub(lambda start: start[0] + "x-", html)
-    html = html.replace("<br></br>", "<br>")  # HTML parsers read it as two line breaks
+    html = html.replace("<br></br>", "<br>")  # HTML parsers read both tags as line breaks
     if _expands_too_much(html):
         return entities.escape(plain_text(html), quote=False)
     try:
@@ -190,7 +200,7 @@ def _replace_lazy_media(tag: re.Match[str]) -> str:
 
 
 def _replace_mathml(html: str) -> str:
-    """Replace formulas by their alternative text; those without one are removed later."""
+    """Replace formulas by their alternative text. Formulas without one are removed later."""
     parts: list[str] = []
     end, opening = 0, None
     for tag in _MATH.finditer(html):
@@ -206,22 +216,23 @@ def _replace_mathml(html: str) -> str:
 
 
 def _required_base(base_url: str, html: str) -> str:
-    """Return the part of the base that the URLs of a fragment need: none, the site, or all.
+    """Return the part of the base URL that is needed to resolve the URLs of a fragment.
 
-    Few distinct bases make the cache of sanitizers effective.
+    It is empty, the site or the whole base. Few distinct bases make the cache of sanitizers
+    effective.
     """
     site = _SITE.match(base_url)
     if site is None or not _RELATIVE.search(html):
         return ""
     base = base_url if _RELATIVE_TO_PAGE.search(html) else site[0]
-    # Each URL of the fragment repeats the base, which limits its length.
+    # The length of the base is limited, because each URL of the fragment repeats the base.
     return base if len(base) * html.count("=") < 1_000_000 + 10 * len(html) else ""
 
 
 def search_text(clean: str) -> str:
-    """Return the text of output of `sanitize_html`, for the search index.
+    """Return the text of HTML that `sanitize_html` has returned, for the search index.
 
-    In that output each ``<`` starts a tag and each ``>`` ends one.
+    In such HTML each ``<`` starts a tag and each ``>`` ends one.
     """
     if "<" in clean:
         pieces = _CLEAN_TAG.split(clean)
@@ -234,7 +245,7 @@ def plain_text(html: str) -> str:
     """Convert an HTML fragment to plain text on one line, for titles and summaries."""
     if "<" in html:
         html = _without_tags(_HIDDEN.sub(_hidden, html))
-    if "<" in html:  # a tag with "<" in an attribute
+    if "<" in html:  # a tag had "<" in an attribute
         html = _without_tags(html)
     if "&" in html:
         html = entities.unescape(html)
@@ -242,9 +253,9 @@ def plain_text(html: str) -> str:
 
 
 def _hidden(found: re.Match[str]) -> str:
-    """Remove a hidden element or comment; an unclosed comment ends at the first ``>``.
+    """Return the replacement for a hidden element or comment.
 
-    Otherwise it would remove the rest of a title.
+    An unclosed comment ends at the first ``>``; otherwise it would remove the rest of a title.
     """
     text = found[0]
     if text.startswith("<!--") and not text.endswith("-->"):
@@ -259,18 +270,22 @@ def _without_tags(html: str) -> str:
 
 
 def _expands_too_much(html: str) -> bool:
-    """Whether an HTML parser would expand this text excessively (denial of service).
+    """Return whether an HTML parser would expand this text excessively (denial of service).
 
     An open formatting element (``<font>``, ``<a>``) is reopened in each later paragraph with all
-    its attributes: 40 kB of ``<font color=1><p>x<font color=2><p>x`` become 80 MB. The time for
-    nesting is quadratic, and so is that for the attributes of a tag. The cost of a tag is therefore
-    the size of all elements that are open there; an element is measured up to the next tag, because
-    a quoted ``>`` cannot be distinguished here. Real posts cost a few times their length.
+    its
+    attributes: 40 kB of ``<font color=1><p>x<font color=2><p>x`` become 80 MB. The time for nesting
+    is
+    quadratic, and so is that for the attributes of a tag. The cost of a tag is therefore the size
+    of all
+    elements that are open there; an element is measured up to the next tag, because a quoted ``>``
+    cannot
+    be distinguished here. Real posts cost a few times their length.
     """
     if len(html) > _SHORT and any(tag["more"] for tag in _ATTRIBUTES_OF_TAG.finditer(html)):
         return True
     allowed = 200_000 + 50 * len(html)
-    if html.count("<") * len(html) < allowed:  # upper bound: all open at each tag
+    if html.count("<") * len(html) < allowed:  # the cost if all elements were open at each tag
         return False
     open_names: list[str] = []
     open_sizes: list[int] = []

@@ -1,8 +1,10 @@
-"""XML parser: charset (encoding) detection, repair of malformed documents, no entity expansion.
+"""XML parser that detects the encoding, repairs malformed documents and expands no entities.
 
-Attempts, in order: the document unchanged; without what XML forbids but feeds contain (HTML
-entities, bare ampersands, control characters, text around the root); with balanced tags, as in
-browsers. libxml2 loads no external entities (XXE) and keeps its limits on depth and expansion.
+It makes three attempts: first with the document unchanged; then without constructs that XML forbids
+but feeds contain (HTML entities, bare ampersands, control characters, text around the root);
+finally
+with balanced tags, as in browsers. libxml2 loads no external entities (XXE) and keeps its limits on
+depth and expansion.
 """
 
 import codecs
@@ -16,11 +18,11 @@ from lxml import etree  # type: ignore[import-untyped]  # it has no types
 
 Element: TypeAlias = Any  # lxml has no types
 
-#: Maximum length of a document that is repaired in Python, at most three seconds. Longer ones are
-#: left to the recovery mode of libxml2.
+#: Maximum length in characters of a document that is repaired in Python, which takes at most three
+#: seconds. Longer documents are left to the recovery mode of libxml2.
 _MAX_REPAIR_CHARACTERS = 2_000_000
-#: Maximum number of "<" and "&". Each may be an element (0.25 kB of memory) or a recovered error
-#: (0.5 kB). A longer document is cut here; its first entries are the newest.
+#: Maximum number of "<" and "&" in a document. Each may be an element (0.25 kB of memory) or a
+#: recovered error (0.5 kB). A document with more is cut, and its first entries are the newest.
 _MAX_MARKUP = 500_000
 _MARKUP_CHARACTER = re.compile("[<&]")
 
@@ -31,7 +33,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-#: First bytes of "<" or "<?" without byte order mark (XML 1.0, appendix F).
+#: First bytes of a document without byte order mark, by encoding (XML 1.0, appendix F).
 _STARTS = (
     (b"<\0\0\0", "utf-32-le"),
     (b"\0\0\0<", "utf-32-be"),
@@ -39,7 +41,7 @@ _STARTS = (
     (b"\0<", "utf-16-be"),
     (b"\x4c\x6f\xa7\x94", "cp037"),
 )
-#: Encoding labels that browsers read as a superset (WHATWG Encoding Standard).
+#: Encodings that browsers replace by a superset (WHATWG Encoding Standard).
 _ENCODING_SUPERSETS = {
     "ascii": "cp1252",
     "iso8859-1": "cp1252",
@@ -51,12 +53,12 @@ _ENCODING_SUPERSETS = {
 _ENCODING_SUPERSETS |= {"iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874"}
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*?\bencoding\s*=\s*["']\s*([\w.:-]+)""")
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
-#: Declared encodings of documents that are often UTF-8 in fact.
+#: Encodings that documents often declare although they are UTF-8.
 _USED_FOR_UTF8 = (b"utf-8", b"iso-8859-1", b"latin1", b"us-ascii", b"windows-1252")
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^>\[]*>", re.IGNORECASE)
 
-#: Control characters 128 to 159: Windows-1252 characters declared as Latin-1. Browsers read them
-#: as Windows-1252.
+#: Patterns for the control characters 128 to 159. They are Windows-1252 characters that are
+#: declared as Latin-1, and browsers read them as Windows-1252.
 _CONTROL = re.compile(rb"\xc2([\x80-\x9f])")
 _CONTROL_REFERENCE = re.compile(rb"&#(?:(1[2-5][0-9])|[xX]([89][0-9a-fA-F]));")
 
@@ -74,14 +76,18 @@ _ATTRIBUTE = re.compile(
     r"""(?<![\w:.-])([a-z_][\w:.-]*+)\s*+=\s*+("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE
 )
 _XML_ENTITIES = frozenset(("amp;", "lt;", "gt;", "quot;", "apos;"))
-#: Void elements of HTML, which are never closed. Without `link`, which is an element of RSS.
+#: Void elements of HTML, which are never closed. `link` is left out because it is an element of
+#: RSS.
 _VOID = frozenset(("br", "hr", "img", "input", "wbr"))
 _ITEMS = frozenset(("item", "entry"))
 
 
 def parse_xml(body: bytes, content_type: str = "") -> tuple[Element | None, bool]:
-    """Parse XML; return the root element (None if there is none) and whether it was repaired."""
-    # Without check: libxml2 validates UTF-8 itself.
+    """Parse XML and return the root element and whether the document was repaired.
+
+    The root element is None if there is none.
+    """
+    # No check is needed here, because libxml2 validates UTF-8 itself.
     utf8, is_declared = _prepare(body, content_type, check=False)
     is_small = len(utf8) <= _MAX_MARKUP or utf8.count(b"<") <= _MAX_MARKUP
     if is_small and (root := _try_parse(utf8)) is not None:
@@ -105,13 +111,16 @@ def parse_xml(body: bytes, content_type: str = "") -> tuple[Element | None, bool
 
 
 def _prepare(body: bytes, content_type: str, *, check: bool) -> tuple[bytes, bool]:
-    """Convert to UTF-8 like `to_utf8`, without doctype and with Windows-1252 characters fixed."""
+    """Convert a document to UTF-8 without doctype and with Windows-1252 characters repaired.
+
+    Returns the same values as `to_utf8`.
+    """
     utf8, is_declared = to_utf8(body, content_type, check=check)
     # External DTDs are not loaded, and libxml2 silently drops the entities that they declare.
     # Without a doctype such entities are errors, which are repaired.
     if doctype := _DOCTYPE.search(utf8, 0, 4096):
         utf8 = utf8[: doctype.start()] + utf8[doctype.end() :]
-    # Two patterns, because each starts with a literal, which is fast to search.
+    # There are two patterns, because each starts with a literal, which is fast to search.
     utf8 = _CONTROL.sub(lambda control: _windows_character(control[1][0], control[0]), utf8)
     utf8 = _CONTROL_REFERENCE.sub(
         lambda r: _windows_character(int(r[1]) if r[1] else int(r[2], 16), r[0]), utf8
@@ -128,13 +137,16 @@ def _try_parse(utf8: bytes, *, recover: bool = False) -> Element | None:
 
 
 def to_utf8(body: bytes, content_type: str = "", *, check: bool = True) -> tuple[bytes, bool]:
-    """Convert a document to UTF-8; return it and whether it was in its declared encoding.
+    """Convert a document to UTF-8 and return it with whether its declared encoding was right.
 
     Precedence: byte order mark, HTTP charset, XML declaration (RFC 7303 sect. 3). But non-ASCII
-    text that is valid UTF-8 is almost always UTF-8, so UTF-8 has precedence over a declared
-    Latin-1, and over the HTTP charset if the document declares nothing else. A declared encoding
-    in which the bytes are invalid is ignored. The fallback is Windows-1252. Without ``check``, a
-    document declared as UTF-8 is not validated.
+    text that
+    is valid UTF-8 is almost always UTF-8, so UTF-8 has precedence over a declared Latin-1, and over
+    the
+    HTTP charset if the document declares nothing else. A declared encoding in which the bytes are
+    invalid
+    is ignored. The fallback is Windows-1252. Without ``check``, a document declared as UTF-8 is not
+    validated.
     """
     for mark, encoding in _BOMS:
         if body.startswith(mark):
@@ -172,7 +184,7 @@ def _decode(
         return (body if name == "utf-8" else text.encode("utf-8", "replace")), claim in claims[
             :trusted_claims
         ]
-    # A few invalid bytes in UTF-8 are errors; many of them mean another encoding.
+    # A few invalid bytes in UTF-8 are errors, but many of them mean another encoding.
     text = body.decode("utf-8", "replace")
     non_ascii = sum(character > "\x7f" for character in text)
     return (
@@ -197,7 +209,7 @@ def _parser(*, recover: bool = False) -> etree.XMLParser:
 
 
 def _repair_text(text: str, start: int) -> str:
-    """Return the root element with forbidden characters and entities repaired.
+    """Return the text of the root element with forbidden characters and entities repaired.
 
     Line numbers stay the same.
     """
@@ -213,7 +225,12 @@ def _repair_entity(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def _entity(name: str) -> str:
-    """Keep XML entities, convert HTML entities, drop forbidden characters, escape bare "&"."""
+    """Return the replacement for an entity that XML allows.
+
+    XML entities stay, HTML entities become character references, forbidden characters are dropped,
+    and a
+    bare "&" is escaped.
+    """
     if name in _XML_ENTITIES:
         return "&" + name
     character = html.unescape("&" + name)
@@ -223,7 +240,7 @@ def _entity(name: str) -> str:
 
 
 def _balance_tags(text: str) -> str:
-    """Balance tags: close open elements in order and drop unmatched closing tags.
+    """Close open elements in order and drop unmatched closing tags.
 
     A new item or entry closes the one before, as with list items in HTML.
     """
@@ -275,6 +292,6 @@ def _attribute(pair: re.Match[str]) -> tuple[str, str]:
 
 
 def _escape(token: str) -> str:
-    if token.startswith("<![CDATA["):  # unclosed: the rest is text
+    if token.startswith("<![CDATA["):  # the section is unclosed, so the rest is text
         return html.escape(token.removeprefix("<![CDATA["), quote=False)
     return "" if token.startswith(("<!", "<?")) else token.replace("<", "&lt;").replace(">", "&gt;")

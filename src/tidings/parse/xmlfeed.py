@@ -1,6 +1,6 @@
-"""XML feed parser: RSS 0.9x, 1.0, 1.1 and 2.0, Atom 0.3 and 1.0.
+"""Parser for XML feeds (RSS 0.9x, 1.0, 1.1 and 2.0, Atom 0.3 and 1.0).
 
-One parser for all formats, because real feeds mix them (Atom links or Dublin Core in RSS).
+There is one parser for all formats, because real feeds mix them (Atom links or Dublin Core in RSS).
 """
 
 import re
@@ -80,7 +80,7 @@ _RSS_CONTENT = ("content:encoded", "encoded", "xhtml:body", "xhtml:div", "body",
 
 
 def is_feed(root: Element) -> bool:
-    """Whether an element is the root of a feed."""
+    """Return whether an element is the root of a feed."""
     return root.tag.rpartition("}")[2].rpartition(":")[2].lower() in (
         "rss",
         "feed",
@@ -95,7 +95,7 @@ def parse_feed(root: Element, url: str, *, repaired: bool) -> Document:
 
 
 class _FeedParser:
-    """Parser of one document; holds its tag names, its URL and its kind."""
+    """Parser of one document, with its tag names, its URL and its kind."""
 
     def __init__(self, root: Element, url: str) -> None:
         self.root, self.url = root, url
@@ -157,7 +157,10 @@ class _FeedParser:
         return f"rss {self.root.get('version') or ''}".strip()
 
     def items(self, top: Children, feed: Children) -> Iterator[Element]:
-        """Return items in the channel, next to it (RSS 0.9 and 1.0), or anywhere as a fallback."""
+        """Return the items in the channel or next to it (RSS 0.9 and 1.0).
+
+        If there are none, items anywhere in the document are returned.
+        """
         name = "entry" if self.is_atom else "item"
         found = feed.get(name, []) if feed is top else [*feed.get(name, ()), *top.get(name, ())]
         for items in feed.get("items", ()):  # RSS 1.1
@@ -173,7 +176,7 @@ class _FeedParser:
         guid = first(parts, "guid", "id", "atom:id")
         id = element_text(guid) or item.get(RDF + "about") or first_text(parts, "dc:identifier")
         if self.has_bases and "id" in parts:
-            # Not relative to the document's URL, which may change.
+            # The id is not resolved against the document's URL, which may change.
             id = absolute_url(id, resolve_xml_base(guid, ""))
         url = self.page(item, parts, base)
         if not url and guid is not None and self.is_permalink(guid):
@@ -204,10 +207,11 @@ class _FeedParser:
         )
 
     def is_permalink(self, guid: Element) -> bool:
-        """Whether a guid or id is the URL of the entry's page.
+        """Return whether a guid or id is the URL of the entry's page.
 
-        RSS 2.0: yes, unless isPermaLink is "false". Many feeds omit the attribute, so the form of
-        the guid is checked too. Atom has no such rule, but an id with http is usually the page.
+        In RSS 2.0 it is, unless isPermaLink is "false". Many feeds omit the attribute, so the form
+        of the guid
+        is checked too. Atom has no such rule, but an id with http is usually the page.
         """
         text = element_text(guid)
         if guid.get("isPermaLink", "true").strip().lower() == "false":
@@ -217,7 +221,10 @@ class _FeedParser:
         )
 
     def page(self, element: Element, parts: Children, base: str) -> str:
-        """Return the page of an entry or feed: RSS or Atom link, else the CDF link (1997)."""
+        """Return the URL of the page of an entry or feed, or an empty string.
+
+        The RSS or Atom link has precedence over the link of CDF (a format of 1997).
+        """
         linked = self.alternate(parts.get("link", ()), base) or self.alternate(
             parts.get("atom:link", ()), base
         )
@@ -231,7 +238,10 @@ class _FeedParser:
         )
 
     def alternate(self, links: Iterable[Element], base: str) -> str:
-        """Return the link with relation alternate or none; prefers `href` to text, and HTML."""
+        """Return the URL of the link with the relation alternate or without a relation.
+
+        Links with `href` and links to HTML have precedence.
+        """
         candidates = [
             link for link in links if (link.get("rel") or "alternate").strip().lower() in _ALTERNATE
         ]
@@ -263,7 +273,7 @@ class _FeedParser:
 
     def link_url(self, link: Element, base: str) -> str:
         if self.has_bases and link.get("href") == "":
-            # The xml:base itself, but not the document's URL, which may change.
+            # The link is the xml:base itself, but not the document's URL, which may change.
             return resolve_xml_base(link, "")
         return absolute_url(
             link.get("href") or element_text(link),
@@ -282,7 +292,7 @@ class _FeedParser:
         )
 
     def likely_page(self, generator: Element | None) -> str:
-        """Return the URL of the next page of a WordPress feed, which has no link to it."""
+        """Return the URL of the next page of a WordPress feed, which does not link to it."""
         if (
             generator is None
             or "wordpress" not in f"{generator.get('uri')} {element_text(generator)}".lower()
@@ -294,7 +304,7 @@ class _FeedParser:
         return f"{url}{'&' if '?' in url else '?'}paged=2" if url else ""
 
     def peers(self, feed: Children) -> tuple[str, ...]:
-        """Return the exchange peers that the feed declares (docs/exchange-protocol.md)."""
+        """Return the exchange nodes that the feed declares (docs/exchange-protocol.md)."""
         found = first(feed, "exchange:peers")
         declared = self.names.children(found).get("exchange:peer", ()) if found is not None else ()
         return tuple(element_text(peer) for peer in declared[:_MAX_PEERS])
@@ -327,7 +337,7 @@ class _FeedParser:
             for element in parts.get(name, ()):
                 if html := inner_html(element):
                     return html, self.base(element)
-        # The only text of a video entry.
+        # The description of the media is the only text of a video entry.
         for group in (*parts.get("media:group", ()), *parts.get("media:content", ())):
             if text := first_text(self.names.children(group), "media:description"):
                 return text_to_html(text), base
@@ -352,7 +362,7 @@ class _FeedParser:
         return ""
 
     def inherited_author(self, parts: Children) -> str:
-        """Return the author of the entry's source, else of the feed (RFC 4287 sect. 4.2.1)."""
+        """Return the author of the entry's source, or else of the feed (RFC 4287 sect. 4.2.1)."""
         source = first(parts, "source", "atom:source")
         found = (
             self.author(self.names.children(source)) if source is not None and len(source) else ""
@@ -393,7 +403,7 @@ class _FeedParser:
             yield _enclosure(element.get("url"), element, "fileSize", base)
 
     def external_content(self, parts: Children, base: str) -> Iterator[Enclosure]:
-        """Yield Atom content at another URL (RFC 4287 sect. 4.1.3.2): a page or a file."""
+        """Yield Atom content at another URL, which is a page or a file (RFC 4287 sect. 4.1.3.2)."""
         for element in parts.get("content", ()):
             if source := element.get("src"):
                 yield _enclosure(
@@ -409,7 +419,7 @@ def _is_page(type: str) -> bool:
 
 
 def _summaries(parts: Children) -> list[str]:
-    """Return the summary elements present; if there are two, the second is the full text."""
+    """Return the names of the summary elements. If there are two, the second is the full text."""
     return [name for name in parts if name in ("description", "summary", "abstract")]
 
 
@@ -423,7 +433,7 @@ def _enclosure(url: str | None, element: Element, length_name: str, base: str) -
 
 
 def _parse_authors(text: str) -> str:
-    """Return the names of `me@example.org (Name)` and `Name <me@example.org>`."""
+    """Return the names in texts such as `me@example.org (Name)` and `Name <me@example.org>`."""
     text = " ".join(text.split())[:_MAX_NAME_LENGTH]
     if "@" not in text and "<" not in text:
         return text
