@@ -1,10 +1,10 @@
-"""Aggregator: the polling loop around fetcher, parser, scheduling policy and store.
+"""Aggregator of tidings, which polls feeds and stores their new entries.
 
-It follows the architecture of Han et al., Fig. 13. `aggregator` starts due polls, `poll_tasks` runs
+The architecture is that of Han et al., Fig. 13. `aggregator` starts due polls, `poll_tasks` runs
 them, `poller` fetches and parses, `document_diff` and `entry_dates` find and date new entries,
 `result_writer` stores results in batches, `scheduler` and `planner` decide the next poll.
 `importer` adds feeds, `gap_repair` recovers missed posts, `websub` receives pushes,
-`peer_exchange` connects to peers, `explain` gives the reasons of decisions.
+`peer_exchange` connects to peers, and `explain` gives the reasons of decisions.
 """
 
 from tidings.aggregator.aggregator import Aggregator, PollTotals

@@ -1,4 +1,4 @@
-"""Polling loop: lease due feeds, poll them concurrently, record results, plan next polls.
+"""Polling loop that leases due feeds, polls them, records results and plans the next polls.
 
 Results are recorded in batches. A feed is leased while it is polled: if the process dies, the feed
 is due again when the lease expires, and its poll was recorded either completely or not at all.
@@ -33,21 +33,23 @@ from tidings.reasons import Reason, reason, with_modifier
 from tidings.store import Store, StoreError
 from tidings.store.feed_models import Feed, Schedule
 
-#: Concurrent polls per allowed connection: some wait for their host's rate limit or are parsed.
+#: Number of concurrent polls per allowed connection. It is more than one because some polls wait
+#: for the rate limit of their host or for the parser.
 POLLS_PER_CONNECTION = 2
-#: Idle time ahead that is needed to add pending feeds to the policy.
+#: Minimum time in seconds until the next poll that is needed to add pending feeds to the policy.
 IDLE_S = 30.0
-#: Maximum time that feeds stay pending if the loop is never idle.
+#: Maximum time in seconds that feeds stay pending if the loop is never idle.
 MAX_PENDING_S = 600.0
-#: Maximum backoff after errors of the store.
+#: Maximum backoff in seconds after errors of the store.
 MAX_STORE_BACKOFF_S = 30.0
-#: Delay before a worker retries when all due feeds belong to hosts leased by other workers.
+#: Delay in seconds before a worker retries when all due feeds belong to hosts leased by others.
 LEASE_RETRY_S = 0.5
-#: Notification channel on which other processes announce due feeds.
+#: Name of the database notification channel on which other processes announce due feeds.
 FEEDS_CHANNEL = "feeds"
-#: Interval of retention runs, which delete old entries.
+#: Interval in seconds of retention runs, which delete old entries.
 RETENTION_S = DAY_S
-#: Delay of the first retention run; short, since some services are restarted every night.
+#: Delay in seconds of the first retention run. It is short because some services restart every
+#: night.
 FIRST_RETENTION_S = 3600.0
 
 HUB_NOTIFIED = reason("hub_notified")
@@ -57,7 +59,7 @@ Progress = Callable[[int, int], object]
 
 
 class PollTotals(Struct, frozen=True):
-    """Totals of a manual refresh."""
+    """Number of polls, new entries, changed entries and failures of a manual refresh."""
 
     poll_count: int = 0
     new: int = 0
@@ -78,9 +80,11 @@ class PollTotals(Struct, frozen=True):
 
 
 class Aggregator:
-    """The polling loop and manual polls.
+    """Polling loop of the service, with operations for manual polls.
 
-    ``async with`` restores host pauses and the scheduler's state from the store, and saves it.
+    ``async with`` restores the host pauses and the state of the scheduler from the store, and saves
+    the
+    state of the scheduler at the end.
     """
 
     def __init__(
@@ -95,9 +99,10 @@ class Aggregator:
         retain_entries: int = 100,
         worker: str = "",
     ) -> None:
-        """Wire the components.
+        """Connect the components of the polling loop.
 
-        ``worker`` names this process if several share the store; empty for a single process.
+        ``worker`` names this process if several processes share the store, and is empty otherwise.
+        ``retain_days`` and ``retain_entries`` control retention.
         """
         self.store, self.fetcher, self.scheduler = store, fetcher, scheduler
         self.polls = PollTasks(
@@ -110,7 +115,7 @@ class Aggregator:
         self._retain_days, self._retain_entries = retain_days, retain_entries
         self._max_polls = POLLS_PER_CONNECTION * fetcher.settings.concurrency
         self._wake = asyncio.Event()
-        self.is_idle = False  #: nothing is due and no poll is running
+        self.is_idle = False  #: whether no feed is due and no poll is running
 
     async def __aenter__(self) -> "Aggregator":
         now = self._clock()
@@ -131,21 +136,21 @@ class Aggregator:
 
     @property
     def polls_in_flight(self) -> int:
-        """Number of polls that have started and are not recorded yet."""
+        """Number of polls that have started and whose results are not recorded yet."""
         return len(self.polls.tasks)
 
     def set_scheduler(self, scheduler: Scheduler) -> None:
-        """Replace the scheduler, after another process has polled."""
+        """Replace the scheduler after another process has polled feeds."""
         self.scheduler = self.polls.result_writer.scheduler = scheduler
 
     def wake(self) -> None:
-        """Wake the loop: feeds were added or are due sooner."""
+        """Wake the polling loop because feeds were added or are due sooner."""
         self._wake.set()
 
     # --- scheduled polls ------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Poll feeds when they are due, until ``stop`` is set; then wait for running polls.
+        """Poll feeds when they are due until ``stop`` is set, then wait for running polls.
 
         Errors of the store (a database restart, a full disk) are retried with exponential backoff.
         """
@@ -169,7 +174,7 @@ class Aggregator:
             await self.polls.finish()
 
     async def _run_due_work(self) -> float:
-        """Do everything that is due; returns the time of the next work."""
+        """Do all work that is due and return the time at which more work is due."""
         while True:
             now = self._clock()
             if now >= self.scheduler.next_tick:
@@ -194,13 +199,13 @@ class Aggregator:
             self._pending_deadline = now + MAX_PENDING_S
 
     async def _start_due_polls(self, now: float) -> int:
-        """Lease due feeds and start their polls; returns the number of leased feeds."""
+        """Lease due feeds, start their polls and return the number of leased feeds."""
         free = self._max_polls - len(self.polls.tasks)
         if free <= 0:
             return 0
         await self.polls.release_hosts()
         if self._worker and await self._next_at(now) > now + LEASE_RETRY_S:
-            return 0  # do not take tokens from the shared budget in vain
+            return 0  # without due feeds, take no tokens from the shared budget
         granted = await self.scheduler.take_tokens(min(free, BATCH), now)
         if not granted:
             return await self._postpone_until_budget(now)
@@ -208,7 +213,7 @@ class Aggregator:
         started_count, postponed_schedules = 0, []
         for feed in leased:
             if feed.id in self.polls.tasks:
-                continue  # its lease expired while it waits for its host; it will be recorded
+                continue  # its lease has expired, but its poll still runs
             if self.polls.is_host_busy(feed.url):
                 wait_s = MAX_POLLS_PER_HOST * self.fetcher.settings.host_spacing_s
                 postponed_schedules.append(
@@ -224,21 +229,24 @@ class Aggregator:
         return len(leased)
 
     async def _next_at(self, now: float) -> float:
-        """Return the time of the next poll or tick."""
+        """Return the time of the next poll or of the next tick of the scheduler.
+
+        A tick is the periodic work of the policy.
+        """
         due = await self.store.next_due()
-        if due is not None and due <= now and self._worker:  # another worker has leased its host
+        if due is not None and due <= now and self._worker:  # another worker has leased the host
             due = now + LEASE_RETRY_S
         return min(self.scheduler.next_tick, now + DAY_S if due is None else due)
 
     async def _postpone_until_budget(self, now: float) -> int:
-        """Postpone due feeds to the times of the next tokens, in order; returns how many are due.
+        """Postpone each due feed to the time at which the budget has a token for its poll.
 
-        Returns 1 if there are tokens again.
+        Returns the number of due feeds, or 1 if the budget has tokens again.
         """
         token_times = await self.scheduler.next_token_times(self.store, BATCH, now)
         if not token_times:
             return 1
-        # Without a worker name, since hosts that others have leased do not matter here.
+        # No worker name is passed, so that feeds of hosts leased by others are postponed too.
         leased = await self.store.lease_feeds(BATCH, lease_s=LEASE_S)
         postponed = [
             Schedule(feed.id, at, with_modifier(feed.state.reason, "budget_spent"))
@@ -255,7 +263,7 @@ class Aggregator:
         return len(leased)
 
     async def _wait_until(self, until: float, stop: asyncio.Event) -> None:
-        """Wait until this time, a call of `wake`, or ``stop``."""
+        """Wait until a time, until `wake` is called or until ``stop`` is set."""
         waits: list[asyncio.Future[object]] = [
             asyncio.ensure_future(event)
             for event in (
@@ -276,7 +284,7 @@ class Aggregator:
             await self._reschedule(await self.scheduler.add_pending_feeds(self.store, now))
 
     async def _reschedule(self, schedules: Sequence[Schedule]) -> None:
-        """Store new poll times, except for feeds that are being polled or were pinged by a hub."""
+        """Store new poll times, except for feeds that are being polled or announced by a hub."""
         await self.store.reschedule(
             [
                 s
@@ -294,10 +302,13 @@ class Aggregator:
         due: bool = False,
         progress: Progress | None = None,
     ) -> PollTotals:
-        """Poll these feeds (default: all) now; with ``due``, only those that are due.
+        """Poll the feeds with these ids now and return the totals.
 
-        A manual poll ignores the schedule but respects the publisher's poll constraints
-        (Retry-After, ttl, skipHours). ``progress`` is called with (finished, total).
+        Without ``feed_ids``, all feeds are polled; with ``due``, only feeds that are due. A manual
+        poll
+        ignores the schedule but respects the publisher's poll constraints (Retry-After, ttl,
+        skipHours).
+        ``progress`` is called with the number of finished polls and the number of all polls.
         """
         now = self._clock()
         wanted, skipped = await self._allowed_polls(feed_ids, now, due=due)
@@ -333,7 +344,10 @@ class Aggregator:
     async def _allowed_polls(
         self, feed_ids: Sequence[int] | None, now: float, *, due: bool
     ) -> tuple[list[int], list[SkippedPoll]]:
-        """Return the feeds that may be polled now, longest due first, and the skipped ones."""
+        """Return the ids of feeds that may be polled now, and the feeds that are skipped.
+
+        The feed that has been due for the longest time comes first. ``due`` selects only due feeds.
+        """
         timings = await self.store.timings()
         forbidden = await self.store.forbidden_hours()
         timings = timings[np.argsort(timings["next_poll_at"], kind="stable")]
@@ -360,7 +374,7 @@ class Aggregator:
         return wanted, skipped
 
     async def handle_fetch_result(self, feed_id: int, result: FetchResult) -> PollSummary:
-        """Record the response by which autodiscovery found a new feed, as its first poll."""
+        """Record the response of an autodiscovery request as the first poll of a new feed."""
         if feed_id in self.polls.tasks:
             return PollSummary()
         (feed,) = await self.store.lease_feeds(1, lease_s=LEASE_S, feed_ids=[feed_id])
@@ -369,7 +383,7 @@ class Aggregator:
         )
 
     async def handle_push(self, feed_id: int, body: bytes, content_type: str) -> int:
-        """Record a document pushed by a WebSub hub; returns the number of new entries.
+        """Record a document that a WebSub hub has pushed, and return the number of new entries.
 
         Raises `ParseError` if the body is not a feed.
         """
@@ -389,9 +403,9 @@ class Aggregator:
     async def handle_peer_entries(
         self, feed_id: int, entries: Sequence[Entry], max_delay_s: float, **fields: Any
     ) -> int:
-        """Record entries received from peers; returns the number of new entries.
+        """Record entries received from peers, and return the number of new entries.
 
-        The next poll is postponed by at most ``max_delay_s``. ``fields`` are those of the
+        The next poll is postponed by at most ``max_delay_s`` seconds. ``fields`` are fields of the
         `PollOutcome`; see `Poller.handle_peer_entries`.
         """
         feed = await self.polls.lease_feed(feed_id)
@@ -407,9 +421,9 @@ class Aggregator:
         return (await self.polls.start_poll(feed, poll)).new
 
     async def handle_peer_poll(self, feed_id: int, at: float, max_delay_s: float) -> None:
-        """Postpone the next poll because a peer polled the feed at ``at``.
+        """Postpone the next poll of a feed because a peer has polled the feed at the time ``at``.
 
-        The next poll is at most ``max_delay_s`` after our own last poll.
+        The next poll is at most ``max_delay_s`` seconds after the last poll by this service.
         """
         feed = await self.store.feed(feed_id)
         if (
@@ -438,7 +452,7 @@ class Aggregator:
         )
 
     async def handle_ping(self, feed_id: int, ping_reason: Reason = HUB_NOTIFIED) -> None:
-        """Make a feed due as soon as its server allows: a hub has announced a new post."""
+        """Make a feed due as soon as its server allows, because a hub has announced a new post."""
         feed = await self.store.feed(feed_id)
         if feed is not None and feed.retired_at is None and feed_id not in self.polls.tasks:
             self.polls.pinged_feeds.add(feed_id)
@@ -447,10 +461,11 @@ class Aggregator:
             self.wake()
 
     async def update_weights(self, feed_ids: Sequence[int]) -> None:
-        """Apply changed weights, minimum intervals and unsubscriptions of these feeds.
+        """Apply changed weights, minimum intervals and unsubscriptions of the feeds with these ids.
 
         The next poll is moved only if it becomes earlier, or if it would violate the minimum
-        interval. Other changes take effect after the next poll.
+        interval. Other
+        changes take effect after the next poll.
         """
         feeds = {
             feed_id: feed
@@ -477,10 +492,15 @@ class Aggregator:
         self.wake()
 
     def _changed_schedule(self, feed: Feed, decided: Schedule | None) -> Schedule | None:
-        """Return the new schedule after a change of weight or minimum interval; None to keep it."""
+        """Return the new schedule of a feed whose weight or minimum interval has changed.
+
+        Returns None if the present schedule stays. ``decided`` is the decision of the policy, or
+        None if
+        another process plans.
+        """
         planned, at = feed.state.next_poll_at, None if decided is None else decided.next_poll_at
         later = postpone_to_min_interval(feed, self.scheduler.limits)
-        if later is not None:  # if another process plans, `decided` is None
+        if later is not None:
             return (
                 decided
                 if at is not None and later.next_poll_at is not None and at >= later.next_poll_at
@@ -493,7 +513,7 @@ class Aggregator:
 
 
 def _latest_poll_at(feed: Feed, max_delay_s: float, now: float) -> float:
-    """Return the latest time to which peers' polls may postpone ours.
+    """Return the latest time to which polls by peers may postpone the next poll of a feed.
 
     A due poll is not postponed. A poll that is already planned for later stays there.
     """

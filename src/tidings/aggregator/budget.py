@@ -1,4 +1,4 @@
-"""Token bucket: hard limit of the request budget, independent of the scheduling policy.
+"""Token bucket that enforces the request budget independently of the scheduling policy.
 
 The bucket holds one day's budget and is refilled at a constant rate. Its capacity is a day rather
 than an hour because policies poll more by day than by night: a typical weekly profile moves up to
@@ -14,21 +14,27 @@ from msgspec import Struct
 from tidings.config import Budget
 from tidings.model import DAY_S
 
-#: Key of the stored budget that was set while the service runs.
+#: Key of the stored budget that an admin has set while the service runs.
 BUDGET_OVERRIDE_KEY = "budget"
-#: Number of polls that the running mean of bytes per poll covers.
+#: Number of polls over which the mean number of bytes per poll is computed.
 MEAN_POLLS = 5000
 
 
 class BudgetOverride(Struct, frozen=True):
-    """A budget set at run time; it is in effect until the configured budget changes."""
+    """Budget that an admin has set at run time.
+
+    It is in effect until the configured budget changes.
+    """
 
     budget: Budget
-    instead_of: Budget  #: configured budget at that time
+    instead_of: Budget  #: configured budget at the time of the override
 
 
 def effective_budget(shared: Mapping[str, bytes], configured: Budget) -> Budget:
-    """Return the budget in effect: a valid run-time override, else the configured one."""
+    """Return the budget set at run time if there is one, otherwise the configured budget.
+
+    ``shared`` are the stored values by key.
+    """
     try:
         override = (
             msgspec.json.decode(shared[BUDGET_OVERRIDE_KEY], type=BudgetOverride)
@@ -45,13 +51,16 @@ def effective_budget(shared: Mapping[str, bytes], configured: Budget) -> Budget:
 
 
 class MeanBytes(Struct, frozen=True):
-    """Running mean of bytes per poll, to convert a byte budget into a request budget."""
+    """Running mean of bytes per poll, used to convert a byte budget into a request budget."""
 
     polls: int = 0
     mean: float = 0.0
 
     def after(self, transferred: Sequence[int]) -> "MeanBytes":
-        """Return the mean updated with these polls; older polls lose weight."""
+        """Return the mean after further polls that transferred these numbers of bytes.
+
+        Older polls lose weight.
+        """
         if not transferred:
             return self
         known = min(self.polls, MEAN_POLLS)
@@ -60,7 +69,7 @@ class MeanBytes(Struct, frozen=True):
 
 
 class TokenBucket(Struct):
-    """Token bucket of requests or bytes.
+    """Token bucket that counts requests or bytes.
 
     Manual polls are counted but never refused, so the balance may be negative, by at most one day.
     """
@@ -87,12 +96,12 @@ class TokenBucket(Struct):
         self.tokens = max(self.tokens - amount, -self.capacity)
 
     def ready_at(self, now: float, position: float = 0) -> float:
-        """Return when a token is available for this position in the queue."""
+        """Return the time at which a poll at this position in the queue gets its token."""
         self._refill(now)
         return now + max(position + 1 - self.tokens, 0.0) * DAY_S / self.per_day
 
     def set_budget(self, per_day: float, now: float) -> None:
-        """Change the rate; an increase is available immediately."""
+        """Change the number of tokens per day. An increase is available immediately."""
         self._refill(now)
         self.tokens += max(per_day - self.per_day, 0.0)
         self.per_day = per_day

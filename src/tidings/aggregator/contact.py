@@ -1,6 +1,6 @@
-"""Contact URL for the User-Agent, as entered by an admin on the first-run page.
+"""Contact URL for the User-Agent header that an admin has entered on the first-run page.
 
-It is used if the configuration has none.
+It is used if the configuration has no contact URL.
 """
 
 from tidings.config import is_web_address
@@ -13,7 +13,7 @@ CONTACT = "contact_url"
 
 
 async def stored_contact(store: Store) -> str:
-    """Return the stored contact URL, or an empty string."""
+    """Return the stored contact URL, or an empty string if none is stored."""
     return (await store.load_values()).get(CONTACT, b"").decode()
 
 
@@ -22,7 +22,10 @@ async def store_contact(store: Store, url: str) -> None:
 
 
 def check_contact(url: str) -> str:
-    """Return the URL without surrounding whitespace; `UsageError` if it is not an http(s) URL."""
+    """Return a contact URL without surrounding whitespace.
+
+    Raises `UsageError` if the text is not an http or https URL.
+    """
     url = url.strip()
     if not is_web_address(url):
         raise UsageError(_("the contact must be a web address, such as https://example.org/about"))

@@ -1,7 +1,8 @@
-"""Decoy feeds: fetched and announced to peers to hide which feeds have subscribers here.
+"""Decoy feeds that hide from peers which feeds have subscribers here.
 
-Decoys are chosen among the feeds of peers and polled at a fixed interval, with the same politeness
-rules as all feeds. Their entries are not stored, only passed on to peers that subscribe to them.
+Decoys are fetched and announced to peers. They are chosen among the feeds of peers and polled at a
+fixed interval, with the same politeness rules as all feeds. Their entries are not stored, only
+passed on to peers that subscribe to them.
 """
 
 from collections.abc import Callable
@@ -12,12 +13,12 @@ from tidings.fetch import Fetcher, FetchRequest, FetchResult
 from tidings.model import HOUR_S
 from tidings.parse import ParseError, parse
 
-#: Interval between two polls of a decoy feed.
+#: Interval in seconds between two polls of a decoy feed.
 DECOY_INTERVAL_S = 4 * HOUR_S
 
 
 class Decoys:
-    """Polls up to ``number`` decoy feeds."""
+    """Poller of up to ``number`` decoy feeds."""
 
     def __init__(
         self, number: int, node: Node, fetcher: Fetcher, clock: Callable[[], float]
@@ -27,7 +28,7 @@ class Decoys:
         self._last: dict[str, FetchResult] = {}
 
     async def poll_due_decoy(self) -> None:
-        """Choose missing decoys and poll one that is due."""
+        """Choose decoys until there are enough, and poll one decoy that is due."""
         if not self._number:
             return
         now = self._clock()

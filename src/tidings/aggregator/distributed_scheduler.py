@@ -1,4 +1,4 @@
-"""Distributed scheduler: several workers share one policy whose state is in the database.
+"""Scheduler for several workers that share one policy whose state is in the database.
 
 A worker decides for the feeds that it has just polled: it loads their policy rows and the shared
 state (price of a poll, common weekly profiles), observes, decides, and stores the rows together
@@ -25,20 +25,21 @@ from tidings.store import Store
 from tidings.store.feed_models import Schedule
 from tidings.store.token_bucket import BYTES
 
-#: Interval of leader election and of the leader's checks for work.
+#: Interval in seconds of leader election and of the leader's checks for work.
 LEADER_CHECK_S = 15.0
-#: Key of the stored number of peers' polls, counted by the one process that has peers.
+#: Key of the stored number of polls by peers, counted by the one process that has peers.
 PEER_POLLS_COUNTED_KEY = "looks_heard"
-#: Key of the stored number of peers' polls that the policy has been given.
+#: Key of the stored number of polls by peers that the policy has already taken into account.
 PEER_POLLS_APPLIED_KEY = "looks_told"
-#: Maximum age of a worker's copy of the shared state; the price changes every four hours.
+#: Maximum age in seconds of a worker's copy of the shared state. The price changes only every four
+#: hours.
 MAX_SHARED_STATE_AGE_S = 30.0
 
 log = Log("tidings.scheduler")
 
 
 class DistributedScheduler(Scheduler):
-    """Scheduler of one of several processes on a shared database."""
+    """Scheduler of one process among several that share a database."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class DistributedScheduler(Scheduler):
         self.next_tick = now
 
     async def save(self, store: Store, now: float) -> None:
-        """Do nothing: all state is already in the store."""
+        """Do nothing, because all state is already in the store."""
 
     async def _refresh(self, now: float) -> None:
         """Load the shared state that the leader has stored."""
@@ -73,7 +74,7 @@ class DistributedScheduler(Scheduler):
         self._feed_count = len(await self._store.timings()) if state is None else state.feeds
 
     async def decide(self, observations: Sequence[PollObservation]) -> list[Decision]:
-        """Decide with a temporary scheduler that has only these feeds."""
+        """Decide the next poll of the observed feeds with a temporary scheduler for these feeds."""
         now = max(observation.at for observation in observations)
         if now - self._refreshed_at > MAX_SHARED_STATE_AGE_S:
             await self._refresh(now)
@@ -92,7 +93,7 @@ class DistributedScheduler(Scheduler):
         return await partial_scheduler.decide_with_new_feeds(observations, now)
 
     def _local_scheduler(self) -> Scheduler:
-        """Create a temporary scheduler whose state is in this process."""
+        """Return a temporary scheduler that keeps its state in the memory of this process."""
         return Scheduler(
             self._make_policy(),
             self.budget,
@@ -105,7 +106,7 @@ class DistributedScheduler(Scheduler):
         self._peer_poll_count += 1
         await self._store.save_values({PEER_POLLS_COUNTED_KEY: str(self._peer_poll_count).encode()})
 
-    # --- budget, kept in the store --------------------------------------------------------------
+    # --- budget in the store --------------------------------------------------------------------
 
     async def take_tokens(self, wanted: int, now: float) -> int:
         if await self._missing_bytes() > 0:
@@ -148,7 +149,7 @@ class DistributedScheduler(Scheduler):
         )
 
     async def change_budget(self, store: Store, budget: Budget, now: float) -> None:
-        """Change the budget; the leader computes the new price at its next check."""
+        """Change the budget. The leader computes the new price at its next check."""
         await super().change_budget(store, budget, now)
         state = self.decode_state(await store.load_values())
         if state is not None:
@@ -157,7 +158,10 @@ class DistributedScheduler(Scheduler):
     # --- leader ---------------------------------------------------------------------------------
 
     async def tick(self, now: float) -> list[Schedule]:
-        """Add new feeds and adjust the price, if this process is the leader and a tick is due."""
+        """Add new feeds and adjust the price if this process is the leader and a tick is due.
+
+        Returns the new schedules of feeds whose next poll is moved.
+        """
         self.next_tick = now + LEADER_CHECK_S
         self.is_leader = await self._store.acquire_leadership()
         if not self.is_leader or not await self._is_tick_due(now):

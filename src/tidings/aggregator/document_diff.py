@@ -1,8 +1,11 @@
-"""Document diff: find new and changed entries, detect gaps (missed posts), track windows.
+"""Comparison of a fetched document with the stored entries of its feed.
 
-A gap is suspected when a full document has no known entry although the feed was polled before
-(Han et al. sect. 3). Feeds whose ids change with every fetch would always look like that; their
-repeated entries are recognized by URL and title.
+The comparison finds new and changed entries, detects gaps (periods with missed posts), and
+estimates
+the window (number of entries that a feed document lists). A gap is suspected when a full document
+has no known entry although the feed was polled before (Han et al. sect. 3). A feed whose ids change
+with every fetch would always match that rule, so its repeated entries are recognized by URL and
+title.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,25 +25,28 @@ from tidings.model import DAY_S, Bools, Floats, Ints
 from tidings.store.feed_models import Entry as StoredEntry
 from tidings.store.feed_models import FeedState, KnownEntry, SuspectedGap
 
-#: Share of entries recognized by URL and title from which the document's ids count as changed.
+#: Minimum fraction of unknown ids whose URL and title are known. From this fraction on, the feed is
+#: assumed to have changed its ids.
 CHANGED_IDS_SHARE = 0.5
-#: Period whose posts give a feed's recent rate.
+#: Period in seconds over which the recent posting rate of a feed is measured.
 RECENT_S = 14 * DAY_S
-#: Assumed window of a feed that has never dropped an entry.
+#: Assumed window, in entries, of a feed that has never dropped an entry.
 DEFAULT_WINDOW = 10
-#: Window of a feed that drops entries by age.
+#: Window, in entries, that stands for the unlimited window of a feed that drops entries by age.
 UNBOUNDED_WINDOW = 10_000
-#: Consecutive non-full documents with dropped entries after which a feed counts as dropping by age.
+#: Number of consecutive documents that dropped entries without being full after which a feed is
+#: assumed to drop entries by age.
 MIN_AGE_DROPS = 3
 
 
 class DocumentDiff(Struct, frozen=True):
-    """New and changed entries of a document, and the times that the policy learns from."""
+    """New and changed entries of a document, and the entry times from which the policy learns."""
 
     new: tuple[Entry, ...]
-    dates: tuple[EntryDates, ...]  #: dates of the new entries
+    dates: tuple[EntryDates, ...]  #: dates of the entries in `new`
     changed: tuple[Entry, ...]
-    #: Times of all entries for the policy: known ones first, each part oldest first.
+    #: Times of all entries for the policy. Known entries come before new entries; both parts are
+    #: sorted from oldest to newest.
     times: Floats
     new_count: int  #: number of new entries in `times`
     gap: SuspectedGap | None = None
@@ -53,10 +59,13 @@ def diff_document(
     previous_poll_at: float | None,
     now: float,
 ) -> DocumentDiff:
-    """Compare a document with the stored entries.
+    """Compare a document with the stored entries of its feed.
 
-    ``known`` has the stored entries with identities of the document. ``stored_entries`` are the
-    feed's newest stored entries; they are needed only if `may_have_gap` returns True.
+    ``known`` maps identities of the document to stored entries. ``stored_entries`` are the feed's
+    newest
+    stored entries; they are needed only if `may_have_gap` returns True. ``previous_poll_at`` is
+    None for
+    the first document of a feed.
     """
     entries = document.entries
     new = [entry for entry in entries if entry.identity not in known]
@@ -90,9 +99,11 @@ def diff_document(
 def may_have_gap(
     document: Document, known: Mapping[str, KnownEntry], window: int, *, delta: bool
 ) -> bool:
-    """Return whether no entry of a full document is known although the feed was polled before.
+    """Return whether posts may have been missed because a full document has no known entry.
 
-    A delta response (226, RFC 3229) omits known entries on purpose and is never a gap.
+    ``window`` is the number of entries that a full document lists, or 0 before the first document.
+    A
+    delta response (226, RFC 3229) omits known entries on purpose, so it is no sign of missed posts.
     """
     return window > 0 and not delta and len(document.entries) >= window and not known
 
@@ -105,7 +116,10 @@ def _known_time(entry: Entry, known: Mapping[str, KnownEntry], now: float) -> fl
 def _estimate_gap(
     visible: list[float], stored_entries: Sequence[StoredEntry], now: float
 ) -> SuspectedGap | None:
-    """Estimate the missed posts from the posting rate on both sides of the gap."""
+    """Estimate the number of missed posts from the posting rate before and after the gap.
+
+    Returns None if the document reaches back to the stored entries.
+    """
     last, oldest = max(entry.published_at for entry in stored_entries), min(visible)
     if oldest <= last:
         return None
@@ -119,14 +133,14 @@ def _estimate_gap(
 
 
 class Window(Struct, frozen=True):
-    """Estimate of a feed's window: the number of entries that its document holds."""
+    """Estimate of a feed's window, which is the number of entries that its document lists."""
 
-    most: int = 0  #: maximum number of entries in a document
+    most: int = 0  #: largest number of entries in any document
     shown: int = 0  #: number of entries in the last document
-    oldest: float | None = None  #: time of its oldest entry
-    dropped: bool = False  #: a full document has dropped entries, so `most` is the window
-    by_age: int = 0  #: consecutive documents that dropped entries without being full
-    usual_gap_s: float | None = None  #: mean gap between the posts of the last document
+    oldest: float | None = None  #: time of the oldest entry in the last document
+    dropped: bool = False  #: whether a full document has dropped entries (`most` is the window)
+    by_age: int = 0  #: number of consecutive documents that dropped entries without being full
+    usual_gap_s: float | None = None  #: mean time between two posts of the last document
 
     @classmethod
     def of(cls, state: FeedState) -> "Window":
@@ -140,7 +154,7 @@ class Window(Struct, frozen=True):
         )
 
     def apply_to(self, state: FeedState) -> FeedState:
-        """Return the feed state with this window."""
+        """Return the feed state with the values of this window."""
         return replace(
             state,
             window=self.most,
@@ -152,9 +166,9 @@ class Window(Struct, frozen=True):
         )
 
     def after(self, count: int, times: Floats) -> "Window":
-        """Return the estimate updated with a document of ``count`` entries.
+        """Return the estimate after another document with ``count`` entries.
 
-        ``times`` are those of its dated entries.
+        ``times`` are the times of the dated entries in that document.
         """
         if not len(times):
             return replace(self, most=max(count, self.most), shown=count)
@@ -176,7 +190,7 @@ class Window(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Window for the policy: if more posts appear between two polls, some are missed."""
+        """Number of posts that may appear between two polls without any being missed."""
         return (
             UNBOUNDED_WINDOW
             if self.by_age >= MIN_AGE_DROPS
@@ -187,7 +201,7 @@ class Window(Struct, frozen=True):
 
 
 def window_sizes(most: Ints, dropped: Bools, by_age: Ints) -> Ints:
-    """Return `Window.size` for arrays of feeds."""
+    """Return `Window.size` of many feeds, given the fields of `Window` as arrays."""
     sizes: Ints = np.where(
         by_age >= MIN_AGE_DROPS,
         UNBOUNDED_WINDOW,

@@ -1,9 +1,9 @@
-"""Entry dates: plausible publication times of entries, from declared dates and poll times.
+"""Plausible publication times of entries, computed from declared dates and poll times.
 
 Each new entry gets three values. `published_at`, for display, stays close to the declared date.
 `appeared_at`, for the policy, is when the post really appeared in the feed; otherwise an archive
 that is published in one evening would look like years of posting history. `delay_s` is set only if
-the declared date is consistent with our polls.
+the declared date is consistent with the times of the polls.
 """
 
 from collections.abc import Sequence
@@ -13,26 +13,31 @@ from msgspec import Struct
 from tidings.document import Entry
 from tidings.model import DAY_S, HOUR_S
 
-#: Tolerated clock skew of servers: a date up to this far in the future counts as now.
+#: Tolerated clock skew of servers in seconds. A date in the near future is treated as now.
 CLOCK_SKEW_S = 300.0
-#: An entry dated longer than this before the previous poll, which did not show it, appeared later.
+#: Maximum age in seconds, at the previous poll, of a declared date that is credible. An older entry
+#: would have been in the previous document, so it must have appeared after its declared date.
 MAX_LATENESS_S = DAY_S
-#: Minimum number of entries with identical times that were dated by the generator of the document.
+#: Minimum number of entries for the rule that identical dates come from the document's generator.
 MIN_UNIFORM_ENTRIES = 3
-#: Placeholder dates: programs without a date write the epoch of Unix or .NET, in some time zone.
+#: Dates that mean "no date", and their tolerance in seconds. Programs without a date write the
+#: epoch of Unix or .NET, in any time zone.
 EPOCHS, ZONES_S = (0.0, -62_135_596_800.0), 14 * HOUR_S
 
 
 class EntryDates(Struct, frozen=True, gc=False):
-    """Times of a new entry."""
+    """Publication time, delay and time of appearance of a new entry."""
 
     published_at: float
-    delay_s: float | None  #: from publication to our poll; None if unknown
-    appeared_at: float | None  #: None if unknown: undated entries of a feed's first document
+    delay_s: float | None  #: seconds from publication to the poll, or None if unknown
+    appeared_at: float | None  #: None for undated entries of a feed's first document
 
 
 def declared_date(entry: Entry) -> float | None:
-    """Return the date declared by the document; None if missing or a placeholder (an epoch)."""
+    """Return the date that the document declares for an entry, or None if there is no real date.
+
+    The epoch of Unix or .NET is a placeholder and not a real date.
+    """
     for at in (entry.published, entry.updated):
         if at is not None and (
             at > ZONES_S or not any(abs(at - zero) <= ZONES_S for zero in EPOCHS)
@@ -42,7 +47,7 @@ def declared_date(entry: Entry) -> float | None:
 
 
 def has_uniform_dates(entries: Sequence[Entry]) -> bool:
-    """Return whether all entries have the same time, usually that of the document's generation."""
+    """Return whether all entries have the same date, which is usually that of the document."""
     if len(entries) < MIN_UNIFORM_ENTRIES or entries[0].date_only:
         return False
     first = declared_date(entries[0])
@@ -52,11 +57,13 @@ def has_uniform_dates(entries: Sequence[Entry]) -> bool:
 def date_new_entries(
     new: Sequence[Entry], previous_poll_at: float | None, now: float, *, uniform: bool = False
 ) -> list[EntryDates]:
-    """Date the new entries of a document fetched at ``now``, in the order of the document.
+    """Return the dates of the new entries of a document that was fetched at ``now``.
 
-    ``previous_poll_at`` is None for a feed's first document. ``uniform`` ignores declared dates
-    (see `has_uniform_dates`). Undated entries are spread evenly over the time since the previous
-    poll.
+    The result has the order of the document. ``previous_poll_at`` is None for a feed's first
+    document.
+    With ``uniform``, declared dates are ignored (see `has_uniform_dates`). Undated entries are
+    spread
+    evenly over the time since the previous poll.
     """
     undated = [i for i, entry in enumerate(new) if uniform or declared_date(entry) is None]
     undated_index = {i: index for index, i in enumerate(undated)}
@@ -77,9 +84,9 @@ def _date(
     at = declared_date(entry)
     if undated_index is not None or at is None:
         if previous_poll_at is None:
-            # One second apart, to keep the order of the document.
+            # The times are one second apart, to keep the order of the document.
             return EntryDates(now - position, None, None)
-        # Newest first, as in documents.
+        # Documents list the newest entry first, so the first undated entry gets the newest time.
         age_s = (now - previous_poll_at) * (undated_index or 0) / max(undated_count, 1)
         return EntryDates(now - age_s, None, now - age_s)
     if at > now:
@@ -96,7 +103,10 @@ def _date(
 
 
 def _date_of_day(day: float, previous_poll_at: float | None, now: float) -> EntryDates:
-    """Date an entry that has a day but no time: the middle of the day after the last poll."""
+    """Return the dates of an entry whose declared date has no time of day.
+
+    The time is the middle of the part of that day that lies after the previous poll.
+    """
     end = min(day + DAY_S, now)
     start = day if previous_poll_at is None else max(previous_poll_at, day)
     if start < end:

@@ -1,4 +1,4 @@
-"""Posting history of all feeds as arrays, for simulations on the installation's own data."""
+"""Posting history of all stored feeds as arrays, for simulations with real data."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,19 +12,19 @@ from tidings.store import Store
 
 
 class FeedHistory(Struct, frozen=True):
-    """Feeds that have been fetched at least once, and their posts of the last months."""
+    """Posts of the last months of all feeds that have been fetched at least once."""
 
     feed_ids: Ints
     window: Ints
     weight: Floats
-    pushed: Floats  #: share of a feed's posts that a hub pushes
-    facts: npt.NDArray[np.void]  #: constraint facts of each feed (`policy.constraints.FACTS`)
+    pushed: Floats  #: fraction of a feed's posts that a hub pushes
+    facts: npt.NDArray[np.void]  #: data for the poll constraints (`policy.constraints.FACTS`)
     feed: Ints  #: index of each post's feed in the arrays above
     times: Floats  #: time of each post
 
 
 async def load_feed_history(store: Store, now: float) -> FeedHistory:
-    """Load the posts that are still stored; missed and deleted posts are not included."""
+    """Load the posts that are still stored, which excludes missed and deleted posts."""
     timings = await store.timings()
     members = timings[timings["window"] > 0]
     posts, _ = await posting_history(store, members, now)

@@ -1,9 +1,10 @@
-"""Gap repair: recover missed posts from archived and paged feeds (RFC 5005) and from peers.
+"""Recovery of missed posts from archived and paged feeds (RFC 5005) and from peers.
 
-Archive documents never change, so the chain is followed until a known entry is found. Pages shift
-while they are read, and some form cycles: at most ten are requested, and none twice. WordPress has
-pages that its feeds do not link to. If none of these helps, the recovery sources (peers) are tried
-in turn.
+Archive documents never change, so their links are followed until a known entry is found. Pages
+shift
+while they are read, and some link back to earlier pages: at most ten are requested, and none twice.
+WordPress has pages that its feeds do not link to. If none of these helps, the recovery sources
+(peers) are tried in turn.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,26 +21,29 @@ from tidings.reasons import reason
 from tidings.store import Store
 from tidings.store.feed_models import Feed, Gap, GapRepair, PollOutcome, Source
 
-#: Links to follow, best first, with the maximum number of requests for each.
+#: Names of the links to follow, best first, with the maximum number of requests for each.
 LINK_LIMITS = (("prev_archive", 50), ("next_page", 10), ("likely_page", 10))
-#: Maximum time that a gap stays open while archives cannot be reached.
+#: Maximum time in seconds that a gap stays open while archives cannot be reached.
 MAX_OPEN_S = WEEK_S
 
-#: Function that returns entries of a feed within a gap, by the peer that had them.
+#: Function that returns entries of a feed within a gap, grouped by the peer that sent them.
 RecoverySource: TypeAlias = Callable[[Feed, Gap], Awaitable[Mapping[str, Sequence[Entry]]]]
 
 log = Log("tidings.gap_repair")
 
 
 class GapRepairer:
-    """Fills gaps of feeds from archives, pages and recovery sources."""
+    """Filler of gaps, which recovers missed posts from archives, pages and peers."""
 
     def __init__(self, store: Store, fetcher: Fetcher, clock: Callable[[], float]) -> None:
         self._store, self._fetcher, self._clock = store, fetcher, clock
-        self.recovery_sources: list[RecoverySource] = []  #: used if archives do not help
+        self.recovery_sources: list[RecoverySource] = []  #: tried after archives and pages
 
     async def repair(self, feed: Feed, links: Links) -> int:
-        """Repair open gaps with the links of the latest document; returns the request count."""
+        """Fill the open gaps of a feed and return the number of requests that were sent.
+
+        ``links`` are the links of the feed's latest document.
+        """
         requests = 0
         for gap in await self._store.gaps(feed_id=feed.id, state="open", limit=10):
             state, link_requests = await self._follow_links(feed, gap, links)
@@ -65,7 +69,10 @@ class GapRepairer:
         return requests
 
     async def _follow_links(self, feed: Feed, gap: Gap, links: Links) -> tuple[str, int]:
-        """Follow archive or page links to known entries; returns (gap state, request count)."""
+        """Store missed entries from linked documents until a document has a known entry.
+
+        Returns the state of the gap and the number of requests.
+        """
         link_name, max_requests = next(
             ((name, limit) for name, limit in LINK_LIMITS if getattr(links, name)), ("", 0)
         )
@@ -154,13 +161,19 @@ def _read(body: bytes | None, content_type: str, url: str) -> Document | None:
 
 
 def _is_in_gap(entry: Entry, gap: Gap) -> bool:
-    """Return whether an entry was posted after the gap's start; older ones were not missed."""
+    """Return whether an entry is undated or was posted after the start of the gap.
+
+    Entries that are older than the gap were not missed.
+    """
     at = declared_date(entry)
     return at is None or at >= gap.from_at
 
 
 def date_recovered_entry(entry: Entry, latest: float, now: float) -> EntryDates:
-    """Date an entry that was recovered long after its publication."""
+    """Return the dates of an entry that was recovered long after its publication.
+
+    ``latest`` is the publication time if the entry declares none.
+    """
     at = declared_date(entry)
     if at is None or at > now:
         return EntryDates(latest, None, None)

@@ -1,4 +1,4 @@
-"""Import of feed lists (OPML, plain text), and adding a feed by URL with autodiscovery.
+"""Import of feed lists (OPML or plain text), and adding a feed by URL with autodiscovery.
 
 All feeds of a list are stored in one transaction; skipped rows are reported with their line
 numbers. The first polls of a large list are spread over time; those of a small list are due
@@ -21,21 +21,22 @@ from tidings.store.feed_models import DEFAULT_USER_ID, NewSubscription, Subscrib
 
 #: Number of feeds of a list whose first poll is due immediately.
 IMMEDIATE_POLLS = 100
-#: Spacing of the other first polls: ten thousand in ten minutes. This limits the load on our own
-#: machine and connection; the fetcher spaces requests to one host in any case.
+#: Time in seconds between the first polls of all further feeds, which is ten thousand polls in ten
+#: minutes. It limits the load on this machine and its connection. The fetcher spaces requests to
+#: one host in any case.
 FIRST_POLL_SPACING_S = 0.06
 
 
 class AddError(TidingsError):
-    """No feed was found at a URL."""
+    """Error raised when no feed was found at a URL."""
 
 
 class ImportReport(Struct, frozen=True):
-    """Result of an import or dry run."""
+    """New, known and skipped feeds of an import or of a dry run."""
 
     new: tuple[Outline, ...] = ()
-    known: tuple[Outline, ...] = ()  #: already subscribed
-    problems: tuple[RowError, ...] = ()  #: skipped rows, by line
+    known: tuple[Outline, ...] = ()  #: feeds to which the user was already subscribed
+    problems: tuple[RowError, ...] = ()  #: skipped rows in the order of their lines
 
     @property
     def summary(self) -> str:
@@ -56,9 +57,9 @@ async def import_feeds(
     dry_run: bool = False,
     user_id: int = DEFAULT_USER_ID,
 ) -> ImportReport:
-    """Subscribe to all feeds of a list, atomically.
+    """Subscribe a user to all feeds of a list in one transaction.
 
-    ``body`` is OPML, or text with one URL per line. ``dry_run`` only reports. Raises a
+    ``body`` is OPML, or text with one URL per line. With ``dry_run``, nothing is stored. Raises a
     `TidingsError` if the list cannot be read or stored.
     """
     start = body[:1000].lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -89,7 +90,10 @@ async def import_feeds(
 
 
 class AddResult(Struct, frozen=True):
-    """Result of adding a URL: a subscription, or several feeds to choose from."""
+    """Result of adding a URL, which is a subscription or a choice of several feeds.
+
+    ``added`` is None if there are several feeds to choose from.
+    """
 
     added: SubscribeResult | None = None
     choices: tuple[FeedLink, ...] = ()
@@ -105,10 +109,12 @@ async def add_feed(
     folder: str = "",
     user_id: int = DEFAULT_USER_ID,
 ) -> AddResult:
-    """Subscribe to the feed at a URL, or to the feed of the website there (autodiscovery).
+    """Subscribe a user to the feed at a URL, or to the feed of the website at that URL.
 
-    The URL of a feed costs one request, whose response is used as the first poll. Raises
-    `UsageError` for an invalid URL and `AddError` if no feed is found.
+    The feed of a website is found by autodiscovery. The URL of a feed costs one request, whose
+    response
+    is used as the first poll. Raises `UsageError` for an invalid URL and `AddError` if no feed is
+    found.
     """
     store = aggregator.store
     document = None
@@ -140,7 +146,10 @@ async def add_feed(
 async def _subscribed_feeds(
     store: Store, choices: Iterable[FeedLink], user_id: int
 ) -> dict[str, int]:
-    """Return the ids of the choices that the user is subscribed to, by URL (including old URLs)."""
+    """Return the ids of those feeds to which the user is subscribed, by URL.
+
+    A choice also matches by the former URL of a feed that has moved.
+    """
     known = {
         choice.url: feed.id
         for choice in choices

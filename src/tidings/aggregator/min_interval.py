@@ -14,15 +14,19 @@ from tidings.store.feeds import timing_of
 
 
 class MinInterval(Struct, frozen=True):
-    """Minimum interval of a feed, before the stretch that spreads feeds (`constraints.STRETCH`)."""
+    """Shortest time between two polls of a feed, with the reason for it.
+
+    The small extra time that spreads the polls of feeds (`constraints.PHASE_JITTER_SHARE`) is not
+    included.
+    """
 
     interval_s: float
-    reason: Reason  #: what sets it; none before the first document
-    automatic_s: float  #: value without the subscribers' setting
+    reason: Reason  #: which rule sets the interval; `NO_REASON` before the first document
+    automatic_s: float  #: interval in seconds that would apply without the subscribers' setting
 
 
 def min_interval(feed: Feed, limits: Limits) -> MinInterval:
-    """Return the minimum interval in effect for a feed, and what sets it."""
+    """Return the shortest time between two polls of a feed, and the rule that sets it."""
     facts, constraints = _constrain(feed, limits)
     without = facts.copy()
     without["override_s"] = 0.0
@@ -35,7 +39,10 @@ def min_interval(feed: Feed, limits: Limits) -> MinInterval:
 
 
 def postpone_to_min_interval(feed: Feed, limits: Limits) -> Schedule | None:
-    """Postpone a planned poll that violates the subscribers' minimum interval; else return None."""
+    """Return a later schedule if the planned poll violates the subscribers' minimum interval.
+
+    Returns None if the planned poll respects that interval.
+    """
     facts, constraints = _constrain(feed, limits)
     planned, earliest = feed.state.next_poll_at, float(constraints.earliest[0])
     if planned is None or planned >= earliest or constraints.code[0] != OVERRIDE:
@@ -44,7 +51,7 @@ def postpone_to_min_interval(feed: Feed, limits: Limits) -> Schedule | None:
 
 
 def _constrain(feed: Feed, limits: Limits) -> tuple[npt.NDArray[np.void], Constraints]:
-    """Apply the constraint rule to one feed, without waits after failures."""
+    """Return the data and the poll constraints of one feed, without waits after failures."""
     facts = stored_constraint_facts(timing_of(feed), {})
     facts["retry_at"] = facts["backoff_until"] = -np.inf
     return facts, constrain(facts, np.zeros(1), limits)

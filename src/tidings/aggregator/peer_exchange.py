@@ -1,9 +1,10 @@
-"""Peer exchange: connects the exchange node to the aggregator (FeedEx).
+"""Connection between the aggregator and the node of the peer exchange (FeedEx).
 
-Results of our polls are sent to peers, and entries of peers are stored. Entries of a peer are
-sanitized like those of any document and are marked as unconfirmed until our own poll or other
-peers confirm them; those that only a lying peer has sent are withdrawn. A peer's poll postpones
-ours, for longer if its earlier notices were confirmed.
+Results of polls are sent to peers, and entries of peers are stored. Entries of a peer are sanitized
+like those of any document. They are marked as unconfirmed until a poll by this service or other
+peers confirm them; entries that only a lying peer has sent are withdrawn. A poll by a peer
+postpones
+the next poll by this service, for longer if earlier notices of that peer were confirmed.
 """
 
 import asyncio
@@ -52,21 +53,21 @@ from tidings.store.feed_models import Entry as StoredEntry
 from tidings.store.feed_models import Feed, Gap, PollOutcome
 from tidings.store.peers import Peer
 
-#: Maximum time by which a peer's polls postpone ours.
+#: Maximum time in seconds by which polls of a peer postpone the next poll by this service.
 UNPROVEN_PEER_DELAY_S = DAY_S
-#: The same for a peer with at least `MIN_CONFIRMED_POLLS` confirmed poll notices.
+#: The same limit for a peer with at least `MIN_CONFIRMED_POLLS` confirmed poll notices.
 PROVEN_PEER_DELAY_S = WEEK_S
 MIN_CONFIRMED_POLLS = 10
-#: Interval at which feeds are reloaded and peers are saved.
+#: Interval in seconds at which feeds are reloaded and peers are saved.
 SAVE_INTERVAL_S = 20.0
-#: Interval of checks for changed peers, which are saved immediately.
+#: Interval in seconds of checks for changed peers, which are saved immediately.
 CHECK_INTERVAL_S = 2.0
-#: Names of URL parameters that carry credentials.
+#: Pattern for the names of URL parameters that carry credentials.
 SECRET_PARAMETER = re.compile(
     r"(?i)(.*[_-])?"
     r"(token|(api)?key|auth|secret|pass(word|wd)?|pwd|sig(nature)?|session|sid|hash|private)"
 )
-#: Random parts of a URL, which act as a password.
+#: Pattern for random parts of a URL, which act as a password.
 RANDOM_TOKEN = re.compile(r"(?i)[0-9a-f]{20,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: Domains of local networks and of Tor.
 LOCAL_NAMES = (
@@ -85,7 +86,7 @@ log = Log("tidings.exchange")
 
 
 def is_private(url: str, *, loopback_only: bool = False) -> bool:
-    """Return whether a URL must not be sent to peers: it has credentials or a local host.
+    """Return whether a URL must not be sent to peers because it has credentials or a local host.
 
     With ``loopback_only``, all nodes are on this machine and local hosts are allowed.
     """
@@ -116,7 +117,10 @@ def is_private(url: str, *, loopback_only: bool = False) -> bool:
 
 
 class PeerExchange:
-    """A node of the exchange on top of an aggregator; use it with ``async with``."""
+    """Node of the peer exchange that shares the polls of an aggregator with peers.
+
+    Use it with ``async with``.
+    """
 
     def __init__(
         self,
@@ -133,7 +137,7 @@ class PeerExchange:
         """Connect ``node`` to an aggregator.
 
         With ``loopback_only``, all nodes are on this machine and feeds on local hosts are shared.
-        ``decoys`` is the number of decoy feeds.
+        ``decoys`` is the number of decoy feeds. Without ``signer``, entries are not signed.
         """
         self.node, self._clock, self._loopback_only = node, clock, loopback_only
         self._aggregator, self._store = aggregator, aggregator.store
@@ -191,7 +195,7 @@ class PeerExchange:
         saved_at = self._clock()
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
-            with suppress(StoreError):  # the polling loop has logged it; both retry
+            with suppress(StoreError):  # the polling loop logs the error, and both loops retry
                 if (
                     saved_peers != self.node.peers.keys()
                     or self._clock() - saved_at >= SAVE_INTERVAL_S
@@ -203,7 +207,10 @@ class PeerExchange:
                     self.exchange.apply_effects()
 
     async def refresh(self) -> None:
-        """Reload the shareable feeds, after changes of subscriptions or privacy settings."""
+        """Reload the feeds that may be shared with peers.
+
+        Call this after subscriptions or privacy settings have changed.
+        """
         shareable = [
             f for f in await self._store.read(peers.shareable_feeds) if self._is_shareable(f.url)
         ][:MAX_FEEDS]
@@ -226,7 +233,7 @@ class PeerExchange:
         await self._store.write(peers.save_peers, self.peers())
 
     def peers(self) -> list[Peer]:
-        """Return present and former peers, the most useful first."""
+        """Return present and former peers, with the most useful peers first."""
         now, node = self._clock(), self.node
         found = []
         for nid, figures in node.membership.peer_stats().items():
@@ -241,17 +248,17 @@ class PeerExchange:
         return sorted(found, key=lambda peer: (not peer.present, -peer.usefulness, peer.nid))
 
     def public_nodes(self) -> list[Nid]:
-        """Return the nodes that output feeds may name: this node and its peers."""
+        """Return the ids of this node and of its peers that output feeds may name."""
         return [
             nid
             for nid in (self.node.nid, *self.node.peers)
             if nid and (self._loopback_only or is_public(_host(nid)))
         ]
 
-    # --- results of our polls -------------------------------------------------------------------
+    # --- results of polls by this service -------------------------------------------------------
 
     def on_poll_recorded(self, result: PollResult) -> None:
-        """Announce a recorded poll or push to peers, and check their claims against it."""
+        """Announce a recorded poll or push to peers, and check the claims of peers against it."""
         if (
             result.feed.url in self._feeds
             and (notice := make_poll_notice(result, keep_sendable=bool(self.node.peers)))
@@ -260,7 +267,7 @@ class PeerExchange:
             self._publish_notice(notice)
 
     async def _publish_worker_polls(self) -> None:
-        """Announce polls of workers on the same store."""
+        """Announce polls that workers on the same store have made."""
         for notice in await self._store.write(peers.take_poll_notices):
             self._publish_notice(msgspec.msgpack.decode(notice, type=PollNotice))
 
@@ -317,7 +324,7 @@ class PeerExchange:
                 pass
 
     async def _store_peer_entries(self, arrived: EntriesReceived) -> None:
-        """Store entries of a shareable feed that a peer has sent."""
+        """Store entries that a peer has sent, if their feed may be shared."""
         bundle, feed_id = arrived.bundle, self._feeds.get(arrived.bundle.feed)
         if feed_id is None:
             return
@@ -367,7 +374,7 @@ class PeerExchange:
         return [Holding("", *held, self.node.settings.altruist)] if held else []
 
     async def recover(self, feed: Feed, gap: Gap) -> Mapping[Nid, Sequence[Entry]]:
-        """Fetch the entries of a gap from peers' archives."""
+        """Return the entries of a gap from the archives of peers, by the id of the peer."""
         if feed.url not in self._feeds or not self.node.peers:
             return {}
         return await self.exchange.recover(feed.url, gap.from_at, gap.until_at)
@@ -376,7 +383,7 @@ class PeerExchange:
 async def store_recovered_entries(
     store: Store, feed: Feed, found: Mapping[Nid, Sequence[Entry]], now: float
 ) -> int:
-    """Store entries from peers' archives, marked as unconfirmed; returns the number of new ones."""
+    """Store entries from archives of peers as unconfirmed, and return the number of new entries."""
     outcomes = [
         PollOutcome(
             feed_id=feed.id,
@@ -394,7 +401,7 @@ async def store_recovered_entries(
 
 
 def _as_published(entry: StoredEntry) -> Entry:
-    """Convert a stored entry, which is sanitized and has absolute URLs, for sending to peers."""
+    """Convert a stored entry, which is already sanitized, to the form that is sent to peers."""
     return Entry(
         identity=entry.identity,
         digest=blake2b(entry.content.encode(), digest_size=16).digest(),

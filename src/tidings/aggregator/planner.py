@@ -1,4 +1,4 @@
-"""Planner: maps feeds to rows of the policy's table and applies poll constraints."""
+"""Planner that maps feeds to rows of the policy's table and applies poll constraints."""
 
 import asyncio
 import random
@@ -38,23 +38,28 @@ from tidings.policy.coordination import coordination_delay_s
 from tidings.reasons import Reason, reason
 from tidings.store.feed_models import Estimate, Schedule
 
-#: Minimum time between two polls of a feed, as in the simulator; polls are at whole seconds.
+#: Minimum time in seconds between two polls of a feed, as in the simulator. Polls are at whole
+#: seconds.
 MIN_GAP_S = 1.0
-#: Age of a subscription after which the largest document counts as the feed's window.
+#: Age in seconds of a subscription after which the largest document is taken as full, so that its
+#: number of entries is the feed's window.
 WINDOW_CERTAIN_AFTER_S = 30 * DAY_S
 
 log = Log("tidings.scheduler")
 
 
 class PendingFeed(Struct, frozen=True):
-    """A new feed that has not been added to the policy yet."""
+    """New feed that has not been added to the policy yet."""
 
     observation: PollObservation
-    times: Floats  #: posts so far
+    times: Floats  #: times of all known posts
 
 
 class ConstraintBatch(Struct, frozen=True):
-    """Facts and poll constraints of a batch of polls; one element per poll."""
+    """Poll constraints of several feeds, and the data from which they follow.
+
+    Each array has one element per feed.
+    """
 
     facts: npt.NDArray[np.void]
     constraints: Constraints
@@ -66,17 +71,17 @@ class ConstraintBatch(Struct, frozen=True):
 
 
 class Planner:
-    """Translates between feeds and the rows of the policy's table."""
+    """Translator between feed ids and the rows of the policy's table."""
 
     def __init__(self, policy: Policy, limits: Limits, seed: int) -> None:
         self.policy, self.limits = policy, limits
-        self.ready = False  #: the policy has been started and can decide
+        self.ready = False  #: whether the policy has been started and can decide
         self.row: dict[int, int] = {}  #: row of each feed that the policy knows
         self.ids: list[int] = []  #: feed id of each row, including removed feeds
         self._first_phase = float(golden_ratio_phases(1, seed)[0])
-        # Last documents, only for policies that use more than the new entries.
+        # Entry times of the last documents, only for policies that use more than the new entries.
         self._documents: dict[int, Floats] = {}
-        self._facts = no_facts(0)  # constraint facts of each row
+        self._facts = no_facts(0)  # data for the poll constraints of each row
         self._failures: dict[int, Reason] = {}  # reasons of waits after failures
 
     # --- table ----------------------------------------------------------------------------------
@@ -88,9 +93,11 @@ class Planner:
     def table(
         self, members: np.ndarray, skip: Mapping[int, bytes], now: float, full: Bools | bool = False
     ) -> Feeds:
-        """Build the policy's table from the store's.
+        """Return the policy's table of feeds for rows of the store's table.
 
-        ``full`` marks feeds with more known posts than a document holds.
+        ``skip`` has the excluded hours of the week by feed id. ``full`` marks feeds that have more
+        known
+        posts than a document lists.
         """
         dropped = (
             (members["dropped"] > 0) | full | (now - members["added_at"] > WINDOW_CERTAIN_AFTER_S)
@@ -102,7 +109,10 @@ class Planner:
         return feeds
 
     def feeds(self, ids: npt.ArrayLike, windows: npt.ArrayLike, weights: npt.ArrayLike) -> Feeds:
-        """Build a table of these feeds without constraints; phases depend only on feed ids."""
+        """Return a table of feeds without poll constraints.
+
+        The phase of a feed, a number in [0, 1) that spreads polls, depends only on the feed id.
+        """
         feeds = Feeds.of(windows, weights)
         feeds.phase = np.mod(self._first_phase + GOLDEN_RATIO * (np.asarray(ids) - 1), 1.0)
         feeds.max_interval_s[:] = self.limits.max_interval_s
@@ -120,9 +130,11 @@ class Planner:
         budget: float,
         now: float,
     ) -> None:
-        """Start the policy with these feeds (see `assign_rows`) and their posts.
+        """Start the policy with the posting history of its feeds. Call `assign_rows` before.
 
-        ``budget`` is in requests per day; the policy gets the part that constraints allow to use.
+        ``budget`` is in requests per day; the policy gets the part that poll constraints allow to
+        use.
+        ``since`` is the time from which the history of each feed is complete.
         """
         table = self.table(members, skip, now, history.count > members["window"])
         usable, _ = usable_budget(table, budget)
@@ -150,7 +162,12 @@ class Planner:
         budget: float | None,
         now: float,
     ) -> bool:
-        """Restore the policy's saved state of these feeds; False if it must be learned again."""
+        """Restore the saved state of the policy, and return whether that was possible.
+
+        If not, the policy must learn the feeds again. ``saved`` has the rows by feed id, and
+        ``shared`` is
+        the state that belongs to no single feed. ``budget`` is in requests per day.
+        """
         try:
             usable = None if budget is None else usable_budget(table, budget)[0]
             self.policy.restore(table, [saved[i] for i in ids], shared, usable, now)
@@ -158,13 +175,13 @@ class Planner:
             log.warning("estimates_discarded", error=str(error))
             return False
         self.assign_rows(ids)
-        if len(self._facts) != len(ids):  # `apply_observations` will set the constraints
+        if len(self._facts) != len(ids):  # `apply_observations` will fill in the data
             self._facts = no_facts(len(ids))
         self.ready = True
         return True
 
     async def extend(self, pending_feeds: Sequence[PendingFeed], now: float) -> Rows:
-        """Add feeds to the policy; returns their rows."""
+        """Add feeds to the policy and return their row numbers."""
         observations = [pending_feed.observation for pending_feed in pending_feeds]
         ids = [observation.feed_id for observation in observations]
         more = self.feeds(
@@ -191,7 +208,7 @@ class Planner:
         return rows
 
     def remove_feed(self, feed_id: int) -> None:
-        """Remove a feed: it keeps its row, but with a weight near 0."""
+        """Stop scheduling a feed. Its row stays in the table, but with a weight near 0."""
         row = self.row.pop(feed_id, None)
         if row is not None:
             self.policy.feeds.weight[row] = 1e-12
@@ -202,7 +219,10 @@ class Planner:
     # --- after polls ----------------------------------------------------------------------------
 
     def apply_observations(self, observations: Sequence[PollObservation]) -> ConstraintBatch:
-        """Update constraints, weights and windows of the polled feeds."""
+        """Update poll constraints, weights and windows of the feeds that were polled.
+
+        The window is the number of entries that a feed document lists.
+        """
         facts = constraint_facts(observations)
         constraint_batch = ConstraintBatch(
             facts,
@@ -233,13 +253,16 @@ class Planner:
         return constraint_batch
 
     def constraint_reason(self, feed_id: int, constraint_batch: ConstraintBatch, i: int) -> Reason:
-        """Return why a feed may not be polled sooner; `NO_REASON` if it may."""
+        """Return why a feed may not be polled sooner, or `NO_REASON` if it may.
+
+        ``i`` is the index of the feed in the batch.
+        """
         if constraint_batch.constraints.code[i] == BACKOFF and feed_id in self._failures:
             return self._failures[feed_id]
         return reason_of(constraint_batch.constraints, constraint_batch.facts, i)
 
     def set_override(self, overrides: Mapping[int, float]) -> None:
-        """Apply minimum intervals set by subscribers, in seconds; 0 for none."""
+        """Apply the minimum intervals in seconds that subscribers have set, where 0 means none."""
         known = {
             self.row[feed_id]: override
             for feed_id, override in overrides.items()
@@ -255,7 +278,7 @@ class Planner:
             )
 
     def usable_budget(self, budget: float) -> tuple[float, int]:
-        """Return the usable part of a budget, and the number of feeds at their minimum interval."""
+        """Return the usable requests per day and the number of feeds at their minimum interval."""
         return usable_budget(self.policy.feeds, budget) if self.ready else (budget, 0)
 
     def observe(self, observations: Sequence[PollObservation]) -> None:
@@ -281,7 +304,7 @@ class Planner:
     def schedules(
         self, rows: Rows, poll_times: Floats, now: float | None = None, *, first: bool = False
     ) -> list[Schedule]:
-        """Decide the next polls of these rows after polls at ``poll_times``.
+        """Decide the next polls of the feeds in these rows after polls at ``poll_times``.
 
         With ``now``, the decision is made between polls. ``first`` marks feeds that are new to the
         policy.
@@ -318,5 +341,5 @@ class Planner:
         return schedules
 
     def reschedule(self, rows: Rows, now: float) -> list[Schedule]:
-        """Decide for these rows between polls, after a change of price, budget or weight."""
+        """Decide the next polls of these rows again after a change of price, budget or weight."""
         return self.schedules(rows, np.full(len(rows), now - MIN_GAP_S), now)

@@ -1,4 +1,7 @@
-"""Poll notices: results of polls for the peer exchange, passed directly or via the store."""
+"""Poll notices, which pass the results of polls to the peer exchange.
+
+A worker passes them through the store, because only the service has peers.
+"""
 
 import asyncio
 
@@ -12,28 +15,30 @@ from tidings.exchange import messages
 from tidings.logs import Log
 from tidings.store import Store, StoreError, peers
 
-#: Notification channel on which workers announce poll notices in the store.
+#: Name of the notification channel on which workers announce new poll notices in the store.
 POLL_NOTICES_CHANNEL = "sights"
 
 log = Log("tidings.exchange")
 
 
 class PollNotice(Struct, frozen=True):
-    """A successful poll of a feed, in the form that the exchange needs."""
+    """Message that a feed was polled successfully, in the form that the exchange needs."""
 
     url: str
     at: float
-    entries: tuple[Entry, ...] | None = None  #: as sent to peers; None: nothing has changed
+    entries: tuple[Entry, ...] | None = None  #: entries for peers, or None if nothing has changed
     new: frozenset[str] = frozenset()  #: identities of new entries
-    #: `entries` is the complete document; False for pushes and delta responses (226).
+    #: Whether `entries` is the complete document. It is False for pushes and delta responses (226).
     is_complete: bool = field(default=True, name="whole")
-    peers: tuple[str, ...] = ()  #: nodes that the document names
+    peers: tuple[str, ...] = ()  #: exchange nodes that the document names
 
 
 def make_poll_notice(result: PollResult, *, keep_sendable: bool = True) -> PollNotice | None:
-    """Create the notice of a recorded poll; None if it failed or its entries came from peers.
+    """Return the notice of a recorded poll, or None if peers need no notice.
 
-    ``keep_sendable`` removes entries that the protocol cannot transfer; not needed without peers.
+    Peers need none if the poll failed or its entries came from peers. ``keep_sendable`` removes
+    entries
+    that the protocol cannot transfer, which is not needed without peers.
     """
     outcome = result.outcome
     if outcome.error_kind or outcome.source in ("neighbour", "confirmed"):
@@ -55,7 +60,10 @@ def make_poll_notice(result: PollResult, *, keep_sendable: bool = True) -> PollN
 
 
 class NoticePublisher:
-    """Passes poll notices of a worker through the store to the service, which has the peers."""
+    """Publisher that passes poll notices of a worker through the store to the service.
+
+    Only the service has peers.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -68,7 +76,7 @@ class NoticePublisher:
             task.add_done_callback(self._tasks.discard)
 
     async def _publish(self, notice: PollNotice) -> None:
-        if notice.entries is not None:  # of known entries, peers need only that they were present
+        if notice.entries is not None:  # peers need no content of entries that were already known
             entries = (
                 e
                 if e.identity in notice.new

@@ -1,4 +1,4 @@
-"""Poll observations: facts from polls and the store, as arrays for the scheduling policy."""
+"""Data from polls and from the store, as arrays for the scheduling policy."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,50 +13,50 @@ from tidings.reasons import NO_REASON, Reason
 from tidings.store import Store
 from tidings.store.feed_models import Estimate
 
-#: Maximum age of posts that the policy learns from.
+#: Maximum age in seconds of posts from which the policy learns.
 HISTORY_S = 180 * DAY_S
 NO_TIMES: Floats = np.empty(0)
 
 
 class PollObservation(Struct, frozen=True):
-    """What the scheduler learns from one poll (or push): its result and the constraint facts."""
+    """Result of one poll or push, and the data for poll constraints, for the scheduler."""
 
     feed_id: int
     at: float
     weight: float = 1.0
     added_at: float = 0.0
-    ok: bool = True  #: the response was a document or 304
-    times: Floats | None = None  #: times of the entries, known ones first; None: no document
+    ok: bool = True  #: whether the response was a document or 304
+    times: Floats | None = None  #: times of the entries, known before new; None without document
     new_count: int = 0  #: number of new entries in `times`
     gap: bool = False
-    window: int = 0  #: number of entries that the document holds, for the policy
-    count: bool = True  #: it was a request that counts against the budget
+    window: int = 0  #: number of entries that a document of this feed lists, for the policy
+    count: bool = True  #: whether the poll was a request that counts against the budget
 
-    # Facts for `policy.constraints`, known before this poll or stated by its response.
-    polled_at: float | None = None  #: our own last poll; None: this one
-    ttl_s: float = 0.0  #: stated by the document; 0: not stated
-    period_s: float = 0.0  #: sy:updatePeriod of the document; 0: not stated
-    fresh_s: float = 0.0  #: stated by the response headers
-    stated_s: float = 0.0  #: stated before, if this is not a poll
+    # Data for `policy.constraints`, known before this poll or stated by its response.
+    polled_at: float | None = None  #: time of the last poll by this service, or None for `at`
+    ttl_s: float = 0.0  #: ttl of the document, or 0 if not stated
+    period_s: float = 0.0  #: sy:updatePeriod of the document, or 0 if not stated
+    fresh_s: float = 0.0  #: time for which the response headers state that the document is fresh
+    stated_s: float = 0.0  #: interval that the publisher has stated before, if this is not a poll
     stated_by: int = 0
     retry_at: float = -np.inf
     backoff_until: float = -np.inf
     failure: Reason = NO_REASON  #: reason of the wait after a failure
-    override_s: float = 0.0  #: minimum interval set by subscribers
+    override_s: float = 0.0  #: minimum interval that subscribers have set, or 0
     entries: int = 0  #: number of entries in the last document
-    most_entries: int = 0  #: maximum number in a document; 0 if entries are dropped by age
-    mean_gap_s: float = np.nan  #: mean gap between the entries of the last document
-    skip: bytes = b""  #: hours of the week in which polls are excluded
-    not_modified: float = 1.0  #: share of unchanged polls that were answered with 304
+    most_entries: int = 0  #: largest number of entries in a document; 0 if dropped by age
+    mean_gap_s: float = np.nan  #: mean time between two entries of the last document
+    skip: bytes = b""  #: excluded hours of the week, one bit each
+    not_modified: float = 1.0  #: fraction of polls without news that were answered with 304
     document_bytes: float = 0.0
     poll_bytes: float = 0.0
-    bytes: int | None = None  #: transfer of this poll; None if there was no request
-    unchanged: bool = False  #: no new or changed entries
+    bytes: int | None = None  #: bytes transferred by this poll, or None if there was no request
+    unchanged: bool = False  #: whether there were no new or changed entries
     answered_304: bool = False
 
 
 class LearnedFacts(Struct, frozen=True):
-    """Facts about the publisher learned from a poll, stored with the feed."""
+    """Properties of a feed's server that were learned from a poll and are stored with the feed."""
 
     stated_s: float
     stated_by: int
@@ -66,16 +66,19 @@ class LearnedFacts(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """The next poll with its reason."""
+    """Time of the next poll of a feed, with the reason."""
 
     at: float
     reason: Reason
     estimate: Estimate | None = None  #: policy state of the feed, to be stored
-    learned: LearnedFacts | None = None  #: None if the poll failed
+    learned: LearnedFacts | None = None  #: properties of the server, or None if the poll failed
 
 
 def constraint_facts(observations: Sequence[PollObservation]) -> npt.NDArray[np.void]:
-    """Build the facts of the constraint rule from these polls."""
+    """Return the data for poll constraints of the feeds that were polled.
+
+    The result is a structured array (`policy.constraints.FACTS`) with one element per observation.
+    """
     facts = no_facts(len(observations))
     if not observations:
         return facts
@@ -120,9 +123,11 @@ _SAME = (
 
 
 def stored_constraint_facts(members: np.ndarray, skip: Mapping[int, bytes]) -> npt.NDArray[np.void]:
-    """Build the facts of the constraint rule from stored feeds (`store.feeds.TIMING`).
+    """Return the data for poll constraints of stored feeds.
 
-    ``skip`` has the excluded hours of the week by feed id.
+    ``members`` are rows of `store.feeds.TIMING`. ``skip`` has the excluded hours of the week by
+    feed id.
+    The result is a structured array (`policy.constraints.FACTS`).
     """
     facts = no_facts(len(members))
     for name in ("stated_s", "stated_by", "not_modified", "document_bytes", "poll_bytes"):
@@ -141,7 +146,7 @@ def stored_constraint_facts(members: np.ndarray, skip: Mapping[int, bytes]) -> n
 
 
 def observation_from_timing(timing: np.void, skip: bytes, now: float) -> PollObservation:
-    """Create the observation of a stored feed as if it had just been polled without a new post."""
+    """Return the observation of a stored feed as if it had just been polled without a new post."""
     failing = bool(timing["errors"])
     return PollObservation(
         int(timing["feed_id"]),
@@ -167,7 +172,7 @@ def observation_from_timing(timing: np.void, skip: bytes, now: float) -> PollObs
 async def posting_history(
     store: Store, members: np.ndarray, now: float
 ) -> tuple[Documents, Floats]:
-    """Load the posts of these feeds, and the time from which each feed's history is complete."""
+    """Return the posts of stored feeds and the time from which each feed's history is complete."""
     posts = await store.posting_times(now - HISTORY_S, members["feed_id"].tolist())
     posts = posts[posts["at"] <= now]
     first = np.searchsorted(posts["feed_id"], members["feed_id"], side="left")
@@ -182,7 +187,10 @@ async def posting_history(
 def build_documents(
     times: Sequence[Floats], new_counts: Sequence[int], gap: Sequence[bool]
 ) -> Documents:
-    """Build a batch for `Policy.observe`; the last ``new_counts`` of each row's times are new."""
+    """Return entry times of several documents in the form that `Policy.observe` takes.
+
+    In row ``r``, the last ``new_counts[r]`` times are those of new entries.
+    """
     end = np.cumsum([len(t) for t in times])
     first = end - [len(t) for t in times]
     flat = np.concatenate(times) if len(times) else NO_TIMES

@@ -1,4 +1,4 @@
-"""Poll tasks: one asyncio task per running poll, from lease to recording and follow-up work."""
+"""Execution of polls, each in its own asyncio task, from the lease to the recorded result."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,23 +25,28 @@ if TYPE_CHECKING:  # commands that only poll do not load these modules
     from tidings.aggregator.poll_notices import NoticePublisher
     from tidings.aggregator.websub import Subscriber
 
-#: Duration of a lease: longer than any poll, including the wait for the host's rate limit.
+#: Duration of a lease in seconds. It is longer than any poll, including the wait for the rate limit
+#: of the host.
 LEASE_S = 900.0
-#: Maximum number of running polls per host; more would only wait and block other hosts' polls.
+#: Maximum number of running polls per host. More polls would only wait for the rate limit of the
+#: host and block polls of other hosts.
 MAX_POLLS_PER_HOST = 20
 
 log = Log("tidings.aggregator")
 
 
 class SkippedPoll(Struct, frozen=True):
-    """A requested poll that was skipped, with the reason."""
+    """Requested poll that was not made, with the reason."""
 
     feed_id: int
     reason: Reason
 
 
 class PollSummary(Struct, frozen=True):
-    """Result of one poll, in numbers."""
+    """Number of new and changed entries of one poll, and whether the poll failed.
+
+    ``skipped`` is set if the poll was not made.
+    """
 
     new: int = 0
     changed: int = 0
@@ -50,7 +55,7 @@ class PollSummary(Struct, frozen=True):
 
 
 class PollTasks:
-    """Running polls: started and not yet recorded."""
+    """Polls that have started and whose results are not recorded yet."""
 
     def __init__(
         self,
@@ -63,7 +68,11 @@ class PollTasks:
         worker: str,
         wake: Callable[[], None],
     ) -> None:
-        """Create the result writer and the gap repairer; ``wake`` is called after each poll."""
+        """Create the result writer and the gap repairer.
+
+        ``worker`` names this process if several share the store. ``wake`` is called after each
+        poll.
+        """
         self._store, self._fetcher, self._clock, self._worker, self._wake = (
             store,
             fetcher,
@@ -73,17 +82,17 @@ class PollTasks:
         )
         self.result_writer = ResultWriter(store, scheduler, sleep)
         self.gap_repairer = GapRepairer(store, fetcher, clock)
-        self.tasks: dict[int, asyncio.Task[PollSummary]] = {}  #: by feed id
-        self.pinged_feeds: set[int] = set()  #: announced by a hub and due, but not polled yet
-        self._leased_feeds: dict[int, Feed] = {}  # leased and not recorded yet
-        self._per_host: dict[str, int] = {}  # number of running polls
-        self._idle_hosts: list[tuple[str, float]] = []  # hosts to release, and from when
+        self.tasks: dict[int, asyncio.Task[PollSummary]] = {}  #: running polls by feed id
+        self.pinged_feeds: set[int] = set()  #: due feeds that a hub has announced
+        self._leased_feeds: dict[int, Feed] = {}  # feeds whose poll is not recorded yet
+        self._per_host: dict[str, int] = {}  # number of running polls by host
+        self._idle_hosts: list[tuple[str, float]] = []  # hosts to release, and the time to do so
         self._feeds_with_gaps: set[int] = set()
-        #: Set by the service: manages WebSub subscriptions of polled feeds.
+        #: Manager of the WebSub subscriptions of polled feeds, set by the service.
         self.hub_subscriber: Subscriber | None = None
-        #: Set by the service if the exchange is on: gets all recorded polls.
+        #: Receiver of all recorded polls, set by the service if the exchange is on.
         self.peer_exchange: PeerExchange | None = None
-        #: The same in a worker, where the service has the peers.
+        #: Receiver of all recorded polls in a worker, which passes them to the service.
         self.notice_publisher: NoticePublisher | None = None
 
     async def open(self) -> None:
@@ -92,7 +101,7 @@ class PollTasks:
         }
 
     async def close(self) -> None:
-        """Cancel running polls and release their leases: they are due again."""
+        """Cancel running polls and release their leases, so that their feeds are due again."""
         for task in self.tasks.values():
             task.cancel()
         await self.finish()
@@ -105,14 +114,17 @@ class PollTasks:
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
 
     async def release_hosts(self) -> None:
-        """Release the leases of hosts that have no running polls, for other workers."""
+        """Release the leases of hosts without running polls, so that other workers can use them."""
         if self._idle_hosts:
             busy = {leased_host(feed.url) for feed in self._leased_feeds.values()}
             idle, self._idle_hosts = [host for host in self._idle_hosts if host[0] not in busy], []
             await self._store.release_hosts(idle, self._worker)
 
     def is_host_busy(self, url: str) -> bool:
-        """Return whether the URL's host has the maximum of running polls; exempt hosts never do."""
+        """Return whether the host of a URL has the maximum number of running polls.
+
+        Hosts that are exempt from the rate limit are never busy.
+        """
         if self._per_host.get(host_of(url), 0) < MAX_POLLS_PER_HOST:
             return False
         try:
@@ -121,13 +133,15 @@ class PollTasks:
             return False
 
     def is_leased(self, feed_id: int) -> bool:
-        """Return whether a feed has a running poll, which will set its next poll time."""
+        """Return whether a feed has a running poll, which will set the time of the next poll."""
         return feed_id in self._leased_feeds
 
     async def lease_feed(self, feed_id: int) -> Feed | None:
-        """Lease a feed after its running poll; None if it does not exist or is retired.
+        """Lease a feed after its running poll has finished.
 
-        The caller must call `start_poll` before awaiting anything else.
+        Returns None if the feed does not exist or is retired. The caller must call `start_poll`
+        before
+        awaiting anything else.
         """
         while True:
             while feed_id in self.tasks:
@@ -139,7 +153,10 @@ class PollTasks:
     def start_poll(
         self, feed: Feed, poll: Callable[[], Awaitable[PollResult]]
     ) -> "asyncio.Task[PollSummary]":
-        """Start the poll of a leased feed; ``poll`` fetches it or processes what was pushed."""
+        """Start the poll of a leased feed as a task, and return the task.
+
+        ``poll`` fetches the feed, or processes entries that were pushed.
+        """
         self._leased_feeds[feed.id] = feed
         task = self.tasks[feed.id] = asyncio.create_task(self._finish(feed, poll))
         return task
@@ -157,7 +174,7 @@ class PollTasks:
             is_unfinished = False
             self.result_writer.unfinished_polls -= 1
             if self.peer_exchange is None and self.notice_publisher is None:
-                # Half the memory of a poll that waits to be recorded.
+                # The document is half of the memory of a poll that waits to be recorded.
                 result = replace(result, document=None)
             outcome, recorded = await self.result_writer.record(result)
             self._leased_feeds.pop(feed.id, None)
@@ -170,7 +187,7 @@ class PollTasks:
                 new=len(recorded.new), changed=recorded.changed, failed=bool(outcome.error_kind)
             )
         except Exception as error:  # an error of one feed must not stop the loop
-            # A poll that was not recorded is due again when its lease expires.
+            # A feed whose poll was not recorded is due again when its lease expires.
             self._leased_feeds.pop(feed.id, None)
             if isinstance(error, StoreError):
                 log.warning("poll_recording_failed", feed=feed.id, url=feed.url, error=str(error))

@@ -1,7 +1,7 @@
-"""Batch writer: decides on and records finished polls in batches, one transaction per batch.
+"""Writer that records finished polls in batches, with one transaction per batch.
 
-A poll is recorded immediately if no other poll is running; otherwise it waits up to `BATCH_WAIT_S`
-for others to be recorded with.
+Before a batch is stored, the scheduler decides the next poll of each feed. A poll is recorded
+immediately if no other poll is running; otherwise it waits up to `BATCH_WAIT_S` for other polls.
 """
 
 import asyncio
@@ -22,30 +22,30 @@ from tidings.store import Store
 from tidings.store.feed_models import PollOutcome, RecordResult
 
 #: Maximum number of polls in a batch. Each transaction adds a segment to SQLite's search index and
-#: rewrites every index page with one of its rows; large batches cost a quarter less.
+#: rewrites every index page that contains one of its rows, so large batches cost a quarter less.
 BATCH = 100
-#: Number of new entries from which a batch is complete.
+#: Number of new entries at which a batch is written without waiting for more polls.
 BATCH_ENTRIES = 750
-#: Maximum time that a finished poll waits for its batch. A call of the policy has a fixed cost,
-#: equal to that of forty feeds.
+#: Maximum time in seconds that a finished poll waits for its batch. Batches save time because each
+#: call of the policy has a fixed cost, which is as high as the cost of forty feeds.
 BATCH_WAIT_S = 0.2
 
 ResultFuture: TypeAlias = "asyncio.Future[tuple[PollOutcome, RecordResult]]"
 
 
 class ResultWriter:
-    """Collects finished polls, lets the scheduler decide, and records them in the store."""
+    """Queue of finished polls, from which batches are decided and stored."""
 
     def __init__(
         self, store: Store, scheduler: Scheduler, sleep: Callable[[float], Awaitable[object]]
     ) -> None:
         self._store, self.scheduler, self._sleep = store, scheduler, sleep
-        self.unfinished_polls = 0  #: polls that are fetching or parsing
-        #: Held while the policy runs in a thread, and from a decision until it is stored: no other
-        #: task may use the policy or change poll times meanwhile.
+        self.unfinished_polls = 0  #: number of polls that are fetching or parsing
+        #: Lock for the policy and for poll times. A task has this lock while the policy runs in a
+        #: thread, and from a decision until that decision is stored.
         self.policy_lock = asyncio.Lock()
         self._queue: list[tuple[PollResult, ResultFuture]] = []
-        self._entries = 0  # new entries of the queued polls
+        self._entries = 0  # number of new entries of all queued polls
         self._has_capacity = asyncio.Event()
         self._batch_ready = asyncio.Event()
         self._writer_task: asyncio.Task[None] | None = None
@@ -60,7 +60,7 @@ class ResultWriter:
             return await self.scheduler.decide(observations)
 
     async def wait_for_capacity(self) -> None:
-        """Apply backpressure: wait until the queue has fewer than `BATCH_ENTRIES` new entries.
+        """Wait until the queue has fewer than `BATCH_ENTRIES` new entries (backpressure).
 
         A parsed document takes many times the memory of the response.
         """
@@ -69,7 +69,10 @@ class ResultWriter:
             await self._has_capacity.wait()
 
     async def record(self, result: PollResult) -> tuple[PollOutcome, RecordResult]:
-        """Decide the feed's next poll and store the result; returns both."""
+        """Decide the feed's next poll and store the result of the finished poll.
+
+        Returns the stored outcome with the decision, and the ids that the store has assigned.
+        """
         future: ResultFuture = asyncio.get_running_loop().create_future()
         self._queue.append((result, future))
         self._entries += len(result.outcome.new)
@@ -97,7 +100,7 @@ class ResultWriter:
     async def _finish(self, batch: Sequence[tuple[PollResult, ResultFuture]]) -> None:
         try:
             outcomes, recorded = await self._persist([result for result, _ in batch])
-        except Exception as error:  # each poll that waits for this batch gets it
+        except Exception as error:  # each poll that waits for this batch gets the error
             for _, future in batch:
                 if not future.done():
                     future.set_exception(error)
@@ -120,9 +123,9 @@ class ResultWriter:
         )
 
     def _next_batch(self) -> list[tuple[PollResult, ResultFuture]]:
-        """Remove the next batch from the queue, limited by polls and by new entries.
+        """Remove the next batch from the queue and return it.
 
-        A long transaction blocks others and takes memory.
+        The size is limited because a long transaction blocks other transactions and takes memory.
         """
         entries = size = 0
         while size < min(len(self._queue), BATCH) and entries < BATCH_ENTRIES:
@@ -135,7 +138,7 @@ class ResultWriter:
 
 
 def _complete(result: PollResult, decision: Decision) -> PollOutcome:
-    """Complete the outcome of a poll with the decision about the next one."""
+    """Return the outcome of a poll completed with the decision about the next poll."""
     outcome = result.outcome
     assert outcome.state is not None
     reason = decision.reason

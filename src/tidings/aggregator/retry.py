@@ -1,4 +1,4 @@
-"""Retry of storage operations with exponential backoff, for results that must not be lost."""
+"""Retries of storage operations with exponential backoff, for data that must not be lost."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -6,7 +6,7 @@ from typing import TypeVar
 from tidings.logs import Log
 from tidings.store import StoreError
 
-#: Delays between attempts; after the last one, the error is raised.
+#: Delays in seconds between attempts. The error of the attempt after the last delay is raised.
 RETRY_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 log = Log("tidings.retry")
@@ -18,7 +18,7 @@ async def retry_on_store_error(
 ) -> T:
     """Retry a storage operation with exponential backoff while the database is unavailable.
 
-    Returns what ``work`` returns; raises the last `StoreError` if all attempts fail.
+    Returns the result of ``work``. Raises the last `StoreError` if all attempts fail.
     """
     for wait_s in RETRY_DELAYS_S:
         try:

@@ -1,4 +1,4 @@
-"""Scheduler: runs the scheduling policy and decides each feed's next poll with its reason.
+"""Scheduler that runs the policy and decides the next poll of each feed with its reason.
 
 It makes the same calls in the same order as the simulator does with a trace: `observe` and `decide`
 after every poll, `tick` at its interval, times in whole seconds. A feed is added to the policy
@@ -37,32 +37,33 @@ from tidings.reasons import reason
 from tidings.store import Store
 from tidings.store.feed_models import Schedule
 
-#: Growth of the number of feeds at which the leader computes the price before the next tick.
+#: Factor by which the number of feeds must grow for the leader to run a tick early, so that the
+#: policy adjusts its price.
 GROWTH_FACTOR = 1.2
-#: Relative change of the total budget at which the policy gets the new one (it depends on the
-#: number of feeds).
+#: Relative change of the usable budget above which the policy is given the new budget. The budget
+#: changes with the number of feeds.
 BUDGET_TOLERANCE = 0.05
 #: Key of the stored `SchedulerState`.
 STATE_KEY = "brain"
 
 
 class SchedulerState(Struct, frozen=True):
-    """Scheduler state that survives a restart, stored as JSON beside the policy's own state."""
+    """State of the scheduler that survives a restart, except for the state of the policy."""
 
     next_tick: float
     saved_at: float
     tokens: float
-    feeds: int = 0  #: subscribed feeds
-    learned: int = 0  #: feeds among them that the policy knows
-    #: Polls since the policy's last tick. The stored key is that of earlier versions.
+    feeds: int = 0  #: number of feeds that have subscribers
+    learned: int = 0  #: number of feeds that the policy knows
+    #: Number of polls since the policy's last tick. The stored key is that of earlier versions.
     unreported_polls: int = field(default=0, name="untold")
-    per_day: float = 0.0  #: daily budget that `tokens` belongs to
+    per_day: float = 0.0  #: daily budget for which `tokens` was computed
     poll_bytes: MeanBytes = MeanBytes()
     byte_tokens: float | None = None
 
 
 class Scheduler:
-    """Owner of the policy. Not thread-safe."""
+    """Owner of the scheduling policy and of the request budget. It is not thread-safe."""
 
     def __init__(
         self,
@@ -78,19 +79,19 @@ class Scheduler:
         ``bytes_per_day`` limits the transfer of polls, in addition to the request budget.
         """
         self.policy, self.seed = policy, seed
-        self.configured = self.budget = budget  #: configured budget, and the one in effect
+        self.configured = self.budget = budget  #: configured budget, and the budget in effect
         self.limits, self.bytes_per_day = limits, bytes_per_day
         self.byte_bucket = TokenBucket.full(bytes_per_day, 0.0)
         self.poll_bytes = MeanBytes()
         self.bucket = TokenBucket.full(budget.per_day(0), 0.0)
         self.next_tick = np.inf
-        self.is_leader = True  #: of several processes on one store, the leader does global work
+        self.is_leader = True  #: whether this process does the work that concerns all processes
         self._planner = Planner(policy, limits, seed)
         self._pending_feeds: dict[int, PendingFeed] = {}
-        self._needs_relearning = False  # the policy must be started again from the store
+        self._needs_relearning = False  # whether the policy must learn all feeds from the store
         self._budget_changed = False
-        self._poll_count = 0  # polls since the policy was started or restored
-        self._reported_polls = 0  # of these, reported to the policy at its last tick
+        self._poll_count = 0  # number of polls since the policy was started or restored
+        self._reported_polls = 0  # value of `_poll_count` at the last tick of the policy
         self._feed_count = 0
 
     @property
@@ -105,7 +106,10 @@ class Scheduler:
 
     @property
     def budget_per_day(self) -> float:
-        """Requests per day, limited by the request budget and, as estimated, the byte budget."""
+        """Number of requests per day that the request budget and the byte budget allow.
+
+        The byte budget is converted with the mean number of bytes per poll.
+        """
         requests = self.budget.per_day(
             max(self._feed_count, len(self._planner.row) + len(self._pending_feeds))
         )
@@ -114,7 +118,10 @@ class Scheduler:
     # --- budget ---------------------------------------------------------------------------------
 
     async def take_tokens(self, wanted: int, now: float) -> int:
-        """Take up to ``wanted`` tokens; a negative `consume_budget` returns unused ones."""
+        """Take up to ``wanted`` tokens from the budget and return the number of tokens taken.
+
+        Return unused tokens with a negative `consume_budget`.
+        """
         if not self._has_bytes(now):
             return 0
         granted = min(wanted, self.bucket.available(now))
@@ -124,15 +131,20 @@ class Scheduler:
     async def consume_budget(
         self, requests: int, now: float, *, outside_polls: bool = False
     ) -> None:
-        """Count requests made without `take_tokens`; a negative number returns unused tokens.
+        """Count requests that were made without `take_tokens`.
 
-        ``outside_polls`` marks other requests than polls (archives, autodiscovery).
+        A negative number returns unused tokens. ``outside_polls`` marks requests that are no polls
+        (to
+        archives, for autodiscovery).
         """
         self.bucket.consume(requests, now)
         self._poll_count += requests * outside_polls
 
     async def next_token_times(self, store: Store, queue_length: int, now: float) -> list[float]:
-        """Return the times of the next ``queue_length`` tokens; empty if one is available."""
+        """Return the times at which the next ``queue_length`` tokens become available.
+
+        The list is empty if a token is available now.
+        """
         self._feed_count = len(await store.timings())  # a budget per feed grows with new feeds
         self.bucket.set_budget(self.budget_per_day, now)
         if not self._has_bytes(now):
@@ -150,13 +162,16 @@ class Scheduler:
         return np.isinf(self.bytes_per_day) or self.byte_bucket.available(now) > 0
 
     async def consume_byte_budget(self, polls: Sequence[int], now: float) -> None:
-        """Count the bytes transferred by each of these polls."""
+        """Count the bytes that polls have transferred. ``polls`` has one number per poll."""
         self.poll_bytes = self.poll_bytes.after(polls)
         if np.isfinite(self.bytes_per_day):
             self.byte_bucket.consume(sum(polls), now)
 
     async def change_budget(self, store: Store, budget: Budget, now: float) -> None:
-        """Change the budget at run time; the next tick, due immediately, reschedules all feeds."""
+        """Change the budget at run time.
+
+        The next tick reschedules all feeds and is due immediately.
+        """
         await store.save_values(
             {BUDGET_OVERRIDE_KEY: msgspec.json.encode(BudgetOverride(budget, self.configured))}
         )
@@ -165,7 +180,10 @@ class Scheduler:
     # --- start and save -------------------------------------------------------------------------
 
     async def start(self, store: Store, now: float) -> None:
-        """Restore the state from the store; without one, `add_pending_feeds` starts the policy."""
+        """Restore the state from the store.
+
+        If no usable state is stored, `add_pending_feeds` starts the policy.
+        """
         timings = await store.timings()
         members = timings[timings["window"] > 0]
         saved = await store.estimates(self.policy.name)
@@ -177,7 +195,7 @@ class Scheduler:
         )
         state = self.decode_state(shared)
         self.budget = effective_budget(shared, self.configured)
-        # What a killed process has spent since it saved its state is in the table of polls.
+        # The table of polls has the requests that a killed process made after it saved its state.
         spent_since = now - DAY_S if state is None else state.saved_at
         spent = await store.polls_since(spent_since)
         self._feed_count = len(timings)
@@ -214,7 +232,7 @@ class Scheduler:
 
     @staticmethod
     def decode_state(shared: Mapping[str, bytes]) -> SchedulerState | None:
-        """Decode the state that `save` has stored; None if missing or invalid."""
+        """Return the state that `save` has stored, or None if it is missing or invalid."""
         try:
             return (
                 msgspec.json.decode(shared[STATE_KEY], type=SchedulerState)
@@ -248,7 +266,7 @@ class Scheduler:
         """Start the policy with all feeds and posts of the store."""
         history, since = await posting_history(store, members, now)
         self._planner.assign_rows(members["feed_id"].tolist())
-        # Before the policy has its price, which other tasks can read as soon as it is set.
+        # This must precede the start of the policy, because other tasks can read its price at once.
         self.bucket.set_budget(self.budget_per_day, now)
         await self._planner.start(members, forbidden, history, since, self.budget_per_day, now)
         self._needs_relearning, self._poll_count, self._reported_polls, self.next_tick = (
@@ -268,7 +286,10 @@ class Scheduler:
         forbidden: dict[int, bytes],
         now: float,
     ) -> bool:
-        """Restore the policy's saved state; feeds without one become pending. False if invalid."""
+        """Restore the saved state of the policy, and return whether that state was valid.
+
+        Feeds without a saved state become pending.
+        """
         known = members[estimated]
         ids, table = known["feed_id"].tolist(), self._planner.table(known, forbidden, now)
         if not self._planner.restore(ids, table, saved, shared, self.budget_per_day, now):
@@ -291,7 +312,7 @@ class Scheduler:
         shared: bytes,
         now: float,
     ) -> None:
-        """Restore the policy's state of these feeds only, which this process has leased."""
+        """Restore the policy's state of the observed feeds only, which this process has leased."""
         size = self.policy.row_dtype.itemsize
         known = [
             observation
@@ -304,7 +325,7 @@ class Scheduler:
             [observation.window for observation in known],
             [observation.weight for observation in known],
         )
-        # If this fails, the leader will learn the feeds again.
+        # If the state is invalid, the leader will learn the feeds again.
         self._planner.restore(ids, table, saved, shared, None, now)
 
     async def decide_with_new_feeds(
@@ -334,13 +355,13 @@ class Scheduler:
         ]
 
     def set_feed_count(self, feeds: int) -> None:
-        """Set the total number of feeds, known to the policy or not."""
+        """Set the total number of feeds, whether the policy knows them or not."""
         self._feed_count = feeds
 
     # --- after polls ----------------------------------------------------------------------------
 
     async def decide(self, observations: Sequence[PollObservation]) -> list[Decision]:
-        """Learn from a batch of polls of different feeds and decide the next poll of each."""
+        """Learn from a batch of polls of different feeds, and decide the next poll of each feed."""
         constraint_batch = self._planner.apply_observations(observations)
         await self.consume_byte_budget(
             [observation.bytes for observation in observations if observation.bytes is not None],
@@ -391,7 +412,10 @@ class Scheduler:
     def _provisional(
         self, observation: PollObservation, constraint_batch: ConstraintBatch, i: int
     ) -> Decision:
-        """Decide for a feed that the policy does not know: an even share of the budget."""
+        """Decide the next poll of a feed that the policy does not know yet.
+
+        The feed gets an even share of the budget.
+        """
         earliest = float(constraint_batch.constraints.earliest[i])
         constraint_reason = self._planner.constraint_reason(
             observation.feed_id, constraint_batch, i
@@ -407,13 +431,13 @@ class Scheduler:
         return Decision(float(np.ceil(at)), reason("new_feed"))
 
     async def count_peer_poll(self) -> None:
-        """Count a peer's poll of one of our feeds."""
+        """Count a poll that a peer has made of a feed of this service."""
         self.policy.peer_polls += 1
 
     # --- periodic work and changes --------------------------------------------------------------
 
     async def tick(self, now: float) -> list[Schedule]:
-        """Run the policy's periodic work; returns the feeds whose next poll has changed."""
+        """Run the periodic work of the policy and return the schedules that have changed."""
         due = self.next_tick
         while self.next_tick <= now:
             self.next_tick += self.policy.tick_s
@@ -431,21 +455,21 @@ class Scheduler:
         return self._planner.reschedule(rows, now)
 
     async def _replan(self, now: float) -> list[Schedule]:
-        """Reschedule all feeds for a changed budget."""
+        """Reschedule all feeds after the budget has changed."""
         self._budget_changed, self.next_tick = False, now + self.policy.tick_s
         self.bucket.set_budget(self.budget_per_day, now)
         if not self.policy.extends:
-            self._needs_relearning = True  # it is started again when the loop is idle
+            self._needs_relearning = True  # the policy is started again when the loop is idle
             return []
-        # Report what was spent so far first: it does not count against the new budget.
+        # Report the number of polls first, because past polls do not count against the new budget.
         await asyncio.to_thread(self.policy.tick, now, self._poll_count)
         await asyncio.to_thread(self.policy.set_budget, self.usable_budget[0], now)
         return self._planner.reschedule(np.arange(len(self._planner.ids)), now)
 
     async def add_pending_feeds(self, store: Store, now: float) -> list[Schedule]:
-        """Add pending feeds to the policy; returns the feeds whose next poll has changed."""
+        """Add pending feeds to the policy and return the schedules that have changed."""
         pending_feeds, self._pending_feeds = list(self._pending_feeds.values()), {}
-        trim_heap()  # learning allocates large arrays, which do not fit into the polls' free memory
+        trim_heap()  # learning allocates large arrays, which do not fit into memory freed by polls
         if self.started and self.policy.extends:
             rows = await self._planner.extend(pending_feeds, now)
             poll_times = np.array([pending_feed.observation.at for pending_feed in pending_feeds])
@@ -468,20 +492,25 @@ class Scheduler:
         return schedules
 
     async def save_rows(self, store: Store, feed_ids: Sequence[int], now: float) -> None:
-        """Store the policy's state of these feeds, unless a later poll has stored a newer one."""
+        """Store the policy's state of these feeds, unless a later poll has stored a newer state."""
         changed_ids = self._planner.ids if self.policy.all_rows_changed else feed_ids
         rows = {i: self._planner.estimate(i) for i in changed_ids if i in self._planner.row}
         await store.save_estimates(rows, unless_since=now)
 
     def remove_feed(self, feed_id: int) -> None:
-        """Stop scheduling a feed: it keeps its row, but with a weight near 0."""
+        """Stop scheduling a feed. The policy keeps its row, but with a weight near 0."""
         self._pending_feeds.pop(feed_id, None)
         self._planner.remove_feed(feed_id)
 
     def update_weights(
         self, weights: Mapping[int, float], overrides: Mapping[int, float], now: float
     ) -> list[Schedule]:
-        """Apply changed weights and minimum intervals; returns new schedules of known feeds."""
+        """Apply changed weights and minimum intervals, and return the new schedules.
+
+        The mappings are by feed id. ``overrides`` are minimum intervals in seconds. Feeds that the
+        policy
+        does not know have no new schedule.
+        """
         for feed_id in weights.keys() & self._pending_feeds.keys():
             pending_feed = self._pending_feeds[feed_id]
             observation = replace(
@@ -501,7 +530,7 @@ class Scheduler:
         return self._planner.reschedule(rows, now)
 
     def set_push_share(self, feed_id: int, share: float) -> None:
-        """Set the share of a feed's posts that a hub pushes."""
+        """Set the fraction of a feed's posts that a hub pushes."""
         if feed_id in self._planner.row:
             self.policy.feeds.pushed_share[self._planner.row[feed_id]] = share
 
@@ -513,5 +542,5 @@ class Scheduler:
 
     @property
     def usable_budget(self) -> tuple[float, int]:
-        """Usable part of the budget, and the number of feeds at their minimum interval."""
+        """Usable requests per day, and the number of feeds at their minimum interval."""
         return self._planner.usable_budget(self.budget_per_day)

@@ -1,15 +1,16 @@
-"""WebSub subscriber: subscribe to publishers' hubs and receive pushed posts.
+"""WebSub subscriber that subscribes to publishers' hubs and receives pushed posts.
 
 A feed that declares a hub is subscribed to (`Subscriber.update_subscription`), the hub verifies the
 intent (`verify_intent`), and then delivers documents or pings (`receive_delivery`). Polling remains
 as a fallback: posts that were pushed and posts that only a poll found are counted, and
-`Subscriber.share` gives the policy the share of a feed's posts that it may leave to the hub. A hub
-that stops delivering loses that share, and the feed is polled more often again.
+`Subscriber.share` gives the policy the fraction of a feed's posts that it may leave to the hub. A
+hub that stops delivering loses that fraction, and the feed is polled more often again.
 
 Each subscription is a `PushSubscription` in the store. Its ``lease_until`` is the time of the next
-action (`renew_due`): an unconfirmed request is repeated, an active subscription renewed (at 70 to
-80 % of the granted lease), a denied one tried again, an ended one unsubscribed. So all state
-survives a restart.
+action (`renew_due`): an unconfirmed request is repeated, an active subscription is renewed (at 70
+to
+80 % of the granted lease), a denied subscription is requested again, and an ended subscription is
+canceled at the hub. So all state survives a restart.
 """
 
 import asyncio
@@ -33,38 +34,43 @@ from tidings.parse.autodiscovery import looks_like_feed
 from tidings.store import Store
 from tidings.store.feed_models import Feed, PushSubscription
 
-#: Requested lease and upper limit of a granted one, so that lost subscriptions are renewed.
+#: Requested lease in seconds. A longer granted lease is renewed as early as this one, so that
+#: subscriptions that a hub has lost are renewed.
 LEASE_S = 10 * DAY_S
-#: Minimum time between renewals, however short the granted lease.
+#: Minimum time in seconds between two renewals, however short the granted lease is.
 MIN_RENEWAL_S = HOUR_S
-#: Delay before a request is repeated that failed or was not verified by the hub.
+#: Delay in seconds before a request that failed or that the hub did not verify is repeated.
 HUB_RETRY_S = DAY_S
-#: Delay before a denied subscription is requested again.
+#: Delay in seconds before a denied subscription is requested again.
 REFUSED_RETRY_S = 7 * DAY_S
-#: Usual delay of hubs: a post that a poll finds sooner may still be delivered and is not counted.
+#: Usual delay of hubs in seconds. A younger post that a poll finds may still be pushed, so that it
+#: is not counted.
 DELIVERY_GRACE_S = 15 * MINUTE_S
-#: Maximum sum of the counts of pushed and not pushed posts; older posts lose weight.
+#: Maximum sum of the counts of pushed and not pushed posts. At this limit, older posts lose weight.
 MAX_COUNTED_POSTS = 20
-#: Maximum number of queued deliveries; more get 503, and the hub retries (WebSub sect. 7).
+#: Maximum number of queued deliveries. Further deliveries get 503, and the hub retries (WebSub
+#: sect. 7).
 MAX_QUEUED_DELIVERIES = 100
-#: Time to process queued deliveries at shutdown; polls find the others.
+#: Time in seconds for processing queued deliveries at shutdown. Polls find the posts of the rest.
 SHUTDOWN_GRACE_S = 5.0
-#: Maximum number of subscriptions per round: hubs in parallel, requests to one hub in sequence.
+#: Maximum number of subscriptions per round. Requests to different hubs are sent in parallel, and
+#: requests to one hub in sequence.
 ROUND_SIZE = 50
-#: Interval of rounds.
+#: Interval of rounds in seconds.
 ROUND_S = MINUTE_S
-#: Hash algorithms of X-Hub-Signature.
+#: Allowed hash algorithms of the header X-Hub-Signature.
 SIGNATURES = frozenset({"sha1", "sha256", "sha384", "sha512"})
-#: States in which deliveries are accepted; the first is a requested, unverified subscription.
+#: States in which deliveries are accepted. In the state `asked`, the hub has not verified the
+#: subscription yet.
 LIVE_STATES = ("asked", "active")
-#: Mode that a hub may verify in each state.
+#: Value of ``hub.mode`` that a hub may verify, by the state of the subscription.
 EXPECTED_MODES = {"asked": "subscribe", "active": "subscribe", "ended": "unsubscribe"}
 
 log = Log(__name__)
 
 
 class CallbackResponse(Struct, frozen=True):
-    """Response of the callback URL; the body is plain text."""
+    """Response of the callback URL, with a body in plain text."""
 
     status: int
     body: str = ""
@@ -73,16 +79,18 @@ class CallbackResponse(Struct, frozen=True):
 class _Delivery(Struct, frozen=True):
     feed_id: int
     at: float
-    body: bytes  #: empty if it is not authenticated
+    body: bytes  #: document, or empty if the sender is not authenticated
     content_type: str
 
 
 def desired_subscription(feed: Feed, push: PushSubscription | None) -> PushSubscription | None:
-    """Return the subscription that a feed should have: the current one if valid, else a new one.
+    """Return the subscription that a feed should have, or None if it has no usable hub.
 
-    None if the feed has no usable hub. A new one has a new callback URL, so that deliveries of the
-    old hub are not accepted for it. A secret is sent only over https (WebSub sect. 5.1). If a feed
-    has several hubs, the next one is used after a denial.
+    It is the current subscription if that one is valid, otherwise a new one. A new subscription has
+    a new
+    callback URL, so that deliveries of the old hub are not accepted for it. A secret is sent only
+    over
+    https (WebSub sect. 5.1). If a feed has several hubs, the next one is used after a denial.
     """
     topic = topic_of(feed)
     hubs = [hub for hub in feed.state.hubs if hub.lower().startswith(("http://", "https://"))]
@@ -98,7 +106,7 @@ def desired_subscription(feed: Feed, push: PushSubscription | None) -> PushSubsc
 
 
 def topic_of(feed: Feed) -> str:
-    """Return the topic URL of a feed: its self link, else its URL without credentials."""
+    """Return the topic URL of a feed, which is its self link or its URL without credentials."""
     if feed.state.self_url:
         return feed.state.self_url
     try:
@@ -108,7 +116,10 @@ def topic_of(feed: Feed) -> str:
 
 
 def has_valid_signature(body: bytes, signature: str, secret: str) -> bool:
-    """Verify an ``X-Hub-Signature`` (HMAC, WebSub sect. 8) in constant time."""
+    """Return whether an ``X-Hub-Signature`` fits the body (HMAC, WebSub sect. 8).
+
+    The comparison takes constant time.
+    """
     method, _, digest = signature.strip().partition("=")
     if method.lower() not in SIGNATURES:
         return False
@@ -117,16 +128,21 @@ def has_valid_signature(body: bytes, signature: str, secret: str) -> bool:
 
 
 def reliability(push: PushSubscription) -> float:
-    """Estimate the share of posts that are pushed: mean of a Beta distribution, 1/2 at first."""
+    """Return the estimated fraction of posts that the hub pushes.
+
+    It is the mean of a Beta distribution and 1/2 before the first post.
+    """
     return (push.pushed_count + 1) / (push.pushed_count + push.unpushed_count + 2)
 
 
 def add_counts(
     push: PushSubscription, *, pushed_count: int = 0, unpushed_count: int = 0
 ) -> PushSubscription:
-    """Add posts to the counts, halving both while they exceed `MAX_COUNTED_POSTS`.
+    """Return the subscription with further posts added to its counts.
 
-    The count of posts that were not pushed is rounded up.
+    Both counts are halved while their sum exceeds `MAX_COUNTED_POSTS`. The count of posts that were
+    not
+    pushed is rounded up.
     """
     pushed_count, unpushed_count = (
         push.pushed_count + pushed_count,
@@ -140,7 +156,10 @@ def add_counts(
 def _renew_if_unreliable(
     before: PushSubscription, after: PushSubscription, now: float
 ) -> PushSubscription:
-    """Make the renewal due once if the reliability drops below 1/2: the hub may have lost it."""
+    """Make the renewal due now if the reliability has dropped below 1/2.
+
+    The hub may have lost the subscription.
+    """
     return (
         replace(after, lease_until=now)
         if reliability(after) < 0.5 <= reliability(before)
@@ -149,7 +168,10 @@ def _renew_if_unreliable(
 
 
 def renewal_at(feed_id: int, lease_seconds: str, now: float) -> float:
-    """Return when to renew a lease; ``lease_seconds`` is the hub's value, missing in old hubs."""
+    """Return the time at which to renew a lease.
+
+    ``lease_seconds`` is the value that the hub sent, or an empty string from old hubs.
+    """
     granted_s = float(lease_seconds) if lease_seconds.isascii() and lease_seconds.isdigit() else 0.0
     lease_s = min(granted_s or LEASE_S, LEASE_S)
     return now + max(lease_s * (0.8 - 0.1 * _jitter(feed_id)), MIN_RENEWAL_S)
@@ -160,18 +182,22 @@ def _jittered_time(feed_id: int, wait_s: float, now: float) -> float:
 
 
 def _jitter(feed_id: int) -> float:
-    """Return a constant jitter of a feed in [0, 1), which spreads renewals."""
+    """Return a number in [0, 1) that is constant for a feed and spreads renewals over time."""
     return int.from_bytes(blake2b(str(feed_id).encode(), digest_size=4).digest(), "big") / 2**32
 
 
 class Subscriber:
-    """All WebSub subscriptions of the service; use it with ``async with``.
+    """All WebSub subscriptions of the service. Use it with ``async with``.
 
     ``on_content`` records a delivered document, given feed id, body and content type, and returns
-    the number of new entries; it raises a `TidingsError` if it cannot parse the body. Entries
-    missing from the body are not deleted (hubs may send only new ones). ``on_ping`` is called with
-    the id of a feed that should be polled as soon as its constraints allow. Without ``public_url``,
-    where hubs reach this service, there are no subscriptions.
+    the
+    number of new entries; it raises a `TidingsError` if it cannot parse the body. Entries missing
+    from
+    the body are not deleted, because hubs may send only new entries. ``on_ping`` is called with the
+    id of
+    a feed that should be polled as soon as its poll constraints allow. ``public_url`` is the URL
+    where
+    hubs reach this service; if it is empty, there are no subscriptions.
     """
 
     def __init__(
@@ -188,14 +214,14 @@ class Subscriber:
         self._store, self._fetcher, self._clock, self._sleep = store, fetcher, clock, sleep
         self._public_url = public_url.rstrip("/")
         self._on_content, self._on_ping = on_content, on_ping
-        self._lock = asyncio.Lock()  # held while a subscription is read, changed and stored
+        self._lock = asyncio.Lock()  # must be held to read, change and store a subscription
         self._queue: asyncio.Queue[_Delivery] = asyncio.Queue(MAX_QUEUED_DELIVERIES)
         self._shares: dict[int, float] = {}
         self._pinged: dict[int, float] = {}
 
     @property
     def max_bytes(self) -> int:
-        """Maximum size of a delivery."""
+        """Maximum size of a delivery in bytes."""
         return self._fetcher.settings.max_bytes
 
     async def __aenter__(self) -> Self:
@@ -217,16 +243,17 @@ class Subscriber:
         await self._queue.join()
 
     def share(self, feed_id: int) -> float:
-        """Return the share of the feed's posts that the hub pushes, in [0, 1)."""
+        """Return the fraction of the feed's posts that the hub pushes, in [0, 1)."""
         return self._shares.get(feed_id, 0.0)
 
     # --- after a poll ---------------------------------------------------------------------------
 
     async def update_subscription(self, feed: Feed, found: Sequence[float] = ()) -> None:
-        """Subscribe, unsubscribe, or count posts that were not pushed, after a poll.
+        """Update the WebSub subscription of a feed after a poll.
 
-        ``feed`` has the state after the poll; ``found`` are the publication times of its new
-        entries.
+        The feed is subscribed to its hub or unsubscribed, or posts that were not pushed are
+        counted. ``feed``
+        has the state after the poll; ``found`` are the publication times of its new entries.
         """
         if not self._public_url or not (feed.state.hubs or feed.id in self._shares):
             return
@@ -262,16 +289,16 @@ class Subscriber:
     # --- requests to hubs -----------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Renew subscriptions in rounds until the task is stopped."""
+        """Renew subscriptions in rounds until the task is canceled."""
         while True:
             try:
                 await self.renew_due()
-            except Exception:  # the next round may succeed; without rounds all leases would expire
+            except Exception:  # without further rounds, all leases would expire
                 log.exception("renewal_round_failed")
             await self._sleep(ROUND_S)
 
     async def renew_due(self) -> int:
-        """Send the requests that are due to hubs; returns the number of subscriptions."""
+        """Send the requests that are due to hubs, and return the number of due subscriptions."""
         if not self._public_url:
             return 0
         due = (await self._store.expiring_push_subscriptions(self._clock() + 1))[:ROUND_SIZE]
@@ -280,7 +307,7 @@ class Subscriber:
         return len(due)
 
     async def _renew_at_hub(self, pushes: list[PushSubscription]) -> None:
-        """Send requests to one hub in sequence, until one fails."""
+        """Send requests to one hub in sequence until one of them fails."""
         is_reachable = True
         for push in pushes:
             prepared = await self._prepare(push.feed_id)
@@ -288,7 +315,12 @@ class Subscriber:
                 is_reachable = await self._send_request(prepared)
 
     async def _prepare(self, feed_id: int) -> PushSubscription | None:
-        """Store the new state before the request: the hub may verify it during the request."""
+        """Store the new state of a subscription before its request is sent, and return it.
+
+        The hub may verify the request before it answers the request. Returns None if the feed or
+        its
+        subscription does not exist.
+        """
         feed = await self._store.feed(feed_id)
         async with self._lock:
             push = await self._store.find_push_subscription(feed_id)
@@ -307,9 +339,9 @@ class Subscriber:
             return prepared
 
     async def _send_request(self, push: PushSubscription) -> bool:
-        """Send a (un)subscribe request to a hub; False if the hub is unavailable.
+        """Send a subscribe or unsubscribe request, and return whether the hub is available.
 
-        An unsubscribe request is not repeated: later deliveries are answered with 410.
+        An unsubscribe request is not repeated; later deliveries are answered with 410.
         """
         fields = {
             "hub.mode": EXPECTED_MODES[push.state],
@@ -345,10 +377,11 @@ class Subscriber:
     # --- requests from hubs ---------------------------------------------------------------------
 
     async def verify_intent(self, token: str, query: Mapping[str, str]) -> CallbackResponse:
-        """Answer a hub's verification of intent or denial; 404 if not requested (WebSub sect. 5.3).
+        """Answer the request of a hub that verifies or denies a subscription (WebSub sect. 5.3).
 
-        An active subscription is confirmed again: the first response may have been lost, and old
-        hubs renew without a request.
+        The answer is 404 if the subscription was not requested. An active subscription is confirmed
+        again,
+        because the first response may have been lost, and old hubs renew without a request.
         """
         mode, topic, challenge = (
             query.get(f"hub.{name}", "") for name in ("mode", "topic", "challenge")
@@ -377,11 +410,13 @@ class Subscriber:
     async def receive_delivery(
         self, token: str, headers: Mapping[str, str], body: bytes
     ) -> CallbackResponse:
-        """Queue a delivery of a hub and answer immediately; it is processed in order of arrival.
+        """Queue a delivery of a hub for processing, and answer the hub immediately.
 
-        A delivery with a wrong signature is dropped, but acknowledged (WebSub sect. 8). Without a
-        secret (hubs over plain http), a delivery is accepted if the feed itself is fetched over
-        plain http; otherwise it is only a ping.
+        Deliveries are processed in order of arrival. A delivery with a wrong signature is dropped,
+        but
+        acknowledged (WebSub sect. 8). Without a secret (hubs over plain http), a delivery is
+        accepted if the
+        feed itself is fetched over plain http; otherwise it is only a ping.
         """
         if len(body) > self.max_bytes:
             return CallbackResponse(413)
