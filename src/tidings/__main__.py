@@ -1,4 +1,4 @@
-"""Entry point of ``python -m tidings``: the command line."""
+"""Run the command line when the package is started with ``python -m tidings``."""
 
 from tidings.cli import main
 

@@ -1,10 +1,10 @@
-"""Configuration: all options with their types, defaults, allowed values and help texts.
+"""Configuration options with their types, default values, allowed values and help texts.
 
 The options are the fields of `Config`. An option such as ``fetch.timeout_s`` can be set in three
-places; later ones take precedence: ``timeout_s`` under ``[fetch]`` in ``config.toml`` of the data
-folder, the environment variable ``TIDINGS_FETCH_TIMEOUT_S``, and the flag
-``--set fetch.timeout_s=20``. An unknown option or an invalid value raises a `ConfigError` that
-names where it was set and what is allowed.
+places, each of which takes precedence over the ones before it: ``timeout_s`` under ``[fetch]`` in
+``config.toml`` of the data folder, the environment variable ``TIDINGS_FETCH_TIMEOUT_S``, and the
+flag ``--set fetch.timeout_s=20``. An unknown option or an invalid value raises a `ConfigError` that
+names the place where the option was set and the allowed values.
 """
 
 import difflib
@@ -32,14 +32,21 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 class ConfigError(UsageError):
-    """An unknown option or an invalid value, with where it was set and what is allowed."""
+    """Error for an unknown option or an invalid value of an option.
+
+    The message names the place where the option was set and the allowed values.
+    """
 
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(f"{place}: {problem}")
 
 
 def option(default: Any, allowed: str, check: Callable[[Any], bool], help: str) -> Any:
-    """Declare an option: ``check`` validates a value, ``allowed`` describes the valid ones."""
+    """Declare a configuration option as a dataclass field of `Config`.
+
+    ``check`` returns whether a value is valid, ``allowed`` describes the valid values for error
+    messages, and ``help`` is the description in the documentation.
+    """
     return field(default=default, metadata={"allowed": allowed, "check": check, "help": help})
 
 
@@ -62,25 +69,31 @@ def is_web_address(text: str) -> bool:
 
 
 def parse_duration(text: str) -> float | None:
-    """Parse a duration such as ``15 min``, ``1h`` or ``900`` into seconds; None if invalid."""
+    """Return a duration such as ``15 min``, ``1h`` or ``900`` in seconds.
+
+    Returns None if the text is not a duration. A number without a unit is in seconds.
+    """
     match = DURATION.fullmatch(text.strip())
     return float(match["number"]) * DURATION_UNITS[(match["unit"] or "").lower()] if match else None
 
 
 def parse_bytes(text: str) -> float | None:
-    """Parse a size such as ``500 MB`` into bytes; None if invalid."""
+    """Return a size such as ``500 MB`` in bytes, or None if the text is not a size."""
     match = SIZE.fullmatch(text.strip())
     return float(match["number"]) * SIZE_UNITS[match["unit"].lower()] if match else None
 
 
 def split_list(value: str) -> list[str]:
-    """Split a comma-separated list; empty parts are dropped."""
+    """Split a comma-separated list into its parts and drop empty parts."""
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All options. The part of a field's name before the first underscore is its section."""
+    """Values of all configuration options.
+
+    The part of a field's name before the first underscore is the section of the option.
+    """
 
     fetch_allow_private: bool = option(
         False,
@@ -284,12 +297,12 @@ class Config:
 
     @property
     def contact_url(self) -> str:
-        """URL where publishers can reach the operator; empty if none is configured."""
+        """URL where publishers can reach the operator, or an empty string if none is configured."""
         return self.fetch_contact_url or self.serve_public_url
 
     @property
     def budget(self) -> "Budget":
-        """`policy.budget`, parsed."""
+        """Request budget, parsed from the option ``policy.budget``."""
         match = BUDGET.fullmatch(self.policy_budget)
         assert match is not None  # validated by `read`
         requests = float(match["requests"]) * (24 if match["unit"] == "hour" else 1)
@@ -297,32 +310,35 @@ class Config:
 
     @property
     def min_interval_s(self) -> float:
-        """`policy.min_interval` in seconds."""
+        """Shortest time in seconds between two polls of a feed (option ``policy.min_interval``)."""
         seconds = parse_duration(self.policy_min_interval)
         assert seconds is not None  # validated by `read`
         return seconds
 
     @property
     def bytes_per_day(self) -> float:
-        """`policy.byte_budget` in bytes; infinite if none is set."""
+        """Maximum transfer of all polls in bytes per day, or infinity if no limit is set."""
         return parse_bytes(self.policy_byte_budget) or math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Request budget per day, for all feeds together or for each feed."""
+    """Number of requests per day, either for all feeds together or for each feed."""
 
     requests: float
-    each: bool  #: `requests` is per feed
+    each: bool  #: whether `requests` applies to each feed instead of all feeds together
 
     def per_day(self, feeds: int) -> float:
-        """Return the requests per day for this number of feeds."""
+        """Return the total number of requests per day if there are ``feeds`` feeds."""
         return self.requests * max(feeds, 1) if self.each else self.requests
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """An option with its value and origin (default, file, environment variable or flag)."""
+    """Option with its value and the place where the value was set.
+
+    ``origin`` is "default", the path of the file, the environment variable or the flag.
+    """
 
     section: str
     option: str
@@ -410,7 +426,10 @@ def _in_file(file: Path) -> Iterator[tuple[str, Any, str]]:
 def _in_environment(
     environment: Mapping[str, str], table: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield variables of known sections; others (TIDINGS_DATA_DIR, Docker's) are not options."""
+    """Yield (option name, text, variable name) of all environment variables that set options.
+
+    Variables outside of the known sections, such as ``TIDINGS_DATA_DIR``, are not options.
+    """
     sections = {name.partition(".")[0] for name in table}
     for variable, text in sorted(environment.items()):
         section, _, name = variable.removeprefix(PREFIX).lower().partition("_")
@@ -429,9 +448,9 @@ def _suggestion(name: str, names: list[str]) -> str:
 
 
 def _validated(row: Any, value: Any, origin: str) -> Any:
-    """Convert and check a value, or raise `ConfigError`.
+    """Return a value converted to the type of its option, or raise `ConfigError`.
 
-    Text from the environment or a flag is parsed; a value from TOML must have the right type.
+    Text from the environment or from a flag is parsed. A value from TOML must have the right type.
     """
     converted = _convert(row.type, value)
     if converted is None or not row.metadata["check"](converted):
@@ -442,7 +461,7 @@ def _validated(row: Any, value: Any, origin: str) -> Any:
 
 
 def _convert(kind: type, value: Any) -> Any:
-    """Convert to the option's type; None if impossible."""
+    """Return a value converted to the type of its option, or None if that is not possible."""
     if kind is str and not isinstance(value, bool):
         return str(value).strip() if isinstance(value, str | int | float) else None
     if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):

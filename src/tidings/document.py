@@ -1,4 +1,4 @@
-"""Parsed feed documents: format-independent values that `tidings.parse` returns.
+"""Format-independent values that `tidings.parse` returns for a parsed feed document.
 
 Times are seconds since the epoch (UTC) as declared by the document; `aggregator.entry_dates`
 decides whether they are plausible. Text is plain text except `content` and `summary`, which are
@@ -18,9 +18,10 @@ class Enclosure(Struct, frozen=True, gc=False):
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """One entry of a document (RSS item, Atom entry)."""
+    """One entry of a feed document (an RSS item or an Atom entry)."""
 
-    #: Stable across edits: the id or guid, else derived from title and link (FeedEx sect. 3.1).
+    #: Key that stays the same when the entry is edited: its id or guid if it has one, otherwise
+    #: derived from title and link (FeedEx sect. 3.1).
     identity: str
     digest: bytes  #: hash of the displayed content, to detect changes
     url: str = ""
@@ -40,10 +41,10 @@ class Entry(Struct, frozen=True, gc=False):
 class Hints(Struct, frozen=True):
     """Polling hints declared by the publisher (ttl, updatePeriod, skipHours, skipDays)."""
 
-    ttl_s: float | None = None  #: RSS ttl
-    period_s: float | None = None  #: sy:updatePeriod over sy:updateFrequency
-    skip_hours: frozenset[int] = frozenset()  #: 0 to 23, GMT
-    skip_days: frozenset[int] = frozenset()  #: 0 is Monday
+    ttl_s: float | None = None  #: interval in seconds from the RSS element ttl
+    period_s: float | None = None  #: sy:updatePeriod divided by sy:updateFrequency, in seconds
+    skip_hours: frozenset[int] = frozenset()  #: hours of the day, 0 to 23, in GMT
+    skip_days: frozenset[int] = frozenset()  #: days of the week, where 0 is Monday
 
     @property
     def any(self) -> bool:
@@ -54,19 +55,22 @@ NO_HINTS = Hints()
 
 
 class Links(Struct, frozen=True):
-    """Links of a document, as absolute URLs."""
+    """Links of a feed document as absolute URLs.
+
+    An empty string means that the document has no such link.
+    """
 
     site: str = ""
     self_url: str = ""
-    hubs: tuple[str, ...] = ()  #: WebSub
-    next_page: str = ""  #: RFC 5005 paged feeds, JSON Feed next_url
-    prev_archive: str = ""  #: RFC 5005 archived feeds
+    hubs: tuple[str, ...] = ()  #: URLs of WebSub hubs
+    next_page: str = ""  #: next page of a paged feed (RFC 5005, or next_url of JSON Feed)
+    prev_archive: str = ""  #: previous document of an archived feed (RFC 5005)
     likely_page: str = ""  #: guessed next page of a WordPress feed, which declares none
     peers: tuple[str, ...] = ()  #: exchange nodes that poll the feed (docs/exchange-protocol.md)
 
 
 class Document(Struct, frozen=True):
-    """A parsed feed document."""
+    """Contents of a parsed feed document."""
 
     format: str  #: such as "rss 2.0", "atom 1.0", "rdf 1.0", "json feed 1.1"
     title: str = ""

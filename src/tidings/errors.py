@@ -1,19 +1,28 @@
-"""Exception hierarchy: errors with messages for the user and exit codes of the command line."""
+"""Exception classes with messages for the user and exit codes of the command line."""
 
 from tidings.redaction import redact_password
 
 
 class TidingsError(Exception):
-    """Base class of expected errors; the message says what happened and what to do about it."""
+    """Base class of all expected errors.
+
+    The message says what happened and what the user can do about it.
+    """
 
     exit_code = 1
 
     def __str__(self) -> str:
-        """Return the message without passwords: it is shown on pages, in terminals and in logs."""
+        """Return the message with all passwords replaced.
+
+        The message is shown on pages, in terminals and in logs.
+        """
         return redact_password(super().__str__())
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle without calling `__init__`, which would get the complete message as argument."""
+        """Describe the error for pickle in a way that does not call `__init__`.
+
+        Pickle would call `__init__` with the complete message as its only argument.
+        """
         return _unpickle, (type(self), self.args), self.__dict__
 
 
@@ -22,13 +31,13 @@ def _unpickle(kind: type[TidingsError], args: tuple[object, ...]) -> TidingsErro
 
 
 class UsageError(TidingsError):
-    """Invalid input: an unknown policy, a negative budget, rates that are not numbers."""
+    """Error for invalid input, such as an unknown policy or a negative budget."""
 
     exit_code = 2
 
 
 class TraceError(UsageError):
-    """An invalid trace, with its file and, where known, row and column."""
+    """Error for an invalid trace file, with its row and column where they are known."""
 
     def __init__(
         self, file: object, problem: str, *, row: int | None = None, column: str | None = None
@@ -43,7 +52,7 @@ class TraceError(UsageError):
 
 
 class MissingExtra(TidingsError):
-    """A command needs a library of an extra that is not installed."""
+    """Error for a command that needs an optional library that is not installed."""
 
     def __init__(self, library: str, extra: str, purpose: str) -> None:
         super().__init__(

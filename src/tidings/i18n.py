@@ -1,8 +1,8 @@
-"""Internationalization (i18n): `_` and `n_` translate interface texts with gettext catalogs.
+"""Translation of interface texts with gettext catalogs (internationalization, i18n).
 
 Use ``_("Starred")`` and ``_("%(count)s new", count=3)``; `n_` chooses the plural form. `pybabel
-extract` makes the catalogs from Python and from the templates. There are none yet: texts are
-English.
+extract` makes the catalogs from Python and from the templates. There are no translations yet, so
+all texts are English.
 """
 
 from gettext import NullTranslations
@@ -12,11 +12,14 @@ translations = NullTranslations()
 
 
 def _(text: str, /, **values: Any) -> str:
-    """Translate ``text`` and fill in its named values."""
+    """Translate ``text`` and insert its named values."""
     translated = translations.gettext(text)
     return translated % values if values else translated
 
 
 def n_(one: str, many: str, number: int, **values: Any) -> str:
-    """Translate by number, which is ``%(num)s`` in the text, with thousands separators."""
+    """Translate a text in the singular or plural form that fits ``number``.
+
+    The text may contain ``%(num)s``, which becomes the number with thousands separators.
+    """
     return translations.ngettext(one, many, number) % {"num": f"{number:,}", **values}

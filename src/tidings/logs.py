@@ -1,7 +1,7 @@
-"""Structured logging: one line per event with key=value fields, as text or JSON.
+"""Structured logging that writes one line per event with named fields, as text or JSON.
 
 ``log.info("poll_finished", feed=12, new=3)`` becomes ``poll_finished feed=12 new=3`` or a JSON
-object. Event names are ``noun_verb``; passwords in URLs are redacted.
+object. Event names are ``noun_verb``. Passwords in URLs are redacted.
 """
 
 import json
@@ -14,7 +14,10 @@ from tidings.redaction import redact_password
 
 
 class Log:
-    """A logger of the standard library whose events have fields."""
+    """Logger whose events have named fields.
+
+    It uses the logger of the standard library with the same name.
+    """
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
@@ -38,7 +41,7 @@ class Log:
 
 
 class TextFormatter(logging.Formatter):
-    """Text lines such as ``2026-11-16T08:00:00Z info poll_finished feed=12 reason="..."``."""
+    """Formatter for lines such as ``2026-11-16T08:00:00Z info poll_finished feed=12``."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = " ".join(f"{key}={_value(value)}" for key, value in _fields(record).items())
@@ -50,7 +53,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line."""
+    """Formatter that writes one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         record_fields = {
@@ -67,9 +70,10 @@ class JsonFormatter(logging.Formatter):
 def configure_logging(
     level: str = "info", form: str = "text", stream: TextIO | None = None
 ) -> None:
-    """Configure the output of all loggers; called once by the main program, not by modules.
+    """Set the level, format and output stream of all loggers of tidings.
 
-    ``form`` is "text" or "json"; ``stream`` is standard error by default.
+    The main program calls this function once. ``level`` is the name of a level such as "info",
+    ``form`` is "text" or "json", and ``stream`` is standard error by default.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())

@@ -1,4 +1,4 @@
-"""Shared data types and units: arrays, durations, and batches of documents for policies.
+"""Array types, units of time, and feed documents as arrays for policies.
 
 Times are seconds since the epoch, UTC, as float64. Intervals are in seconds and have the suffix
 ``_s``; rates are in posts per day and have the suffix ``_per_day``.
@@ -23,11 +23,13 @@ WEEK_S = 7 * DAY_S
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Documents of a batch of polls: for each polled feed, the times of the entries.
+    """Publication times of the entries in the documents of several polled feeds.
 
-    Entries of row ``r`` are ``times[first[r]:end[r]]``, oldest first; those in
-    ``times[fresh[r]:end[r]]`` are new. ``gap[r]`` is set if no entry of the document was known
-    although the feed was: posts were probably missed (Han et al. sect. 3).
+    One row ``r`` is one polled feed. Its entries are ``times[first[r]:end[r]]``, oldest first;
+    those in
+    ``times[fresh[r]:end[r]]`` are new. ``gap[r]`` is True if no entry of the document was known
+    although
+    the feed had been polled before, so that posts were probably missed (Han et al. sect. 3).
     """
 
     times: Floats
@@ -47,7 +49,10 @@ class Documents:
         return self.end - self.fresh
 
     def oldest(self, k: int = 0) -> Floats:
-        """Return the time of each document's k-th oldest entry; undefined in shorter documents."""
+        """Return the time of the k-th oldest entry of each document.
+
+        The value is undefined for documents with fewer entries. ``k`` counts from 0.
+        """
         return (
             self.times[np.minimum(self.first + k, len(self.times) - 1)]
             if len(self.times)
@@ -55,16 +60,22 @@ class Documents:
         )
 
     def newest(self, k: int = 0) -> Floats:
-        """Return the time of each document's k-th newest entry; undefined in shorter documents."""
+        """Return the time of the k-th newest entry of each document.
+
+        The value is undefined for documents with fewer entries. ``k`` counts from 0.
+        """
         return self.times[np.maximum(self.end - 1 - k, 0)] if len(self.times) else _nan(self.first)
 
     def new_entries(self) -> tuple[Rows, Floats]:
-        """Return all new entries as two flat arrays: row in the batch, time."""
+        """Return the row number and the time of every new entry, as two flat arrays."""
         return flatten(self.times, self.fresh, self.end)
 
 
 def flatten(times: Floats, first: Ints, end: Ints) -> tuple[Rows, Floats]:
-    """Concatenate ``times[first[r]:end[r]]`` over all rows; returns (row, time) of each element."""
+    """Concatenate ``times[first[r]:end[r]]`` over all rows ``r``.
+
+    Returns two arrays with the row number and the time of each element.
+    """
     lengths = end - first
     rows = np.repeat(np.arange(len(lengths)), lengths)
     starts = np.cumsum(lengths) - lengths
