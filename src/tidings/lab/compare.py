@@ -1,8 +1,8 @@
-"""Comparison of policies at equal budget on one trace, with confidence intervals (paired
-bootstrap).
+"""Compare policies at equal budget on one trace, with confidence intervals.
 
-A policy without a budget parameter is run twice: unchanged (``NAME@native``), and with all its
-intervals multiplied by the factor that gives it the common number of polls.
+The intervals come from a paired bootstrap over feeds. A policy without a budget parameter is run
+twice: unchanged (``NAME@native``), and with all its intervals multiplied by the factor that gives
+it the common number of polls.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,31 +19,32 @@ from tidings.lab.whatif import exclude_pushed_feeds
 from tidings.model import Floats
 from tidings.policy import make_policy
 
-#: Tolerated relative difference between polls made and the budget.
+#: Tolerated relative difference between the number of polls made and the budget.
 TOLERANCE = 0.005
 #: Maximum number of runs to find the interval factor of a policy without a budget parameter.
 SCALING_RUNS = 14
-#: Under poll constraints the search stops where a smaller factor brings less than this share of the
-#: polls that it would bring without them.
+#: Under poll constraints the search stops where a smaller factor adds less than this share of the
+#: polls that it would add without them.
 MIN_GAIN = 0.05
-#: Smallest factors under constraints. A plan for four times the budget that stays below it will not
-#: reach it, and the timetable of `planned.Timed` grows with the square of the planned polls.
+#: Smallest factors under constraints, for policies with and without a budget parameter. A plan for
+#: four times the budget that stays below the budget will not reach it, and the timetable of
+#: `planned.TimedPolicy` grows with the square of the planned polls.
 MIN_SCALE_BUDGETED = 1 / 4
 MIN_SCALE = 1e-4
-#: A run as served reaches the budget if it makes this share of its polls. Policies plan for a
-#: little less, and their control takes some days to settle.
+#: Share of its polls that a run under poll constraints must make to count as reaching the budget.
+#: Policies plan for a little less, and their control takes some days to settle.
 REACHED_SHARE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRun:
-    """Result of one policy run."""
+    """Polls and scores of one policy at one budget."""
 
     policy: str
     polls: Polls
     scores: PollScores
-    scale: float
-    reached_budget: bool = True  #: false where it makes 5 % fewer polls under poll constraints
+    scale: float  #: factor of the intervals
+    reached_budget: bool = True  #: false if poll constraints cause 5 % fewer polls
 
     def figures(self) -> dict[str, Any]:
         extra = {"scale": self.scale, "reached_budget": self.reached_budget}
@@ -52,18 +53,25 @@ class PolicyRun:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All runs at one budget, and the clairvoyant bounds for the same number of polls."""
+    """Runs of several policies at one budget, with the clairvoyant bounds.
+
+    A clairvoyant bound is the lowest delay that the same number of polls could reach, knowing all
+    posts.
+    """
 
     trace: str
     budget: float  #: polls per feed and day
     train_days: float
     results: list[PolicyRun]
-    limit_delay_s: float
-    limit_charged_s: float
-    min_interval_s: float | None = None  #: of the poll constraints; None without them
+    limit_delay_s: float  #: clairvoyant bound of the mean delay
+    limit_charged_s: float  #: clairvoyant bound of the charged delay
+    min_interval_s: float | None = None  #: minimum interval; None without poll constraints
 
     def figures(self, against: str | None = None, seed: int = 0) -> dict[str, Any]:
-        """Return the figures as JSON values, with ratios to ``against`` if it is given."""
+        """Return the figures as JSON-compatible values.
+
+        With ``against``, the name of a policy, the other results have ratios to that policy.
+        """
         metadata = {
             field.name: getattr(self, field.name)
             for field in fields(self)
@@ -95,11 +103,12 @@ def compare(
     progress: Progress | None = None,
     conditions: Conditions | None = None,
 ) -> Comparison:
-    """Run every policy on the part of the trace after ``train_days``, with the same number of
-    polls.
+    """Run every policy after ``train_days`` of the trace, all with the same number of polls.
 
-    With ``conditions``, as served: under the poll constraints of the service. Pushed posts are then
-    not scored, and results name the policies that stay below the budget.
+    ``budget_per_feed_day`` is in polls. With ``conditions`` the runs are as served, that is under
+    the poll constraints of the service. Pushed posts are then not scored, and results name the
+    policies that stay below the budget. ``native`` also runs policies without a budget parameter
+    unchanged.
     """
     start = trace.training_end(train_days)
     results = []
@@ -134,8 +143,9 @@ def compare(
 def clairvoyant_bounds(
     trace: Trace, polls: float, start: float | None = None
 ) -> tuple[LowerBound, LowerBound]:
-    """Return the bounds of the mean delay (no windows) and of the charged delay (windows).
+    """Return the clairvoyant bounds of the mean delay and of the charged delay.
 
+    The first one ignores windows (entries per document), the second one takes them into account.
     Every post has weight 1, as in `metrics`. The bound of a weighted mean may be higher.
     """
     plain = replace(trace, weight=np.ones(trace.n_feeds))
@@ -155,10 +165,10 @@ def run_policy(
     conditions: Conditions | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> list[PolicyRun]:
-    """Run one policy from ``start`` with the polls of the budget, which is the last result.
+    """Run one policy from ``start``, scaled to the number of polls that the budget allows.
 
-    With ``native``, a policy without a budget parameter is also run unchanged, as the first result.
-    ``progress`` gets the finished share of the first run.
+    This run is the last result. With ``native``, a policy without a budget parameter is also run
+    unchanged, as the first result. ``progress`` gets the finished share of the first run.
     """
     wanted = budget_polls(trace, budget_per_feed_day, start)
 
@@ -199,11 +209,11 @@ def run_policy(
 def _scaled(
     at: Callable[[float], Polls], polls: Polls, wanted: float, least: float | None = None
 ) -> tuple[float, Polls]:
-    """Find the factor at which a policy makes ``wanted`` polls (secant method in log-log,
-    bracketed).
+    """Return the factor at which a policy makes ``wanted`` polls, and these polls.
 
-    ``least`` is the smallest factor to try, where poll constraints may keep the polls below
-    ``wanted`` at any factor; None without constraints.
+    The search is a bracketed secant method in log-log coordinates. ``least`` is the smallest factor
+    to try, where poll constraints may keep the polls below ``wanted`` at any factor; None without
+    constraints.
     """
     tried: list[tuple[float, float]] = []
     best = (1.0, polls)
@@ -224,7 +234,11 @@ def _scaled(
 
 
 def _is_out_of_reach(tried: list[tuple[float, float]], least: float) -> bool:
-    """Whether the polls stay below ``wanted`` at every factor under the poll constraints."""
+    """Return whether poll constraints keep the polls below the budget at every factor.
+
+    ``tried`` are (log factor, log of polls over budget) of all runs, ``least`` is the smallest log
+    factor.
+    """
     if tried[-1][1] >= -TOLERANCE or any(error > 0 for _, error in tried):
         return False
     if tried[-1][0] <= least:
@@ -236,7 +250,11 @@ def _is_out_of_reach(tried: list[tuple[float, float]], least: float) -> bool:
 
 
 def _next_trial(tried: list[tuple[float, float]]) -> float:
-    """Return the next factor to try: between the nearest two brackets, or a growing step beyond."""
+    """Return the log factor to try next.
+
+    It is between the two nearest trials on both sides of the budget. If all trials are on one side,
+    it is a growing step beyond them.
+    """
     over = max((t for t in tried if t[1] > 0), default=None)
     under = min((t for t in tried if t[1] <= 0), default=None)
     if over is None or under is None:
@@ -253,7 +271,7 @@ def _next_trial(tried: list[tuple[float, float]]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Ratio of two policies' figures with a 95 % confidence interval from resampled feeds."""
+    """Ratio of the figures of two policies, with a 95 % confidence interval over feeds."""
 
     ratio: float
     low: float
@@ -267,7 +285,10 @@ def paired_bootstrap(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Ratio:
-    """Return the ratio of pooled means with a paired bootstrap over feeds."""
+    """Return the ratio of the mean figures of two policies, with a paired bootstrap over feeds.
+
+    ``figure`` is ``charged`` (charged delay), ``delay`` (of collected posts) or ``missed``.
+    """
     top, top_count = _feed_sums(ours, figure)
     bottom, bottom_count = _feed_sums(theirs, figure)
     n = ours.n_feeds
@@ -290,7 +311,10 @@ def paired_bootstrap(
 
 
 def _feed_sums(scores: PollScores, figure: str) -> tuple[Floats, Floats]:
-    """Return sum and count per feed of charged delay, delay of collected posts, or missed posts."""
+    """Return the sum and the number of values of a figure for each feed.
+
+    ``figure`` is ``charged`` (charged delay), ``delay`` (of collected posts) or ``missed``.
+    """
     keep = ~scores.missed if figure == "delay" else np.ones(len(scores.feed), dtype=np.bool_)
     values = {
         "charged": scores.charged_s,

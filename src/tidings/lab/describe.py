@@ -1,7 +1,7 @@
-"""Trace statistics: rates, windows, daily and weekly pattern, Zipf fit, bursts, entry lifetimes.
+"""Compute statistics of a trace, such as rates, windows, patterns, bursts and Zipf's law.
 
-As a dictionary (`describe`), as text of 80 columns (`as_text`) and as a plot (`picture`). Hours and
-days are UTC.
+They are available as a dictionary (`describe`), as text of 80 columns (`as_text`) and as a plot
+(`picture`). Hours and days are UTC.
 """
 
 from collections.abc import Sequence
@@ -18,18 +18,19 @@ from tidings.model import DAY_S, MINUTE_S, Floats
 from tidings.policy.base import hour_of_week
 from tidings.policy.estimate import entry_lifetimes_s, fit_zipf
 
-#: Maximum gap within a burst: articles released together, an import, a bot.
+#: Maximum gap within a burst, such as articles released together, an import or the posts of a bot.
 BURST_S = MINUTE_S
-#: Minimum posts of a feed for its Fano factor (variance over mean of daily counts).
+#: Minimum number of posts of a feed to compute its Fano factor (variance over mean of daily
+#: counts).
 FANO_POSTS = 10
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 QUANTILES = (10, 50, 90, 99)
-#: Histogram bars per decade.
+#: Number of histogram bars per factor of ten.
 PER_DECADE = 6
 
 
 def describe(trace: Trace) -> dict[str, Any]:
-    """Return all statistics of `tidings lab describe` as numbers; nan where undefined."""
+    """Return all statistics of `tidings lab describe` as numbers, nan where undefined."""
     posts = np.diff(trace.offsets)
     rates = posts / max(trace.days, 1 / 24)  # a trace shorter than an hour has no daily pattern
     week = _week(trace)
@@ -58,7 +59,7 @@ def describe(trace: Trace) -> dict[str, Any]:
 
 
 def _summary_statistics(values: Floats) -> dict[str, float]:
-    """Mean, quantiles and maximum."""
+    """Return the mean, the quantiles and the maximum of values, nan without values."""
     if len(values) == 0:
         return {
             "mean": float("nan"),
@@ -84,7 +85,7 @@ def _windows(trace: Trace) -> dict[str, Any]:
 
 
 def _week(trace: Trace) -> Floats:
-    """Share of all posts in each hour of the week: (7, 24), Monday first."""
+    """Return the share of all posts in each hour of the week (7, 24), Monday first."""
     counts = np.bincount(hour_of_week(trace.times), minlength=168).reshape(7, 24)
     shares: Floats = counts / max(trace.n_posts, 1)
     return shares
@@ -106,13 +107,13 @@ def _bursts(trace: Trace) -> dict[str, Any]:
 
 
 def fano_factors(trace: Trace) -> Floats:
-    """Return the Fano factor of posts per whole day, for feeds with enough posts."""
+    """Return the Fano factor of the posts per full day, for each feed with enough posts."""
     days = int(trace.days)
     if days < 2:
         return np.empty(0)
     day = np.floor((trace.times - trace.start) / DAY_S).astype(np.int64)
     whole = day < days
-    key = (trace.feed_of_post * days + day)[whole]  # sorted, as the posts are
+    key = (trace.feed_of_post * days + day)[whole]  # sorted, because the posts are sorted
     begins = np.flatnonzero(np.diff(key, prepend=-1))
     counts = np.diff(begins, append=len(key))
     feed = key[begins] // days
@@ -126,7 +127,10 @@ def fano_factors(trace: Trace) -> Floats:
 
 
 def lifetimes_s(trace: Trace) -> Floats:
-    """Return the lifetime of every entry in its feed's document, without entries still listed."""
+    """Return the seconds that each entry stayed in its feed's document.
+
+    Entries that are still listed at the end of the trace are left out.
+    """
     stated = np.flatnonzero(np.diff(trace.offsets) > trace.window)
     spans = [
         entry_lifetimes_s(
@@ -154,7 +158,7 @@ def sparkline(shares: Sequence[float]) -> str:
 
 
 def as_text(found: dict[str, Any]) -> str:
-    """Format the description in lines of at most 80 columns."""
+    """Return the statistics from `describe` as text with lines of at most 80 characters."""
     rate, window, zipf = found["rate_per_day"], found["window"], found["zipf"]
     bursts, life = found["bursts"], found["entry_lifetime_s"]
     hours, days = found["hour_of_day_share"], found["day_of_week_share"]
@@ -248,7 +252,7 @@ def _date(seconds: float) -> str:
 
 
 def picture(trace: Trace, found: dict[str, Any]) -> plots.Figure:
-    """Draw six panels: rates, Zipf, daily pattern, week, bursts, lifetimes."""
+    """Draw six panels of statistics, such as rates, daily pattern and bursts."""
     fig, axes = plots.panels(2, 3, 11.0, 6.2)
     size = f"{found['feeds']:,} feeds, {found['posts']:,} posts, {found['days']:.0f} days"
     heading = f"{found['trace']}: {size}"
@@ -269,7 +273,7 @@ def _title(ax: plots.Axes, text: str) -> None:
 
 
 def _decades(ax: plots.Axes, axis: str, values: Floats) -> None:
-    """Format axis ticks as 0.1, 1, 10, ..."""
+    """Set the ticks of a logarithmic axis to 0.1, 1, 10 and so on."""
     powers = 10.0 ** np.arange(
         np.floor(np.log10(values.min())), np.ceil(np.log10(values.max())) + 1
     )
@@ -299,7 +303,7 @@ def _steps(values: Floats) -> Floats:
 
 
 def _draw_histogram(ax: plots.Axes, title: str, values: Floats, x: str, empty_message: str) -> None:
-    """Draw the number of feeds per value on a logarithmic axis."""
+    """Draw a histogram of one value per feed on a logarithmic axis."""
     _title(ax, title)
     if len(values) == 0:
         return _empty_panel(ax, empty_message)

@@ -1,10 +1,9 @@
-"""Evaluation table: policies x traces x budgets, our policy against the best of the papers'
-policies.
+"""Compare the policy `price` with the policies of the papers on several traces and budgets.
 
-A cell is one trace at one budget. All policies make the same number of polls (`compare`), the best
-of the papers' policies by charged delay is found, and ours is compared with each of them by a
-paired bootstrap over feeds. `ablate` compares our policy with itself with parts switched off. Cells
-are independent and can run in separate processes.
+A cell is one trace at one budget. In each cell all policies make the same number of polls
+(`compare`), the best of the papers' policies by charged delay is determined, and the evaluated
+policy is compared with each of them by a paired bootstrap over feeds. `ablate` compares a policy
+with itself with parts switched off. Cells are independent and can run in separate processes.
 """
 
 import inspect
@@ -23,7 +22,7 @@ from tidings.lab.traces import read_trace
 from tidings.policy import make_policy, policy_class
 from tidings.policy.constraints import Limits
 
-#: The papers' policies; those without a budget parameter are scaled to the budget by one factor.
+#: Policies of the papers. Those without a budget parameter are scaled to the budget by one factor.
 PAPER_POLICIES = (
     "uniform",
     "scheduling",
@@ -37,7 +36,7 @@ PAPER_POLICIES = (
     "freshness-rate",
 )
 OURS = "price"
-#: The papers' policy that misses the fewest posts; the reference for our missed share.
+#: Policy of the papers that misses the fewest posts, with which missed posts are compared.
 FEWEST_MISSED_POLICY = "min-missing"
 BUDGETS = (0.5, 1.0, 4.0, 12.0)
 TRAIN_DAYS = 28.0
@@ -48,7 +47,10 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One cell: a trace directory at one budget, small enough to send to other processes."""
+    """Parameters of one cell, a trace directory at one budget.
+
+    They are small enough to send to other processes.
+    """
 
     trace: str
     budget: float
@@ -58,12 +60,12 @@ class Task:
     seed: int
     resamples: int = RESAMPLES
     min_interval_s: float | None = (
-        None  #: as served with this minimum interval; None without constraints
+        None  #: minimum interval of the poll constraints; None without constraints
     )
 
     @property
     def name(self) -> str:
-        """Trace and budget, for progress messages."""
+        """Name of the trace and budget, for progress messages."""
         return f"{Path(self.trace).name} at {self.budget:g}"
 
 
@@ -83,10 +85,11 @@ def evaluate(
     min_interval_s: float | None = None,
     report: Report | None = None,
 ) -> Figures:
-    """Run every policy on every trace at every budget; return cells, geometric mean and worst
-    ratio.
+    """Run every policy on every trace at every budget, and compare ``ours`` with the others.
 
-    With ``min_interval_s``, as served: under the poll constraints with that minimum interval.
+    Returns the cells, and over all cells the geometric mean of the ratios and the worst ratio. With
+    ``min_interval_s`` the runs are as served, that is under poll constraints with that minimum
+    interval. Raises `UsageError` if there are no other policies, no traces or an unknown policy.
     """
     others = tuple(spec for spec in policies if spec != ours)
     if not others:
@@ -163,12 +166,16 @@ def _cell(task: Task, report: Report | None = None) -> Figures:
 
 
 def _value_or(figure: float | None, otherwise: float) -> float:
-    """Return a default where there are no posts."""
+    """Return a figure, or ``otherwise`` where there are no posts (None)."""
     return otherwise if figure is None else figure
 
 
 def _overall(cells: Sequence[Figures]) -> Figures:
-    """Summarize all cells: geometric mean, worst ratio, excess missed share, budget deviation."""
+    """Return summary figures over all cells.
+
+    They are the geometric mean and the worst of the ratios, the largest excess of the missed share,
+    and the largest deviation from the budget.
+    """
     ratios = np.array([cell["ratio"]["ratio"] for cell in cells])
     worst = cells[int(np.argmax(ratios))]
     points = [cell["missed_points"] for cell in cells if cell["missed_points"] is not None]
@@ -184,11 +191,14 @@ def _overall(cells: Sequence[Figures]) -> Figures:
     }
 
 
-# --- parts switched off ---------------------------------------------------------------------------
+# --- ablation: parts of the policy switched off ---------------------------------------------------
 
 
 def ablation_parts(policy: str = OURS) -> list[str]:
-    """Return the parts of a policy that can be switched off: its parameters with default true."""
+    """Return the parts of a policy that can be switched off.
+
+    These are the parameters with the default true.
+    """
     parameters = inspect.signature(policy_class(policy).__init__).parameters
     return [name for name, parameter in parameters.items() if parameter.default is True]
 
@@ -201,8 +211,9 @@ def ablate(
     parts: Sequence[str] | None = None,
     **options: Any,
 ) -> Figures:
-    """Measure each part of a policy: charged delay without it over charged delay with it.
+    """Measure the effect of each part of a policy by switching it off.
 
+    The result is the charged delay without the part divided by that of the complete policy.
     ``options`` are those of `evaluate`.
     """
     known = ablation_parts(policy)
@@ -233,10 +244,10 @@ def ablate(
 
 
 def _worth(cell: Figures, spec: str, policy: str) -> Figures:
-    """Return the ratio without a part over the complete policy (inverse of `evaluate`).
+    """Return the charged delay without a part divided by that of the complete policy.
 
-    A policy with its own budget control may end slightly off the budget: the difference to the
-    complete policy is reported beside the ratio.
+    This is the inverse of the ratio of `evaluate`. A policy with its own budget control may end
+    slightly off the budget, so the difference to the complete policy is reported beside the ratio.
     """
     ratio, high, low = (1 / x if x else np.inf for x in cell["against"][spec].values())
     polls = {row["policy"]: row["polls"] for row in cell["results"]}
@@ -249,5 +260,5 @@ def _worth(cell: Figures, spec: str, policy: str) -> Figures:
 
 
 def geometric_mean(ratios: Any) -> float:
-    """Geometric mean of ratios above 0."""
+    """Return the geometric mean of ratios, which must be above 0."""
     return float(np.exp(np.log(ratios).mean()))

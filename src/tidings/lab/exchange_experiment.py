@@ -1,8 +1,8 @@
-"""FeedEx sect. 4 experiment: hundreds of nodes that exchange entries, against standalone nodes.
+"""Simulate the experiment of FeedEx sect. 4, with hundreds of nodes that exchange entries.
 
 The setting is the paper's: 70 feeds with at least five entries a day, of which each node subscribes
-to 20, polled at a fixed interval for 22 hours of a weekday, 8 to 10 peers. The standalone figures
-are computed from the same polls, as in the paper.
+to 20, polled at a fixed interval for 22 hours of a weekday, 8 to 10 peers. The figures of
+standalone nodes are computed from the same polls, as in the paper.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from tidings.lab.generate import EPOCH, generate
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, HOUR_S, Floats
 
-#: Time for the network to form before the first poll.
+#: Seconds for the network to form before the first poll.
 WARM_UP_S = 2 * HOUR_S
 #: Start on Tuesday, the second day of the trace, when documents are full.
 START = EPOCH + DAY_S
 PAPER_FEEDS = 245
-#: Coverage and mean lag (s) of one node.
+#: Coverage (share of posts received) and mean lag in seconds of one node.
 CoverageAndLag: TypeAlias = tuple[float, float]
 
 
@@ -31,15 +31,15 @@ class Setup:
     """Parameters of one simulated network."""
 
     nodes: int = 161
-    interval_s: float = 16 * HOUR_S
+    interval_s: float = 16 * HOUR_S  #: time between polls of a feed by one node
     hours: float = 22.0
     feeds: int = 70
-    subscriptions: int = 20
+    subscriptions: int = 20  #: number of feeds of each node
     call_s: float = 8.0  #: median latency of a call; see docs/exchange.md
-    cut_off: int = 0  #: nodes that cannot reach servers (27 in the paper)
-    leave: int = 0  #: nodes that leave at some time, beyond `nodes` (28 in the paper)
-    free_riders: int = 0
-    forgers: int = 0
+    cut_off: int = 0  #: number of nodes that cannot reach servers (27 in the paper)
+    leave: int = 0  #: number of further nodes that leave at some time (28 in the paper)
+    free_riders: int = 0  #: number of nodes that receive and never send
+    forgers: int = 0  #: number of nodes that send forged entries
     seed: int = 0
     rules: NodeSettings = field(
         default_factory=lambda: NodeSettings(notices=False, calls_per_min=1e9, deficit=float("inf"))
@@ -48,17 +48,20 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentResult:
-    """Result: rows of coverage and mean lag (s) per node, standalone and with exchange."""
+    """Coverage and lag of the nodes with and without exchange.
 
-    standalone: Floats
-    with_exchange: Floats
+    Coverage is the share of posts that a node received, lag the mean delay in seconds.
+    """
+
+    standalone: Floats  #: (n, 2) coverage and lag of each node without exchange
+    with_exchange: Floats  #: (n, 2) coverage and lag of each node with exchange
     counts: CallCounts
     forged_left: int  #: forged entries that some node has at the end
     forged_seen: int  #: forged entries that some node had at any time
     disconnected_share: (
         float  #: share of the forgers' and free riders' peer slots that are empty at the end
     )
-    free_rider_coverage: float  #: coverage and lag of free riders
+    free_rider_coverage: float  #: mean coverage of free riders
     setup: Setup
 
     def rows(self) -> list[dict[str, object]]:
@@ -96,7 +99,7 @@ def _row(
 
 
 def feeds_for(setup: Setup) -> Trace:
-    """Return the busiest feeds of a trace like the paper's."""
+    """Return the busiest feeds of a generated trace like the paper's."""
     share = max(setup.feeds / 70, 0.02)
     trace = generate("feedex", round(PAPER_FEEDS * share), 1 + setup.hours / 24, setup.seed)
     busiest = np.argsort(-np.diff(trace.offsets), kind="stable")[: setup.feeds]
@@ -104,7 +107,10 @@ def feeds_for(setup: Setup) -> Trace:
 
 
 def run(setup: Setup, progress: Callable[[float], None] | None = None) -> ExperimentResult:
-    """Simulate one network."""
+    """Simulate one network and return coverage and lag of its nodes.
+
+    ``progress`` gets the finished share.
+    """
     rng = np.random.default_rng([setup.seed, setup.nodes])
     trace, total = feeds_for(setup), setup.nodes + setup.leave
     follows = [
@@ -213,7 +219,7 @@ def _posts(trace: Trace, feed: int, end: float) -> tuple[int, int]:
 def _score_standalone(
     trace: Trace, feeds: list[int], first: Floats, interval_s: float, end: float, cut_off: bool
 ) -> CoverageAndLag:
-    """Return coverage and mean lag of a node by its own polls only."""
+    """Return coverage and mean lag of a node that uses only its own polls."""
     caught, total, lag_s = 0, 0, 0.0
     for feed, begin in zip(feeds, first.tolist(), strict=True):
         times = trace.times[trace.offsets[feed] : trace.offsets[feed + 1]]

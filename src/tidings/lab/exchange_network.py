@@ -1,7 +1,7 @@
-"""Simulated exchange network: hundreds of nodes of `tidings.exchange` on a virtual clock.
+"""Simulate a network of hundreds of exchange nodes on a virtual clock.
 
 Every call has a latency; a check that is answered "unseen" is followed by the bundle. Nothing else
-is modeled: the nodes run the same protocol code as the service.
+is modeled: the nodes run the same protocol code as the service (`tidings.exchange`).
 """
 
 import gc
@@ -29,25 +29,25 @@ from tidings.exchange.protocol import (
 )
 from tidings.lab.traces import Trace
 
-#: Number of precomputed random latencies, used cyclically.
+#: Number of precomputed random latencies, which are used cyclically.
 LATENCY_SAMPLES = 100_003
-#: Number of initial candidates of a node, as from a list server.
+#: Number of initial candidates of a node, such as it gets from a list server.
 LISTED = 24
 
 
 @dataclass(slots=True)
 class CallCounts:
-    """Counts of calls and bundles in the measured period."""
+    """Number of calls and bundles in the measured period."""
 
-    checks: int = 0
-    puts: int = 0
-    entries: int = 0
-    origin: int = 0
+    checks: int = 0  #: calls of `check_did`
+    puts: int = 0  #: calls of `put_entries`
+    entries: int = 0  #: entries sent by `put_entries`
+    origin: int = 0  #: requests to feed servers
     other_calls: int = 0
 
 
 class OriginServers:
-    """Simulated feed servers: the content of each document at any time."""
+    """Simulated feed servers, which return the content of each document at any time."""
 
     def __init__(self, trace: Trace) -> None:
         self.names = [f"http://feed{i}.example/" for i in range(trace.n_feeds)]
@@ -72,7 +72,10 @@ class OriginServers:
 
 @dataclass(slots=True)
 class PeerNetwork:
-    """Discrete-event simulation of the network: `schedule_at` adds events, `run` processes them."""
+    """Discrete-event simulation of a network of exchange nodes.
+
+    `schedule_at` adds events, `run` processes them.
+    """
 
     servers: OriginServers
     subscriptions: Sequence[Sequence[int]]
@@ -80,11 +83,11 @@ class PeerNetwork:
     call_s: float  #: median one-way latency of a call
     seed: int = 0
     cut_off: frozenset[int] = frozenset()  #: nodes that cannot reach any server
-    free_riders: frozenset[int] = frozenset()  #: free riders: nodes that receive and never send
+    free_riders: frozenset[int] = frozenset()  #: nodes that receive and never send
     nodes: list[Node] = field(init=False)
     counts: CallCounts = field(default_factory=CallCounts)
     now: float = 0.0
-    receipt_times: list[dict[str, float]] = field(init=False)  #: by node: identity -> arrival time
+    receipt_times: list[dict[str, float]] = field(init=False)  #: arrival time by node and identity
     withdrawals: list[tuple[int, str, float]] = field(default_factory=list)
     departed_nodes: set[int] = field(default_factory=set)
     on_looked: Callable[[int, int, float], None] | None = None
@@ -125,8 +128,8 @@ class PeerNetwork:
     def run(self, until: float) -> None:
         queue = self._queue
         collecting = gc.isenabled()
-        # no reference cycles here, and garbage collection over millions of objects dominates the
-        # time
+        # There are no reference cycles here, and garbage collection over millions of objects would
+        # dominate the time.
         gc.disable()
         try:
             while queue and queue[0][0] <= until:
@@ -158,7 +161,7 @@ class PeerNetwork:
         self.apply_effects(i)
 
     def poll(self, i: int, feed: int) -> list[Entry]:
-        """Poll the server; return new entries."""
+        """Poll the server of a feed from node ``i`` and return the new entries."""
         if i in self.departed_nodes:
             return []
         self.counts.origin += 1
@@ -178,7 +181,7 @@ class PeerNetwork:
         self.departed_nodes.add(i)
 
     def forge(self, i: int, feed: int) -> None:
-        """Send all peers a forged entry that no server has published."""
+        """Send an entry that no server has published from node ``i`` to all its peers."""
         if i in self.departed_nodes:
             return
         name, node = self.servers.names[feed], self.nodes[i]
@@ -186,7 +189,7 @@ class PeerNetwork:
         self._offer(i, bundle_of(name, [lie], self.now), list(node.peers))
 
     def apply_effects(self, i: int) -> None:
-        """Apply the effects that a node returned."""
+        """Send the messages and record the receipts that node ``i`` returned as effects."""
         for effect in self.nodes[i].take_effects():
             if type(effect) is Offer:
                 if i not in self.free_riders:
@@ -275,7 +278,7 @@ class PeerNetwork:
             elif call.function == "get_neighbors":
                 caller.add_candidates(callee.get_neighbors(caller.nid, self.now), self.now)
             elif call.function == "dispute":
-                # the argument of a `dispute` call is a tuple of three values
+                # The argument of a `dispute` call is a tuple of three values.
                 callee.dispute(caller.nid, *call.argument, self.now)  # type: ignore[misc]
             else:
                 getattr(callee, call.function)(caller.nid, call.argument, self.now)

@@ -1,8 +1,8 @@
-"""Poll notices experiment: load on a publisher when peers with the same feeds share poll notices.
+"""Measure how many polls peers with the same feeds save by sharing poll notices.
 
 Each node runs `price` with its own budget. A peer's notice counts as a poll without cost, a bundle
-as a poll that found something. Nodes with the same knowledge would poll at the same moment, so each
-adds a random delay, and the first one notifies the others.
+as a poll that returned new entries. Nodes with the same knowledge would poll at the same moment, so
+each adds a random delay, and the first one notifies the others.
 """
 
 import random
@@ -23,37 +23,37 @@ from tidings.policy import Feeds, Policy, make_policy
 from tidings.policy.coordination import coordination_delay_s
 
 LEARN_DAYS = 14.0
-#: Days until the network has formed and the price has converged; not scored.
+#: Days until the network has formed and the price has converged, which are not scored.
 SETTLE_DAYS = 2.0
-#: Interval between batches of notices.
+#: Seconds between batches of notices.
 FLUSH_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class NoticesSetup:
-    """Parameters of the experiment."""
+    """Parameters of the poll notices experiment."""
 
     nodes: int = 20
     feeds: int = 50
-    per_feed_day: float = 12.0  #: polls that all nodes together may make of a feed in a day
-    days: float = 7.0  #: in fewer, single feeds have too few polls to be compared
+    per_feed_day: float = 12.0  #: polls per feed and day that all nodes together may make
+    days: float = 7.0  #: with fewer days, single feeds have too few polls to be compared
     settle_days: float = SETTLE_DAYS
-    call_s: float = 0.5
+    call_s: float = 0.5  #: median latency of a call
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NoticesResult:
-    """Result of the experiment."""
+    """Polls and lag of the peers, compared with standalone nodes."""
 
-    polls: float  #: per feed and day, of all nodes together
+    polls: float  #: polls per feed and day of all nodes together
     lag_s: Floats  #: mean lag of each node
-    coverage: Floats
+    coverage: Floats  #: share of posts that each node received
     standalone_lag_s: float  #: mean lag of a standalone node with its own budget
     standalone_polls: (
         float  #: per feed and day, of one standalone node with the same mean lag as the peers
     )
-    feed_ratio: Floats  #: polls of each feed by all peers, over those of that standalone node
+    feed_ratio: Floats  #: polls of each feed by all peers, divided by those of that standalone node
 
     @property
     def ratio(self) -> float:
@@ -61,7 +61,7 @@ class NoticesResult:
 
 
 class _PollingNode:
-    """A node that polls by its policy on the simulated clock."""
+    """Node that polls by its policy on the simulated clock."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class _PollingNode:
         self._network.schedule_at(self._network.now + self._policy.tick_s, self._tick)
 
     def _poll_if_due(self, feed: int, due: float) -> None:
-        """Poll now, unless a peer's poll or a new price has moved the due time."""
+        """Poll a feed now, unless a peer's poll or a new price has changed the due time."""
         now = self._network.now
         if self._due[feed] != due:
             return
@@ -112,7 +112,7 @@ class _PollingNode:
         self._policy.peer_polls += 1
 
     def observe_poll(self, feed: int, at: float, times: Sequence[float]) -> None:
-        """Process the new entries of a poll, by this node or a peer."""
+        """Pass the new entries of a poll by this node or a peer to the policy."""
         if at < self._last[feed] and not times:
             return
         at = max(at, self._last[feed])
@@ -139,7 +139,7 @@ class _PollingNode:
 
 
 def run(setup: NoticesSetup, progress: Callable[[float], None] | None = None) -> NoticesResult:
-    """Simulate the peers with exchange, and each of them standalone."""
+    """Simulate the peers with exchange, and each of them as a standalone node."""
     trace = generate(
         "sia-cho", setup.feeds, LEARN_DAYS + setup.settle_days + setup.days + 0.5, setup.seed
     )
@@ -152,7 +152,7 @@ def run(setup: NoticesSetup, progress: Callable[[float], None] | None = None) ->
     budget = setup.per_feed_day / setup.nodes
     for i in range(setup.nodes):
         network.schedule_every(few.advertise_interval_s, start - 3600 + 10.0 * i, network.tick, i)
-        for feed, name in enumerate(network.servers.names):  # all nodes know the entries until now
+        for feed, name in enumerate(network.servers.names):  # all nodes know the entries so far
             network.nodes[i].ledger.check_document(
                 name, network.servers.document(feed, start), start
             )
@@ -207,7 +207,10 @@ def run(setup: NoticesSetup, progress: Callable[[float], None] | None = None) ->
 
 
 def _lag(network: PeerNetwork, i: int, begin: float, end: float) -> tuple[float, float]:
-    """Return mean lag and coverage of entries published long enough before the end."""
+    """Return mean lag in seconds and coverage of node ``i``.
+
+    Entries of the last six hours are left out, as they may arrive later.
+    """
     lags, total = [], 0
     for entries in network.servers.entries:
         for entry in entries:
@@ -222,7 +225,7 @@ def _lag(network: PeerNetwork, i: int, begin: float, end: float) -> tuple[float,
 def _score_standalone(
     trace: Trace, budget: float, start: float, begin: float, end: float
 ) -> tuple[float, Floats]:
-    """Return mean lag and polls per feed and day of one standalone node."""
+    """Return mean lag in seconds and polls per feed and day of one standalone node."""
     polls = simulate(trace, make_policy("price"), budget, start, end)
     scores = score_polls(trace, polls, begin, end)
     published = trace.times[(trace.times >= begin) & (trace.times <= end)]
@@ -234,7 +237,10 @@ def _score_standalone(
 def _standalone_polls_for_lag(
     trace: Trace, lag_s: float, near: float, start: float, begin: float, end: float
 ) -> tuple[float, Floats]:
-    """Find the polls per feed and day of one standalone node with this mean lag (log bisection)."""
+    """Return the polls per feed and day with which one standalone node has this mean lag.
+
+    The search is a bisection of the logarithm.
+    """
     low, high = near / 8, near * 8
     for _ in range(9):
         middle = float(np.sqrt(low * high))

@@ -1,4 +1,4 @@
-"""Exchange results beside FeedEx's: Fig. 4 (lag), Fig. 5 (missing), Fig. 6 (calls), Table 3."""
+"""Compare the simulated exchange with the figures of FeedEx (Figs. 4 to 6 and Table 3)."""
 
 from typing import TYPE_CHECKING
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: The paper's values by interval in hours: lag ratio standalone to exchange, entries per bundle.
+#: Values of the paper by interval in hours: lag ratio standalone to exchange, entries per bundle.
 PAPER_RATIO = {0.5: 7.0, 16.0: 15.2}
 PAPER_BUNDLE = {0.5: 2.67, 1.0: 2.63, 2.0: 2.83, 4.0: 2.87, 8.0: 3.29, 16.0: 3.65}
-#: At 16 hours: coverage and lag standalone, coverage and lag with exchange.
+#: Values of the paper at 16 hours: coverage and lag standalone, coverage and lag with exchange.
 PAPER_16H = (0.36, 5.7 * HOUR_S, 0.90, 22 * 60.0)
-#: Means over all intervals.
+#: Calls per minute in the paper, as means over all intervals.
 PAPER_PUTS, PAPER_CHECKS = 0.9, 6.3
 
 
 def compare_with_paper(found: list[ExperimentResult]) -> list[list[str]]:
-    """Return rows of figure, paper's value, our value."""
+    """Return table rows with the name, the paper's value and the simulated value."""
     rows: list[list[str]] = []
     for outcome in found:
         hours = outcome.setup.interval_s / HOUR_S
@@ -66,7 +66,7 @@ def _means(outcome: ExperimentResult) -> tuple[tuple[float, float], tuple[float,
 
 
 def picture(found: list[ExperimentResult]) -> "Figure":
-    """Draw four panels over the interval, with the paper's printed values as rings."""
+    """Draw four panels over the poll interval, with the paper's printed values as rings."""
     found = sorted(found, key=lambda outcome: outcome.setup.interval_s)
     hours = [outcome.setup.interval_s / HOUR_S for outcome in found]
     fig, (lag, missing, calls, bundle) = plots.panels(2, 2, 9.0, 6.2)

@@ -1,4 +1,4 @@
-"""Synthetic trace generator, calibrated to the statistics that the four papers publish.
+"""Generate synthetic traces that match the statistics published in the four papers.
 
 The papers' traces are not public (or no longer), so each model uses what its paper prints about its
 data: rates, windows, daily and weekly pattern, bursts, change. docs/papers.md lists which figure
@@ -19,7 +19,7 @@ from tidings.errors import UsageError
 from tidings.lab.traces import POST_BYTES, UNLIMITED, Trace
 from tidings.model import DAY_S, HOUR_S, Floats, Ints
 
-#: Start of all traces: Monday, 6 September 2004, 00:00 UTC, the month of Sia & Cho's archive.
+#: Start of all traces, Monday, 6 September 2004, 00:00 UTC, in the month of Sia & Cho's archive.
 EPOCH = 1_094_428_800.0
 #: Standard deviation of the logarithm of post sizes.
 SIZE_SPREAD = 0.5
@@ -27,21 +27,25 @@ SIZE_SPREAD = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Parameters of n feeds from which posts are drawn."""
+    """Parameters of n feeds, from which their posts are drawn."""
 
     rate_per_day: Floats  #: mean posts per day
     shapes: Floats  #: (K, 24) shares of a day's posts by hour, rows sum to 1
-    shape: Ints  #: which shape each feed has
+    shape: Ints  #: row of ``shapes`` for each feed
     week: Floats  #: (n, 7) factor of each day of the week, Monday first, mean 1
     drift: Floats  #: (n, days) slow change of the rate, about 1
-    window: Ints  #: entries in the document
+    window: Ints  #: number of entries in the document
     burst: float = 1.0  #: mean posts per arrival
     burst_gap_s: float = 600.0  #: mean gap between the posts of one arrival
     names: list[str] | None = None
 
 
 def generate(like: str, feeds: int, days: float, seed: int = 0) -> Trace:
-    """Generate a trace like the data of a paper; deterministic for the same arguments."""
+    """Return a synthetic trace that resembles the data of a paper.
+
+    ``like`` is a key of `MODELS`. The result is the same for the same arguments. Raises
+    `UsageError` for an unknown model or an invalid number of feeds or days.
+    """
     if like not in MODELS:
         raise UsageError(f"unknown model {like!r}; choose from {', '.join(MODELS)}")
     if feeds < 1:
@@ -57,12 +61,18 @@ def generate(like: str, feeds: int, days: float, seed: int = 0) -> Trace:
 
 
 def sample_posts(rng: np.random.Generator, feeds: Population, days: float) -> tuple[Ints, Floats]:
-    """Posts of a population over ``days`` days from `EPOCH`: (feed, time), unsorted."""
+    """Draw the posts of a population over ``days`` days from `EPOCH`.
+
+    Returns feed number and time (epoch seconds) of each post, unsorted.
+    """
     return _posts(rng, feeds, _daily_counts(rng, feeds, days), days)
 
 
 def _daily_counts(rng: np.random.Generator, feeds: Population, days: float) -> Ints:
-    """Arrivals of each feed on each day, (n, whole days); the last day may be a part of one."""
+    """Draw the number of arrivals of each feed on each day (n, days).
+
+    The last day may be a part of a day.
+    """
     whole = int(np.ceil(days))
     share = np.ones(whole)
     share[-1] = days - (whole - 1)
@@ -75,19 +85,20 @@ def _daily_counts(rng: np.random.Generator, feeds: Population, days: float) -> I
 def _posts(
     rng: np.random.Generator, feeds: Population, counts: Ints, days: float
 ) -> tuple[Ints, Floats]:
-    """Times for all arrivals of ``counts``, and the posts that their bursts add: (feed, time),
-    unsorted.
+    """Draw the times of all arrivals in ``counts``, and the further posts of their bursts.
+
+    Returns feed number and time (epoch seconds) of each post, unsorted.
     """
     n, whole = counts.shape
     cell = np.repeat(np.arange(n * whole), counts.ravel())
     feed, day = cell // whole, cell % whole
-    # Inverse distribution of all shapes at once: shape k occupies [k, k + 1) of one rising table.
+    # Inverse distribution of all shapes at once. Shape k occupies [k, k + 1) of one rising table.
     table = (np.cumsum(feeds.shapes, axis=1) + np.arange(len(feeds.shapes))[:, None]).ravel()
     hour = np.searchsorted(table, feeds.shape[feed] + rng.random(len(feed)), side="right") % 24
     within_day = (hour + rng.random(len(feed))) * HOUR_S
     last = (
         day == whole - 1
-    )  # a last day cut short: its posts are spread over the part that there is
+    )  # if the last day is cut short, its posts are spread over the part that exists
     within_day[last] *= days - (whole - 1)
     time = EPOCH + day * DAY_S + within_day
     if feeds.burst > 1:
@@ -116,7 +127,7 @@ def _trace(
     time: Floats,
     post_bytes: float = POST_BYTES,
 ) -> Trace:
-    """The finished trace; sizes of posts are lognormal about their mean."""
+    """Return the trace of these posts, with lognormal sizes of mean ``post_bytes``."""
     if len(time) == 0:  # a trace has at least one post
         feed, time = np.array([0]), np.array([EPOCH])
     sizes = np.rint(
@@ -129,8 +140,9 @@ def _trace(
 
 
 def bump(peak_h: float, width_h: float) -> Floats:
-    """Hourly shares of a rounded peak (von Mises) around ``peak_h`` whose standard deviation is
-    about ``width_h``.
+    """Return hourly shares with a rounded peak (von Mises distribution) around ``peak_h``.
+
+    The standard deviation is about ``width_h`` hours.
     """
     angle = (np.arange(24) + 0.5 - peak_h) * (2 * np.pi / 24)
     concentration = (24 / (2 * np.pi * width_h)) ** 2
@@ -139,16 +151,16 @@ def bump(peak_h: float, width_h: float) -> Floats:
 
 
 def blend(flat: float, *bumps: tuple[float, float, float]) -> Floats:
-    """Return a mix of a flat share and peaks (share, hour, width), normalized."""
+    """Return hourly shares that mix a flat share with peaks (share, hour, width)."""
     shares = np.full(24, flat / 24)
     for share, peak, width in bumps:
         shares = shares + share * bump(peak, width)
     return np.asarray(shares / shares.sum())
 
 
-#: Sia & Cho Fig. 12: peaks at various hours of the day, some narrow such as 10-12 h or 23-1 h,
-#: which add up to the single peak of Fig. 10. Their width is not printed: it was set so that timing
-#: without allocation gains what Fig. 13 shows.
+#: Daily patterns of Sia & Cho Fig. 12: peaks at various hours of the day, some narrow such as
+#: 10-12 h or 23-1 h, which add up to the single peak of Fig. 10. Their width is not printed. It was
+#: set so that timing without allocation gains what Fig. 13 shows.
 SIA_CHO_SHAPES = np.array(
     [
         blend(0.17, (0.83, 13.5, 3.45)),
@@ -169,7 +181,10 @@ SIA_CHO_SHARES = np.array([0.17, 0.15, 0.12, 0.11, 0.10, 0.10, 0.07, 0.06, 0.04,
 
 
 def _week(n: int, weekend: float) -> Floats:
-    """The same week for all: Saturday and Sunday have ``weekend`` times a weekday's posts."""
+    """Return the same factors of the weekdays for n feeds.
+
+    Saturday and Sunday have ``weekend`` times as many posts as a weekday.
+    """
     days = np.array([1, 1, 1, 1, 1, weekend, weekend])
     return np.tile(days / days.mean(), (n, 1))
 
@@ -181,7 +196,11 @@ def _no_drift(n: int, days: float) -> Floats:
 def _drift(
     rng: np.random.Generator, n: int, days: float, spread: float, memory_weeks: float
 ) -> Floats:
-    """Return a weekly drift: log-normal with log-sd ``spread``, mean 1, correlated over weeks."""
+    """Return a weekly drift of the rate that is lognormal with mean 1.
+
+    ``spread`` is the standard deviation of its logarithm, which is correlated over
+    ``memory_weeks``.
+    """
     whole = int(np.ceil(days))
     weeks = whole // 7 + 1
     keep = np.exp(-1 / memory_weeks)
@@ -197,18 +216,20 @@ def _drift(
 
 # --- the models -----------------------------------------------------------------------------------
 
-#: Two figures of the paper fix a log-normal distribution of rates. Table 1: the longest delay under
-#: square-root allocation at one poll a day is 9,120 minutes, so k sqrt(1/14) = 1/6.33 for a feed
-#: with one post in the two learning weeks, and E sqrt(rate) = 1.69; sect. 4.6: 4.3 posts are new
-#: after a day, E rate = 4.3. (The gain of 33 % was not used: 1 - 1.69^2 / 4.3 = 0.336 follows.)
+#: Parameters of a lognormal distribution of rates that two figures of the paper determine. Table 1:
+#: the longest delay under square-root allocation at one poll a day is 9,120 minutes, so k
+#: sqrt(1/14) = 1/6.33 for a feed with one post in the two learning weeks, and E sqrt(rate) = 1.69.
+#: Sect. 4.6: 4.3 posts are new after a day, so E rate = 4.3. (The gain of 33 % was not used: 1 -
+#: 1.69^2 / 4.3 = 0.336 follows.)
 SIA_CHO_MEDIAN_PER_DAY = 1.9
 SIA_CHO_SPREAD = 1.28
-#: Two learning weeks: feeds without posts in them have no rate; the paper's maxima show none.
+#: Learning weeks of the paper. Feeds without posts in them have no rate, and the paper's maxima
+#: show none of them.
 SIA_CHO_LEARNING_DAYS = 14
 
 
 def _sia_cho(rng: np.random.Generator, n: int, days: float) -> Trace:
-    """Draw rates; keep feeds that post in the two learning weeks."""
+    """Generate a trace like Sia & Cho's, with feeds that post in the two learning weeks."""
     kept: list[tuple[Population, Ints]] = []
     found = 0
     while found < n:
@@ -250,17 +271,18 @@ def _join(parts: list[Population]) -> Population:
     return replace(parts[0], **joined)
 
 
-#: Sect. 3 and Fig. 11: 1,083 posts a day from 1,000 feeds, 6 % of them with ten or more. These 6 %
-#: then hold more than half of all posts, and the others less than half a post a day: two classes.
+#: Rates of Han et al. sect. 3 and Fig. 11: 1,083 posts a day from 1,000 feeds, 6 % of them with ten
+#: or more. These 6 % then have more than half of all posts, and the others less than half a post a
+#: day. The model therefore has two classes.
 HAN_MEAN_PER_DAY = 1.083
 HAN_FAST_SHARE, HAN_FAST_PER_DAY, HAN_FAST_SPREAD = 0.06, 11.5, 0.15
 HAN_SLOW_SHAPE = 1.0
-#: 1,160 posts on weekdays, 892 at weekends.
+#: Posts on a weekend day (892) per post on a weekday (1,160).
 HAN_WEEKEND = 892 / 1160
 #: Posts come in bursts: with Poisson posts far fewer would be missed at 20,000 polls than the
 #: paper's 2 % ("we run across cases in which we need to do more aggregations than we expected").
-#: Size and gap are not printed; they and the fast feeds' rate were chosen among about 30 variants
-#: by Fig. 14 and Table 4, which are therefore no independent test (docs/papers.md).
+#: Size and gap are not printed. They and the rate of the fast feeds were chosen among about 30
+#: variants by Fig. 14 and Table 4, which are therefore no independent test (docs/papers.md).
 HAN_BURST, HAN_BURST_GAP_S = 4.0, 3600.0
 
 
@@ -281,7 +303,7 @@ def _han(rng: np.random.Generator, n: int, days: float) -> Trace:
     drift = _drift(rng, n, days, 0.3, 4.0)
     drift *= np.exp(
         rng.normal(0.0, 0.08, size=drift.shape[1])
-    )  # holidays and news: all feeds at once (Fig. 10's range)
+    )  # holidays and news affect all feeds at once (the range in Fig. 10)
     feeds = Population(
         rate_per_day=rate * (HAN_MEAN_PER_DAY / rate.mean()),
         shapes=SIA_CHO_SHAPES,
@@ -296,13 +318,16 @@ def _han(rng: np.random.Generator, n: int, days: float) -> Trace:
     return _trace("han", rng, feeds, feed, time)
 
 
-#: Table 1: 504 hourly polls / 21.02 polls per item make 24 items per feed in three weeks, and daily
-#: polls find half, yet the mean of 1/n is near 0.44: a very wide distribution of rates.
+#: Rates of Urbansky et al. Table 1: 504 hourly polls / 21.02 polls per item make 24 items per feed
+#: in three weeks, and daily polls collect half, yet the mean of 1/n is near 0.44. This requires a
+#: very wide distribution of rates.
 URBANSKY_MEDIAN_PER_DAY, URBANSKY_SPREAD = 0.05, 2.4
-#: Sect. 3.3: "about 30 % of the feeds change their post frequencies quite often".
+#: Share of feeds that change their rate. Sect. 3.3: "about 30 % of the feeds change their post
+#: frequencies quite often".
 URBANSKY_CHANGING = 0.3
-#: Fig. 4: feeds whose window is one old batch make Fix Learned's line at two minutes. Their share
-#: is not printed; it was set so that Fix Learned transfers "a bit" less than Fix 1h (Fig. 2).
+#: Share of feeds whose window is one old batch. In Fig. 4 they make Fix Learned's line at two
+#: minutes. The share is not printed. It was set so that Fix Learned transfers "a bit" less than Fix
+#: 1h (Fig. 2).
 URBANSKY_BATCHES = 0.015
 
 
@@ -321,7 +346,8 @@ def _urbansky(rng: np.random.Generator, n: int, days: float) -> Trace:
         window=rng.choice([5, 10, 15, 20, 25, 50], size=n, p=[0.05, 0.4, 0.2, 0.2, 0.1, 0.05]),
     )
     feed, time = sample_posts(rng, feeds, days)
-    # A whole window, seconds apart, somewhere in the first half of the trace; then nothing.
+    # These feeds post a full window, seconds apart, somewhere in the first half of the trace, and
+    # nothing after that.
     rows = np.flatnonzero(batch)
     of = np.repeat(rows, feeds.window[rows])
     begun = np.zeros(n)
@@ -332,12 +358,12 @@ def _urbansky(rng: np.random.Generator, n: int, days: float) -> Trace:
     )
 
 
-#: Fig. 2(a): Zipf between ranks 30 and 200 of 245; the exponent is not printed. Sect. 4: 70 feeds
-#: have 5 entries a day or more.
+#: Rates of FeedEx Fig. 2(a): Zipf between ranks 30 and 200 of 245. The exponent is not printed.
+#: Sect. 4: 70 feeds have 5 entries a day or more.
 FEEDEX_EXPONENT = 1.2
 FEEDEX_RANKS = (30, 200, 245)
 FEEDEX_RATE_AT_70 = 5.0
-#: Fig. 2(c): the four patterns of publishing, each named after its example.
+#: The four posting patterns of FeedEx Fig. 2(c), each named after its example.
 FEEDEX_PATTERNS = (
     "by day, as Reuters",
     "round the clock, as Yahoo",
@@ -350,14 +376,14 @@ def _feedex(rng: np.random.Generator, n: int, days: float) -> Trace:
     low, high, all_feeds = FEEDEX_RANKS
     rank = (np.arange(n) + 1) * all_feeds / n
     rate = FEEDEX_RATE_AT_70 * (70 / rank) ** FEEDEX_EXPONENT
-    # The head has many sites with similar rates; the tail drops because only popular feeds were
+    # The head has many sites with similar rates. The tail drops because only popular feeds were
     # studied.
     rate *= np.where(rank < low, (rank / low) ** (0.7 * FEEDEX_EXPONENT), 1.0)
     rate *= np.where(rank > high, (high / rank) ** 5.0, 1.0)
     pattern = rng.choice(4, size=n, p=[0.55, 0.15, 0.2, 0.1])
     pattern[: min(4, n)] = np.arange(4)[: min(4, n)]
     weeks = np.array([_week(1, 0.75)[0], np.ones(7), _week(1, 0.0)[0], _week(1, 0.85)[0]])
-    # Fig. 2(b): 79 of 245 documents hold 15 entries, 30 hold 10, one 126 on average.
+    # Fig. 2(b): 79 of 245 documents list 15 entries, 30 list 10, one lists 126 on average.
     kind = rng.permutation(n) * all_feeds / n
     others = np.clip(
         np.rint(np.exp(rng.normal(np.log(22), 0.5, size=n)) * (rate / np.median(rate)) ** 0.25),
@@ -383,7 +409,10 @@ def _feedex(rng: np.random.Generator, n: int, days: float) -> Trace:
 
 
 def _homogeneous(rng: np.random.Generator, n: int, days: float) -> Trace:
-    """Control model: constant rates, no pattern, no windows; square-root allocation is optimal."""
+    """Generate a control trace with constant rates, no daily pattern and unlimited windows.
+
+    Square-root allocation is optimal for this trace.
+    """
     feeds = Population(
         rate_per_day=np.exp(rng.normal(0.0, 1.0, size=n)),
         shapes=np.full((1, 24), 1 / 24),

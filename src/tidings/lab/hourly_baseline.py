@@ -1,9 +1,9 @@
-"""Policies as served, compared with hourly polling (`lab delivered`).
+"""Compare policies with hourly polling under the conditions of the service.
 
 Every run is under the poll constraints of the service and counts the cost of polls (`Conditions`).
-Hourly polling runs under the same constraints, at the default minimum interval. The rows are: each
-policy at each budget and the default minimum interval, and at other minimum intervals with the
-default and the largest budget.
+Hourly polling runs under the same constraints, at the default minimum interval. There is a row for
+each policy at each budget with the default minimum interval, and at other minimum intervals with
+the default and the largest budget. The command is `tidings lab delivered`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,10 +25,10 @@ from tidings.policy.constraints import Limits
 
 HOURLY = "hourly"
 HOURLY_POLICY = "fixed:interval_h=1"
-#: Polls per feed and day of hourly polling: a policy with this budget makes as many requests.
+#: Polls per feed and day of hourly polling. A policy with this budget makes as many requests.
 HOURLY_BUDGET = 24.0
 BUDGETS = (6.0, 12.0, HOURLY_BUDGET)
-#: Minimum intervals besides the default.
+#: Minimum intervals in seconds that are simulated besides the default.
 MIN_INTERVALS_S = (60 * MINUTE_S,)
 TRAIN_DAYS = 28.0
 
@@ -37,7 +37,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Policy, budget and minimum interval of one row."""
+    """Policy, budget and minimum interval of one row of the comparison."""
 
     policy: str
     budget: float  #: polls per feed and day
@@ -46,17 +46,17 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One simulated row, small enough to send to other processes."""
+    """Parameters of one simulation, which are small enough to send to other processes."""
 
-    trace: str  #: directory
+    trace: str  #: directory of the trace
     settings: Settings
-    default: bool
+    default: bool  #: whether these are the default settings
     train_days: float
     seed: int
 
     @property
     def name(self) -> str:
-        """Trace and settings, for progress."""
+        """Name of the trace and settings, for progress messages."""
         chosen = self.settings
         place = f"{Path(self.trace).name}: {chosen.policy}"
         return place if chosen.policy == HOURLY else f"{place} at {chosen.budget:g} a day"
@@ -75,7 +75,10 @@ def settings_grid(
     budgets: Sequence[float] = BUDGETS,
     min_intervals_s: Sequence[float] = MIN_INTERVALS_S,
 ) -> list[Settings]:
-    """Return the settings of a trace's rows, hourly polling first, the default always included."""
+    """Return the settings of the rows for one trace, with hourly polling first.
+
+    The default settings are always included.
+    """
     at_default = sorted({*budgets, default.budget})
     elsewhere = sorted({max(budgets), default.budget})
     others = sorted({*min_intervals_s} - {default.min_interval_s})
@@ -98,12 +101,12 @@ def compare_with_hourly(
     jobs: int = 1,
     report: Report | None = None,
 ) -> list[Row]:
-    """One flat list of rows over all traces, with the keys of `metrics`.
+    """Simulate all settings on all traces and return one flat list of rows.
 
-    Besides these a row has ``trace``, ``policy`` (`HOURLY` for hourly polling), ``feeds``,
-    ``budget_per_feed_day``, ``min_interval_s``, ``default`` (true for the default settings, once
-    per trace), ``reached_budget``, and the ratios to hourly polling ``requests_ratio`` and
-    ``charged_delay_ratio`` (None where there is nothing to divide by).
+    A row has the keys of `metrics`, and ``trace``, ``policy`` (`HOURLY` for hourly polling),
+    ``feeds``, ``budget_per_feed_day``, ``min_interval_s``, ``default`` (true for the default
+    settings, once per trace), ``reached_budget``, and the ratios to hourly polling
+    ``requests_ratio`` and ``charged_delay_ratio`` (None where there is nothing to divide by).
 
     Raises `UsageError` and `TraceError` before anything is simulated. ``report`` counts rows.
     """
@@ -112,7 +115,7 @@ def compare_with_hourly(
 
 
 def run_plan(tasks: Sequence[Task], jobs: int = 1, report: Report | None = None) -> list[Row]:
-    """Return the rows for tasks from `plan`."""
+    """Simulate the tasks from `plan` and return their rows with ratios to hourly polling."""
     rows = run_tasks(_simulate, tasks, jobs, report, name=lambda task: task.name)
     hourly: Row = {}
     for row in rows:  # the first row of each trace is hourly polling
@@ -131,7 +134,11 @@ def plan(
     train_days: float = TRAIN_DAYS,
     seed: int = 0,
 ) -> list[Task]:
-    """Check all arguments and return the tasks."""
+    """Check all arguments and return one task per row, with hourly polling first.
+
+    Raises `UsageError` for invalid arguments and `TraceError` for a trace that is invalid or too
+    short.
+    """
     names = [str(trace) for trace in traces]
     chosen = [Config().policy_name] if policies is None else list(policies)
     if not names or not chosen or not budgets:
@@ -206,19 +213,22 @@ def _ratio(figure: float | None, hourly: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One setting over all traces, against hourly polling."""
+    """Figures of one setting over all traces, relative to hourly polling."""
 
     policy: str
     budget: float  #: polls per feed and day
     default: bool
-    requests_ratio: float  #: geometric mean
-    charged_delay_ratio: float  #: geometric mean
-    worst_ratio: float  #: of the charged delay
+    requests_ratio: float  #: geometric mean over the traces
+    charged_delay_ratio: float  #: geometric mean over the traces
+    worst_ratio: float  #: largest ratio of the charged delay
     worst_trace: str
 
 
 def summarize(rows: Sequence[Row]) -> list[Summary]:
-    """Each policy with as many requests as hourly polling, and the default settings."""
+    """Return a summary of each policy at the budget of hourly polling and by default.
+
+    The default is the default budget and minimum interval.
+    """
     interval = next((row["min_interval_s"] for row in rows if row["policy"] == HOURLY), None)
     groups: dict[tuple[str, bool], list[Row]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""Just-in-time compilation with numba (extra ``lab``); interpreted functions without it."""
+"""Compile functions just in time with numba (extra ``lab``), or run them interpreted."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -9,11 +9,11 @@ try:
     import numba
 
     def jit(function: Function) -> Function:
-        """Compile on first call and cache on disk."""
+        """Compile the function on its first call and cache the result on disk."""
         return cast(Function, numba.njit(cache=True)(function))
 
-except ImportError:  # the lab is slower, nothing else changes
+except ImportError:  # without numba the lab is slower, and nothing else changes
 
     def jit(function: Function) -> Function:
-        """Return the function unchanged."""
+        """Return the function unchanged, because numba is not installed."""
         return function

@@ -1,13 +1,12 @@
-"""Clairvoyant lower bound: the least delay of any policy with a number of polls, knowing every
-post.
+"""Compute the lowest delay that any choice of polls can reach, knowing all posts.
 
-Polls can be assumed at posting instants: moving one back to the last post before it never increases
-the delay. Collecting posts (i, j] of a feed at t_j costs C(i, j), and the optimum for a feed with m
-polls is a shortest path of m links (dynamic programming). C satisfies the quadrangle inequality
-(also with a window, when a missed post is charged its time to eviction plus a constant), so the
-cost is convex in m, one Lagrange multiplier mu splits the budget exactly over all feeds, and ``D(M)
-= max over mu of [ sum_i min over plans of (delay + mu polls) - mu M ]`` without a duality gap
-(docs/limit.md).
+This is the clairvoyant bound. Polls can be assumed at posting instants: moving one back to the last
+post before it never increases the delay. Collecting posts (i, j] of a feed at t_j costs C(i, j),
+and the optimum for a feed with m polls is a shortest path of m links (dynamic programming). C
+satisfies the quadrangle inequality (also with a window, when a missed post costs its time to
+eviction plus a constant), so the cost is convex in m, one Lagrange multiplier mu splits the budget
+exactly over all feeds, and ``D(M) = max over mu of [ sum_i min over plans of (delay + mu polls) -
+mu M ]`` without a duality gap (docs/limit.md).
 """
 
 from dataclasses import dataclass
@@ -18,17 +17,17 @@ from tidings.lab.jit import jit
 from tidings.lab.traces import UNLIMITED, Trace
 from tidings.model import DAY_S, Floats, Ints
 
-#: Charge of a missed post in addition to its time to eviction.
+#: Cost of a missed post in addition to its time to eviction, in seconds.
 MISS_CHARGE_S = DAY_S
 
 
 @dataclass(frozen=True, slots=True)
 class LowerBound:
-    """Least total cost of a trace at a number of polls, in (weighted) post-seconds."""
+    """Lowest mean delay of the posts of a trace at a number of polls (clairvoyant bound)."""
 
     polls: float
     posts: int
-    mean_s: float
+    mean_s: float  #: weighted mean over the posts
 
 
 def clairvoyant_bound(
@@ -40,10 +39,12 @@ def clairvoyant_bound(
     end: float | None = None,
     miss_charge_s: float = MISS_CHARGE_S,
 ) -> LowerBound:
-    """Return the exact optimum of the mean delay, or of the mean charged delay with ``windows``.
+    """Return the lowest possible mean delay, or mean charged delay with ``windows``.
 
-    Posts before ``start`` are known and cost nothing; posts left at ``end`` are collected by a free
-    closing poll. ``polls`` may be fractional: the optimum is interpolated between whole numbers.
+    The result is exact. Posts before ``start`` are known and cost nothing; posts left at ``end``
+    are collected by a free closing poll. ``polls`` may be fractional: the result is interpolated
+    between whole numbers. In the charged delay, a missed post costs its time to eviction plus
+    ``miss_charge_s``.
     """
     start = trace.start if start is None else start
     end = trace.end if end is None else end
@@ -86,7 +87,10 @@ def clairvoyant_bound(
 
 @jit
 def _collect(i: int, j: int, at: float, sums: Floats, lost: Floats, window: int) -> float:
-    """Return C(i, j): delay of posts i..j-1 polled at time ``at``; missed posts are charged."""
+    """Return C(i, j), the total delay of posts i to j - 1 if they are polled at time ``at``.
+
+    Missed posts count with their cost in ``lost``.
+    """
     visible = max(i, j - window)
     return float((j - visible) * at - (sums[j] - sums[visible]) + (lost[visible] - lost[i]))
 
@@ -101,12 +105,13 @@ def _cheapest(
     price: float,
     end: float,
 ) -> tuple[float, int]:
-    """Sum over feeds of min (weight x cost + price x polls), and the polls of that plan.
+    """Return the lowest cost of all feeds at a price of a poll, and its number of polls.
 
-    Polls are at the distinct posting instants: ``ends[q]`` posts are published at instant q, and
-    ``best[q]`` is the least cost with a poll there. By the quadrangle inequality a later start,
-    once better, stays better: a queue holds the starts that still matter, each with the instant
-    from which it is best, found by bisection. Instant k + 1 is the closing poll.
+    The cost of a feed is weight x delay + price x polls. Polls are at the distinct posting
+    instants: ``ends[q]`` posts are published at instant q, and ``best[q]`` is the lowest cost with
+    a poll there. By the quadrangle inequality a later start, once better, stays better: a queue
+    contains the starts that still matter, each with the instant from which it is best, found by
+    bisection. Instant k + 1 is the closing poll.
     """
     total, polls = 0.0, 0
     for f in range(len(window)):
@@ -124,7 +129,7 @@ def _cheapest(
         ends[k + 1], when[k + 1] = n, end
         best, used = np.zeros(k + 1), np.zeros(k + 1, dtype=np.int64)
         queue, takes_over = np.zeros(k + 2, dtype=np.int64), np.zeros(k + 2, dtype=np.int64)
-        head, tail = 0, 1  # the queue holds start 0, good from instant 1 on
+        head, tail = 0, 1  # the queue contains start 0, which is best from instant 1 on
         takes_over[0] = 1
         for j in range(1, k + 2):
             while head + 1 < tail and takes_over[head + 1] <= j:
@@ -140,7 +145,8 @@ def _cheapest(
             while tail > head:
                 i = queue[tail - 1]
                 low, high = max(takes_over[tail - 1], j + 1), k + 2
-                # does the new start beat the last in the queue wherever that one would serve?
+                # Is the new start better than the last one in the queue wherever that one would be
+                # used?
                 beaten = True
                 while low < high:
                     middle = low if beaten else (low + high) // 2

@@ -1,4 +1,4 @@
-"""Plot style of the laboratory (matplotlib): colors, axes, direct line labels instead of legends.
+"""Plot style of the laboratory (matplotlib), with line labels instead of legends.
 
 Teal is the accent for the subject of a plot; the rest is gray or, for many lines, a palette that
 color-blind readers can distinguish and that differs in lightness in print. matplotlib is an extra,
@@ -25,8 +25,8 @@ ACCENT = "#0f6b6b"
 INK = "#222222"
 GRAY = "#7a7a7a"
 FAINT = "#dddddd"
-#: After Paul Tol's "vibrant" and "muted" schemes, accent first; adjacent colors differ in
-#: lightness.
+#: Colors after Paul Tol's "vibrant" and "muted" schemes, with the accent first. Adjacent colors
+#: differ in lightness.
 PALETTE = (ACCENT, "#cc6d2e", "#7a7a7a", "#3d5a99", "#b0a03a", "#993366", "#60b0a8", "#444444")
 #: Line styles, for prints without color.
 DASHES: tuple[Any, ...] = (
@@ -107,7 +107,7 @@ def figure(
     log: str = "",
     grids: str = "",
 ) -> tuple[Figure, Axes]:
-    """Return a figure with one panel; sizes in inches; the axes in ``log`` are logarithmic."""
+    """Return a figure with one panel, in inches; axes named in ``log`` are logarithmic."""
     fig, (ax,) = panels(1, 1, width, height)
     ax.set_title(title, loc="left", fontsize=10.5)
     ax.set(xlabel=x, ylabel=y)
@@ -129,7 +129,7 @@ def panels(
     sharex: bool = False,
     sharey: bool = False,
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with several panels, row by row."""
+    """Return a figure with several panels, and the panels row by row; sizes are in inches."""
     matplotlib = _matplotlib()
     with matplotlib.rc_context(_STYLE):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -142,13 +142,13 @@ def panels(
 
 
 def color_of(policy: str, index: int = 0) -> str:
-    """Return the color of a policy by its base name; others use the palette by ``index``."""
+    """Return the color of a policy by its base name, or a palette color by ``index``."""
     name = policy.split("@")[0].split(":")[0]
     return COLORS.get(name, PALETTE[index % len(PALETTE)])
 
 
 def grid(ax: Axes, axis: str = "y") -> None:
-    """Faint lines behind the data, for reading values off."""
+    """Draw faint lines behind the data, which help to read values."""
     ax.grid(True, axis=axis, color=FAINT, linewidth=0.6)  # type: ignore[arg-type]  # "x" or "y"
     ax.set_axisbelow(True)
 
@@ -160,10 +160,11 @@ def line_labels(
     gap: float = 0.052,
     pad: float = 5.0,
 ) -> None:
-    """Label lines at their right end: (x, y, text, color) each; overlapping labels are separated.
+    """Draw labels at the right ends of lines and separate overlapping labels.
 
-    ``gap`` is the minimum vertical distance as a share of the axis, ``pad`` the horizontal distance
-    in points. Call it when the limits and scales of the axes are final.
+    ``labels`` are (x, y, text, color) of each line. ``gap`` is the minimum vertical distance as a
+    share of the axis, ``pad`` the horizontal distance in points. Call this function when the limits
+    and scales of the axes are final.
     """
     placed = sorted(labels, key=lambda label: label[1])
     if not placed:
@@ -187,7 +188,10 @@ def line_labels(
 
 
 def _separate_labels(heights: Sequence[float], gap: float) -> list[float]:
-    """Move ascending heights to be ``gap`` apart, by as little as needed; groups are centered."""
+    """Move ascending heights apart to a distance of ``gap``, by as little as needed.
+
+    Groups of labels are centered on their original positions.
+    """
     groups: list[list[float]] = []
     for height in heights:
         groups.append([height])
@@ -209,7 +213,10 @@ def curves(
     labels: dict[str, str] | None = None,
     markers: bool = True,
 ) -> None:
-    """Draw one labeled line per name, colored by `color_of`. Set scales and axis labels before."""
+    """Draw one labeled line per name, in the color of `color_of`.
+
+    Set the scales and the axis labels first.
+    """
     ends = []
     for index, (name, y) in enumerate(lines.items()):
         color = color_of(name, index)
@@ -235,7 +242,10 @@ def curves(
 def delay_curves(
     ax: Axes, budgets: Sequence[float], lines: Mapping[str, Sequence[float | None]]
 ) -> None:
-    """Draw delays (s) over the budget on logarithmic axes; values of zero or less are left out."""
+    """Draw delays in seconds over the budget on logarithmic axes.
+
+    Values of None, zero or less are left out.
+    """
     shown = {
         name: [y if y is not None and y > 0 else np.nan for y in line]
         for name, line in lines.items()
@@ -259,7 +269,10 @@ def bars(
     form: str = "{:.3g}",
     accent: str | None = None,
 ) -> None:
-    """Draw horizontal bars with their values, the first name on top, ``accent`` in teal."""
+    """Draw horizontal bars with their values, the first name on top.
+
+    The bar of the name ``accent`` is teal.
+    """
     place = np.arange(len(names))[::-1]
     colors = [ACCENT if name == accent else "#a9b4b4" for name in names]
     ax.barh(place, values, color=colors, height=0.62)
@@ -281,7 +294,7 @@ def bars(
 def log_ticks(
     ax: Axes, axis: str, values: Sequence[float], words: Sequence[str] | None = None
 ) -> None:
-    """Set ticks of a logarithmic axis at given values with readable labels (``1 h``, ``1 d``)."""
+    """Set the ticks of a logarithmic axis to given values, with labels such as ``1 h``."""
     ruler = ax.xaxis if axis == "x" else ax.yaxis
     limits = ax.get_xlim(), ax.get_ylim()
     ruler.set_ticks(list(values), list(words) if words is not None else [f"{v:g}" for v in values])
@@ -292,7 +305,7 @@ def log_ticks(
 
 
 def time_ticks(ax: Axes, low: float, high: float) -> None:
-    """Set ticks of a logarithmic time axis (s) at round times, as many as fit."""
+    """Set the ticks of a logarithmic time axis (seconds) to round times, as many as fit."""
     inside = [(at, word) for at, word in TIME_TICKS if low / 1.3 <= at <= high * 1.3]
     if len(inside) > 8:
         inside = inside[::2]
@@ -301,7 +314,10 @@ def time_ticks(ax: Axes, low: float, high: float) -> None:
 
 
 def save(fig: Figure, path: str | Path) -> Path:
-    """Write a plot as PNG, SVG or PDF, by the file's extension."""
+    """Write a plot as PNG, SVG or PDF, by the extension of the file, and return its path.
+
+    Raises `UsageError` for another extension.
+    """
     file = Path(path)
     if file.suffix.lower() not in SUFFIXES:
         raise UsageError(f"{file.name}: a picture ends in {', '.join(SUFFIXES)}")
@@ -312,7 +328,7 @@ def save(fig: Figure, path: str | Path) -> Path:
 
 
 def to_png(fig: Figure) -> bytes:
-    """Return the plot as PNG bytes, to embed in a page."""
+    """Return the plot as PNG bytes, to embed it in a page."""
     out = BytesIO()
     with _matplotlib().rc_context(_STYLE):
         fig.savefig(out, format="png", dpi=DPI, metadata=_metadata(".png"))
@@ -320,7 +336,7 @@ def to_png(fig: Figure) -> bytes:
 
 
 def _metadata(suffix: str) -> dict[str, Any]:
-    """No dates and no version in the file: the same data give the same bytes."""
+    """Return metadata without dates and versions, so that the same data give the same file."""
     return {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[
         suffix
     ]

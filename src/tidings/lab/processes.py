@@ -1,4 +1,4 @@
-"""Run independent tasks of an experiment in this process or in several."""
+"""Run independent tasks of an experiment, in this process or in several."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-#: Progress report: what is under way, and how many steps were finished since the last report.
+#: Progress report with the name of the current task and the steps finished since the last report.
 Report = Callable[[str, float], None]
 
 
@@ -20,7 +20,7 @@ def run_tasks(
     name: Callable[[Task], str] = str,
     steps: float = 1.0,
 ) -> list[Result]:
-    """Results of all tasks, in their order.
+    """Run all tasks and return their results in the order of the tasks.
 
     In one process ``work`` reports progress itself. In several, each finished task is reported with
     its ``name`` and all of its ``steps``; tasks and results must then be picklable.
@@ -28,7 +28,7 @@ def run_tasks(
     if jobs <= 1 or len(tasks) <= 1:
         return [work(task, report) for task in tasks]
     results: dict[int, Result] = {}
-    # Fresh interpreters: a forked child would inherit threads that numerical libraries hold.
+    # Use new interpreters, because a forked child would inherit threads of numerical libraries.
     with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=get_context("spawn")) as pool:
         futures = {pool.submit(work, task, None): place for place, task in enumerate(tasks)}
         try:

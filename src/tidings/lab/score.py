@@ -1,11 +1,10 @@
-"""Scores of a list of polls: delay, missed posts, charged delay, bytes; one function for all
-policies.
+"""Compute the delay, missed posts and bytes that result from a list of polls.
 
 A poll at exactly t collects a post at t. A post is missed if, at the first poll after it, as many
-newer posts as the window holds have been published. After the last poll of a feed there is one free
-closing poll at the end of the trace: it counts in delay and missed posts, not in polls. Delay
-statistics cover collected posts, so they must be read with the missed share; the charged delay
-combines both (a missed post costs its time to eviction plus 24 hours).
+newer posts as the window (entries per document) have been published. After the last poll of a feed
+there is one free closing poll at the end of the trace: it counts in delay and missed posts, not in
+polls. Delay statistics cover collected posts, so they must be read with the missed share; the
+charged delay combines both (a missed post costs its time to eviction plus 24 hours).
 """
 
 from dataclasses import dataclass
@@ -20,32 +19,30 @@ from tidings.lab.traces import Trace, column, feed_rows, numbers, read_table
 from tidings.model import DAY_S, HOUR_S, Bools, Floats, Ints
 from tidings.policy import make_policy
 
-#: Bytes of response headers; the complete response for a 304.
+#: Bytes of response headers, which are the complete response for a 304.
 HEADER_BYTES = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class PollScores:
-    """Delay or miss of every post of the scored period, and bytes of every poll."""
+    """Delay or miss of every post in the scored period, and bytes transferred by the polls."""
 
-    feed: Ints  #: of each post
-    delay_s: Floats  #: of each post; nan where it was missed
-    charged_s: Floats  #: of each post
-    missed: Bools
-    weight: Floats  #: of each post
+    feed: Ints  #: feed number of each post
+    delay_s: Floats  #: delay of each post; nan if it was missed
+    charged_s: Floats  #: charged delay of each post
+    missed: Bools  #: whether each post was missed
+    weight: Floats  #: weight of each post
     n_feeds: int
     polls: Ints  #: number of polls of each feed
     period_s: float
-    stale_s: Floats  #: per feed: time during which something was waiting
-    age_s2: Floats  #: per feed: integral of the age of the oldest waiting post
-    bytes_full: float  #: every poll transfers the document
+    stale_s: Floats  #: per feed, the time during which a post was waiting
+    age_s2: Floats  #: per feed, the integral of the age of the oldest waiting post
+    bytes_full: float  #: bytes if every poll transfers the document
     bytes_conditional: (
-        float  #: a poll that finds nothing new is answered with 304, where the publisher does that
+        float  #: bytes if unchanged documents are answered with 304, where publishers support it
     )
-    bytes_new_only: (
-        float  #: only what is new since the last poll is transferred (Sia & Cho sect. 4.6)
-    )
-    poll_delay_s: Floats  #: mean delay of the posts that each successful poll found
+    bytes_new_only: float  #: bytes if only new entries are transferred (Sia & Cho sect. 4.6)
+    poll_delay_s: Floats  #: mean delay of the posts that each successful poll collected
 
 
 def score_polls(
@@ -56,10 +53,11 @@ def score_polls(
     *,
     conditions: Conditions | None = None,
 ) -> PollScores:
-    """Score polls within [start, end]; posts before ``start`` are known and cost nothing.
+    """Return the delay or miss of every post in [start, end] under a list of polls.
 
-    ``conditions`` say which publishers answer with 304 and how large their documents are. Without
-    them all publishers do, and a document is as large as its entries.
+    Posts before ``start`` are known and cost nothing. ``conditions`` state which publishers answer
+    with 304 and how large their documents are. Without them all publishers answer with 304, and a
+    document is as large as its entries.
     """
     start = trace.start if start is None else start
     end = trace.end if end is None else end
@@ -106,12 +104,15 @@ def score_polls(
 def simulate_and_score(
     trace: Trace, spec: str, budget_per_feed_day: float, start: float
 ) -> PollScores:
-    """Simulate a policy, given by its command-line name, from ``start`` and score it."""
+    """Simulate the policy with the specification ``spec`` from ``start``, and score its polls."""
     return score_polls(trace, simulate(trace, make_policy(spec), budget_per_feed_day, start), start)
 
 
 def _staleness(n: int, feed: Ints, published: Floats, seen_at: Floats) -> tuple[Floats, Floats]:
-    """Return stale time and age integral per feed (freshness and age of crawling)."""
+    """Return the stale time and the integral of the age for each feed.
+
+    These are the freshness and age of the literature on web crawling.
+    """
     if len(feed) == 0:
         return np.zeros(n), np.zeros(n)
     begins = np.ones(len(feed), dtype=np.bool_)
@@ -121,14 +122,17 @@ def _staleness(n: int, feed: Ints, published: Floats, seen_at: Floats) -> tuple[
 
 
 def sum_by(group: Ints, values: Floats, n: int) -> Floats:
-    """Sum of ``values`` in each of n groups."""
+    """Return the sum of ``values`` in each of n groups."""
     return np.bincount(group, weights=values, minlength=n).astype(np.float64)
 
 
 def _transfer(
     trace: Trace, polls: Polls, start: float, conditions: Conditions | None
 ) -> tuple[float, float, float]:
-    """Bytes under three protocols: full documents, conditional requests, and only new entries."""
+    """Return the bytes transferred under three protocols.
+
+    They are full documents, conditional requests, and only new entries.
+    """
     feed = polls.feed
     sums = np.concatenate([[0.0], np.cumsum(trace.sizes)])
     end = segment_searchsorted(
@@ -137,7 +141,7 @@ def _transfer(
     first = np.maximum(end - trace.window[feed], trace.offsets[:-1][feed])
     known = np.empty_like(
         end
-    )  # posts known before each poll: those of the poll before, or of the training part
+    )  # posts known before each poll, from the poll before or the training period
     at_start = trace.history(start).end
     known[1:] = end[:-1]
     begins = np.searchsorted(np.arange(len(feed)), polls.offsets[:-1])
@@ -160,7 +164,7 @@ def _transfer(
 
 
 def metrics(scores: PollScores, policy: str | None = None) -> dict[str, object]:
-    """Return the figures of scores under the names that the command line prints."""
+    """Return the summary figures of scores, with the names that the command line prints."""
     delay = scores.delay_s[~scores.missed]
     weight = scores.weight[~scores.missed]
     posts, polls = len(scores.feed), int(scores.polls.sum())
@@ -203,8 +207,9 @@ def metrics(scores: PollScores, policy: str | None = None) -> dict[str, object]:
 
 
 def _per_feed(scores: PollScores) -> tuple[Floats, Floats]:
-    """Mean delay and polls per collected post of every feed that has any (Urbansky et al., mode
-    "Feeds").
+    """Return the mean delay and the polls per collected post of every feed that has posts.
+
+    Urbansky et al. call this the mode "Feeds".
     """
     kept = ~scores.missed
     count = np.bincount(scores.feed[kept], minlength=scores.n_feeds)
@@ -218,12 +223,12 @@ def _mean(values: Floats) -> float:
 
 
 def _number(value: float) -> float | None:
-    """Return None for nan, which JSON cannot represent."""
+    """Return the value, or None for nan, which JSON cannot represent."""
     return None if np.isnan(value) else float(value)
 
 
 def read_polls(file: str | Path, trace: Trace) -> Polls:
-    """Read a list of polls (feed_id, polled_at) from Parquet or CSV."""
+    """Read a list of polls (columns feed_id and polled_at) from a Parquet or CSV file."""
     path = Path(file)
     table = read_table(path)
     ids = column(path, table, "feed_id")

@@ -1,4 +1,4 @@
-"""Segmented arrays: posts or polls of all feeds in one array, sorted by feed."""
+"""Search in arrays that contain the posts or polls of all feeds, sorted by feed."""
 
 import numpy as np
 
@@ -13,9 +13,10 @@ def segment_offsets(segment: Ints, n: int) -> Ints:
 def segment_searchsorted(
     values: Floats, first: Ints, end: Ints, wanted: Floats, side: str = "left"
 ) -> Ints:
-    """Return `numpy.searchsorted` positions of ``wanted[k]`` in ``values[first[k]:end[k]]``.
+    """Return the position of each ``wanted[k]`` in its segment, like `numpy.searchsorted`.
 
-    A binary search over all queries at once, about 20 vector operations for any number of segments.
+    The segment is ``values[first[k]:end[k]]``. This is a binary search over all queries at once,
+    with about 20 vector operations for any number of segments.
     """
     low, high = first.copy(), end.copy()
     if len(values) == 0 or len(wanted) == 0:

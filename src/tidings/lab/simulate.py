@@ -1,4 +1,4 @@
-"""Simulator: replays a trace under a policy, which sees only what its own polls return.
+"""Simulate a policy on a trace; the policy sees only what its own polls return.
 
 Feeds interact only through what a policy changes in `tick`, so between two ticks all feeds advance
 together, each at its own time: one vector operation handles thousands of polls, with the same
@@ -27,16 +27,19 @@ from tidings.policy.constraints import (
     usable_budget,
 )
 
-#: Two polls of one feed are at least this far apart; polls happen at whole seconds.
+#: Minimum seconds between two polls of one feed. Polls happen at whole seconds.
 MIN_GAP_S = 1.0
-#: Longer than any trace, in seconds; a power of two, so that feed x span + time is exact in 64
-#: bits.
+#: Time span in seconds that is longer than any trace. It is a power of two, so that feed x span +
+#: time is exact in 64 bits.
 SPAN_S = 2**33
 
 
 @dataclass(frozen=True, slots=True)
 class Polls:
-    """A poll list, sorted by feed and time; ``offsets[i]:offsets[i + 1]`` are those of feed i."""
+    """List of polls, sorted by feed and time.
+
+    ``offsets[i]:offsets[i + 1]`` are the polls of feed i. Times are epoch seconds.
+    """
 
     times: Floats
     offsets: Ints
@@ -55,13 +58,16 @@ class Polls:
 
 
 class Publisher:
-    """Simulated publishers: return the last S entries of a feed and track what was seen."""
+    """Simulated publishers, which return the latest entries of each feed.
+
+    They also record which posts have been seen.
+    """
 
     def __init__(self, trace: Trace, known: Ints) -> None:
         self._times, self._window, self._first = trace.times, trace.window, trace.offsets[:-1]
         self._known = known.copy()
         self._size_before = np.concatenate([[0.0], np.cumsum(trace.sizes)])
-        # All posts in one sorted array of whole numbers: a poll at a whole second sees a post of
+        # All posts in one sorted array of whole numbers. A poll at a whole second sees a post of
         # the second's fraction before it, so rounding posts up changes nothing.
         self._start = np.floor(trace.start)
         self._keys = trace.feed_of_post * SPAN_S + np.ceil(trace.times - self._start).astype(
@@ -69,7 +75,7 @@ class Publisher:
         )
 
     def poll(self, rows: Rows, now: Floats) -> Documents:
-        """The documents of ``rows`` at ``now``; a post at exactly ``now`` is in its document."""
+        """Return the documents of ``rows`` at ``now``, which include posts at exactly ``now``."""
         known = self._known[rows]
         keys = rows * SPAN_S + (now - self._start).astype(np.int64)
         end = np.searchsorted(self._keys, keys, side="right").astype(np.int64)
@@ -79,32 +85,32 @@ class Publisher:
         return Documents(self._times, first, np.maximum(known, first), end, gap)
 
     def document_bytes(self, seen: Documents) -> Floats:
-        """Bytes of the documents that `poll` returned."""
+        """Return the size in bytes of the documents that `poll` returned."""
         sizes: Floats = self._size_before[seen.end] - self._size_before[seen.first]
         return sizes
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Conditions "as served": the operator's limits, and what publishers declare and support.
+    """Conditions of a simulation "as served", with the limits of operator and publishers.
 
-    Arrays have one element per feed of the trace; None means a publisher that
-    declares nothing, answers conditional requests with 304, and pushes nothing.
+    Arrays have one element per feed of the trace; None means that the publishers state no interval,
+    answer conditional requests with 304, and push nothing.
     """
 
     limits: Limits = DEFAULT_LIMITS
-    ttl_s: Floats | None = None  #: stated in the document, 0 for none
-    max_age_s: Floats | None = None  #: stated in every answer, 0 for none
+    ttl_s: Floats | None = None  #: ttl stated in the document, 0 for none
+    max_age_s: Floats | None = None  #: max-age stated in every response, 0 for none
     skip: npt.NDArray[np.uint8] | None = (
         None  #: (n, 21) packed hours of the week, see `constraints.skip_hours`
     )
     conditional: Bools | None = None  #: whether an unchanged document is answered with 304
-    document_bytes: Floats | None = None  #: of a full document; None: the sum of its entries' sizes
+    document_bytes: Floats | None = None  #: size of a full document; None: sum of its entries
     override_s: Floats | None = None  #: minimum interval that subscribers have set, 0 for none
     pushed_share: Floats | None = None  #: share of each feed's posts that hubs push
 
     def select(self, rows: Rows) -> "Conditions":
-        """Return the conditions of some feeds."""
+        """Return the conditions of the feeds with these row numbers."""
         arrays = {
             field.name: getattr(self, field.name)
             for field in fields(self)
@@ -115,12 +121,12 @@ class Conditions:
 
 
 class SimulatedService:
-    """Applies the constraint rule to every feed after each poll, as the service does."""
+    """Simulated service, which applies poll constraints to a feed after each poll."""
 
     def __init__(
         self, conditions: Conditions, feeds: Feeds, publisher: Publisher, now: float
     ) -> None:
-        """All feeds have just been polled."""
+        """Initialize the constraints as if all feeds had just been polled at ``now``."""
         n = len(feeds)
         self._conditions, self._feeds, self._publisher = conditions, feeds, publisher
         ttl_s, max_age_s = (
@@ -149,7 +155,7 @@ class SimulatedService:
     def record_polls(
         self, rows: Rows, now: Floats, seen: Documents, *, first: bool = False
     ) -> None:
-        """Learn from the responses of these polls, and constrain the next polls."""
+        """Learn from the responses of these polls, and update the constraints of the feeds."""
         facts = self.facts[rows]
         count = seen.count
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -181,10 +187,11 @@ def simulate(
     conditions: Conditions | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Polls:
-    """Run ``policy`` from ``start`` to ``end``; posts before ``start`` are known to it.
+    """Run ``policy`` on a trace from ``start`` to ``end`` and return its polls.
 
-    With ``conditions``, as served: under the constraint rule of the service, with the cost of
-    polls.
+    The policy knows the posts before ``start``. ``budget_per_feed_day`` is in polls. With
+    ``conditions`` the run is as served, that is under the poll constraints of the service and with
+    the cost of polls. ``progress`` gets the finished share.
     """
     end = trace.end if end is None else end
     n = trace.n_feeds
@@ -241,5 +248,5 @@ def simulate(
 
 
 def budget_polls(trace: Trace, budget_per_feed_day: float, start: float) -> float:
-    """Polls that a budget allows from ``start`` to the end of the trace."""
+    """Return the number of polls that a budget allows from ``start`` to the end of the trace."""
     return budget_per_feed_day * trace.n_feeds * (trace.end - start) / DAY_S

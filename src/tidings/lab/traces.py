@@ -1,4 +1,4 @@
-"""Trace files: posting times of feeds, read, validated and written.
+"""Read, validate and write trace files, which contain the posting times of feeds.
 
 A trace is a directory with ``posts.parquet`` (feed_id, published_at in epoch seconds UTC, optional
 size in bytes) and ``feeds.parquet`` (feed_id, optional name, window, weight), or the same as CSV
@@ -17,26 +17,27 @@ from tidings.errors import MissingExtra, TraceError
 from tidings.lab.segments import segment_offsets
 from tidings.model import DAY_S, Documents, Floats, Ints
 
-#: Window of a feed without a declared window: it lists everything.
+#: Window of a feed whose document lists all its posts, and default if no window is declared.
 UNLIMITED = 2**31 - 1
-#: Sia & Cho sect. 4.6: "the average size of a posting is 560 bytes"; used where a trace has no
-#: sizes.
+#: Size of a post in bytes where a trace has no sizes. Sia & Cho sect. 4.6: "the average size of a
+#: posting is 560 bytes".
 POST_BYTES = 560.0
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Posts of many feeds, sorted by feed and time; ``offsets[i]:offsets[i + 1]`` are those of feed
-    i.
+    """Posting times of many feeds, sorted by feed and time.
+
+    ``offsets[i]:offsets[i + 1]`` are the posts of feed i.
     """
 
     name: str
     feed_ids: npt.NDArray[Any]
     feed_names: list[str]
-    window: Ints
-    weight: Floats
-    times: Floats
-    sizes: Floats
+    window: Ints  #: number of entries that the document of each feed lists
+    weight: Floats  #: importance of the posts of each feed
+    times: Floats  #: epoch seconds of each post
+    sizes: Floats  #: bytes of each post
     offsets: Ints
 
     @classmethod
@@ -52,8 +53,10 @@ class Trace:
         weight: npt.ArrayLike | None = None,
         sizes: Floats | None = None,
     ) -> "Trace":
-        """Build a trace from unsorted posts; ``feed`` counts from 0; posts at one time keep their
-        order.
+        """Return a trace of unsorted posts; posts at the same time keep their order.
+
+        ``feed`` is the feed number of each post, from 0, ``times`` are epoch seconds. ``window`` is
+        the number of entries that the document of each feed lists.
         """
         windows = np.asarray(window, dtype=np.int64)
         n = len(windows)
@@ -80,12 +83,12 @@ class Trace:
 
     @property
     def start(self) -> float:
-        """Time of the first post."""
+        """Time of the first post, in epoch seconds."""
         return float(self.times.min()) if len(self.times) else 0.0
 
     @property
     def end(self) -> float:
-        """Time of the last post."""
+        """Time of the last post, in epoch seconds."""
         return float(self.times.max()) if len(self.times) else 0.0
 
     @property
@@ -97,7 +100,10 @@ class Trace:
         return np.repeat(np.arange(self.n_feeds), np.diff(self.offsets))
 
     def training_end(self, train_days: float) -> float:
-        """Return the end of the training period: ``train_days`` after the first post."""
+        """Return the end of the training period, ``train_days`` after the first post.
+
+        Raises `TraceError` if no time is left after the training period.
+        """
         if not 0 <= train_days < max(self.days, 1e-9):
             raise TraceError(
                 self.name,
@@ -107,7 +113,10 @@ class Trace:
         return self.start + train_days * DAY_S
 
     def history(self, until: float) -> Documents:
-        """Return all posts before ``until`` as the document that a policy starts from."""
+        """Return the posts before ``until`` (epoch seconds) as one document per feed.
+
+        A policy learns from them at its start.
+        """
         first = self.offsets[:-1]
         before = np.concatenate([[0], np.cumsum(self.times < until)])
         known = first + (before[self.offsets[1:]] - before[first])
@@ -116,7 +125,7 @@ class Trace:
         )
 
     def select(self, feeds: Ints) -> "Trace":
-        """The same trace with some feeds only."""
+        """Return the trace of only some feeds."""
         keep = (
             np.concatenate([np.arange(self.offsets[f], self.offsets[f + 1]) for f in feeds])
             if len(feeds)
@@ -214,7 +223,11 @@ def read_trace(path: str | Path) -> Trace:
 
 
 def feed_rows(ids: npt.NDArray[Any], known: npt.NDArray[Any], file: Path, where: str) -> Ints:
-    """Return the index of each id among the known ids, written as numbers or as text."""
+    """Return the position of each feed id among the known ids.
+
+    Ids may be written as numbers or as text. Raises `TraceError` for an unknown id; ``where``
+    describes in the message where it is missing.
+    """
     if known.dtype.kind != ids.dtype.kind:
         known, ids = known.astype(str), ids.astype(str)
     order = np.argsort(known, kind="stable")
@@ -234,7 +247,7 @@ def _one_of(folder: Path, stem: str) -> Path | None:
 
 
 def read_table(file: Path) -> Table:
-    """The columns of a Parquet or CSV file as arrays."""
+    """Return the columns of a Parquet or CSV file as arrays; raise `TraceError` if invalid."""
     if not file.exists():
         raise TraceError(file, "does not exist")
     if file.suffix == ".csv":
@@ -279,7 +292,7 @@ def _read_csv(file: Path) -> Table:
 
 
 def column(file: Path, table: Table, name: str) -> npt.NDArray[Any]:
-    """A column that must be there, without empty cells; text or whole numbers."""
+    """Return a required column of text or whole numbers; raise `TraceError` for empty cells."""
     if name not in table:
         raise TraceError(file, f"has no column {name!r}; it has {', '.join(table)}", column=name)
     values = table[name]
@@ -298,8 +311,9 @@ def column(file: Path, table: Table, name: str) -> npt.NDArray[Any]:
 def numbers(
     file: Path, table: Table, name: str, *, low: float, missing: float | None = None
 ) -> Floats:
-    """A column of finite numbers of at least ``low``; empty cells become ``missing`` where that is
-    allowed.
+    """Return a column of finite numbers that are at least ``low``.
+
+    Empty cells become ``missing`` if it is not None. Raises `TraceError` for any other value.
     """
     if name not in table:
         raise TraceError(file, f"has no column {name!r}; it has {', '.join(table)}", column=name)
@@ -307,7 +321,7 @@ def numbers(
     values = np.empty(len(raw))
     if (
         raw.dtype.kind in "mM"
-    ):  # as numbers their unit would depend on the file (nanoseconds, for example)
+    ):  # as numbers, their unit would depend on the file (nanoseconds, for example)
         raise TraceError(
             file,
             "holds dates or spans; it must hold numbers (times in seconds since 1970, UTC)",
@@ -346,7 +360,7 @@ def numbers(
 
 
 def write_table(file: Path, table: Table) -> None:
-    """Write columns as Parquet or CSV, by the file's extension."""
+    """Write columns as a Parquet or CSV file, by the extension of the file."""
     if file.suffix == ".csv":
         with file.open("w", newline="", encoding="utf-8") as out:
             writer = csv.writer(out)
@@ -362,7 +376,7 @@ def write_table(file: Path, table: Table) -> None:
 
 
 def write_trace(trace: Trace, path: str | Path, *, as_csv: bool = False) -> None:
-    """Write a trace directory that `read_trace` reads back."""
+    """Write a trace directory that `read_trace` can read."""
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     ending = "csv" if as_csv else "parquet"

@@ -1,8 +1,8 @@
-"""Reproduction of the four papers' tables and figures on calibrated traces.
+"""Reproduce the tables and figures of the four papers on calibrated traces.
 
-`run_papers` runs all experiments and writes one HTML page with the papers' figures beside ours.
-Every paper has a module with one function per table or figure, and `experiments`, which runs them
-on one trace.
+`run_papers` runs all experiments and writes one HTML page with the papers' figures beside the
+simulated ones. Every paper has a module with one function per table or figure, and `experiments`,
+which runs them on one trace.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,10 @@ __all__ = ["Experiment", "Paper", "Row", "run_papers"]
 def run_papers(
     out: Path, quick: bool, seed: int, progress: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Run every experiment, write ``out/index.html`` and the plots, return all figures for JSON.
+    """Run every experiment, write ``out/index.html`` and the plots, and return all figures.
 
-    ``quick`` uses fewer feeds and budgets: the same experiments in a few minutes on one core.
+    The figures are JSON-compatible. ``quick`` uses fewer feeds and budgets, which takes a few
+    minutes on one core.
     """
     papers = []
     for module in (sia_cho, han, urbansky, feedex):

@@ -1,4 +1,4 @@
-"""FeedEx (Jun & Ahamad 2006), Fig. 2: publishing statistics."""
+"""Reproduce Fig. 2 of FeedEx (Jun & Ahamad 2006), the publishing statistics."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -18,7 +18,7 @@ CITATION = "S. Jun, M. Ahamad: FeedEx, a news feed exchange system, WWW 2006."
 
 
 def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Paper:
-    """Run on 245 feeds over ten days, as in sect. 2; the same with ``quick``."""
+    """Run all experiments on 245 feeds over ten days, as in sect. 2, also with ``quick``."""
     trace = generate("feedex", 245, 10.0, seed)
     progress("Fig. 2, publishing")
     posts = f"{trace.n_posts:,} posts in {trace.days:.0f} days"
@@ -106,7 +106,7 @@ def _hourly_counts(trace: Trace, feed: int) -> Floats:
 
 
 def _busiest(trace: Trace) -> list[int]:
-    """Return the busiest feed of each pattern."""
+    """Return the number of the busiest feed of each posting pattern."""
     rates = _rates(trace)
     found = []
     for name in FEEDEX_PATTERNS:

@@ -1,8 +1,9 @@
-"""Han, Lee, Kim & Kim 2008: Tables 1 to 4, Figs. 10 to 12, 14 and 15.
+"""Reproduce the tables and figures of Han, Lee, Kim & Kim 2008.
 
-Three weeks to learn, three to test. The paper does not state the period of its M of 1,000 to 20,000
-polls; the missed posts that it reports only fit the three weeks of the test, 0.05 to 0.95 polls per
-feed and day (docs/papers.md).
+These are Tables 1 to 4 and Figs. 10 to 12, 14 and 15. The policies learn from three weeks and are
+tested on the next three. The paper does not state the period of its M of 1,000 to 20,000 polls; the
+missed posts that it reports only fit the three weeks of the test, 0.05 to 0.95 polls per feed and
+day (docs/papers.md).
 """
 
 from collections.abc import Callable, Sequence
@@ -25,13 +26,16 @@ CITATION = (
 )
 LABELS = {"uniform": "uniform", "min-delay": "minimum delay", "min-missing": "minimum missing"}
 TRAIN_DAYS = 21.0
-#: The example of sect. 2: posts per day, and the window of each feed.
+#: Example of sect. 2, with the posts per day and the window (entries per document) of each feed.
 RATES = np.array([30.0, 30.0, 10.0, 10.0])
 WINDOWS = np.array([15, 10, 10, 5])
 
 
 def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Paper:
-    """Run the worked tables, and 1,000 feeds over six weeks at 20 values of M."""
+    """Run the worked examples, and simulations of 1,000 feeds at 20 numbers of polls.
+
+    The trace has six weeks.
+    """
     trace = generate("han", 1000, 42.0, seed)
     done = [tables_1_to_3()]
     progress("Figs. 10 to 12, the data")
@@ -45,7 +49,10 @@ def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Pape
 
 
 def tables_1_to_3() -> Experiment:
-    """Examples 2 and 3: four feeds, eight polls. Arithmetic, so it must agree exactly."""
+    """Compute Examples 2 and 3, with four feeds and eight polls.
+
+    This is arithmetic, so it must agree exactly.
+    """
     polls = {
         "uniform": allocate("uniform", RATES, 8),
         "min-delay": allocate("min-delay", RATES, 8, integer=False),
@@ -98,7 +105,7 @@ def tables_1_to_3() -> Experiment:
 
 
 def _daily(trace: Trace) -> tuple[Floats, Floats]:
-    """Return posts and weekday (0 Monday) of each whole day of the trace."""
+    """Return the number of posts and the weekday (0 for Monday) of each day of the trace."""
     day = (trace.times // DAY_S).astype(np.int64)
     first, last = int(day.min()), int(day.max())
     counts = np.bincount(day - first)
@@ -196,14 +203,17 @@ def figure_12(trace: Trace) -> Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Results of three policies over M."""
+    """Missed share and delay of three policies at several numbers of polls M."""
 
-    polls: list[int]
-    missed_share: dict[str, list[float]]
-    delay_s: dict[str, list[float]]
+    polls: list[int]  #: values of M
+    missed_share: dict[str, list[float]]  #: by policy
+    delay_s: dict[str, list[float]]  #: by policy
 
     def ratio(self, figure: str, other: str) -> float:
-        """Return the ratio of means over M, minimum missing to another policy."""
+        """Return the mean over M of minimum missing divided by that of another policy.
+
+        ``figure`` is ``missed`` or ``delay``.
+        """
         table = self.missed_share if figure == "missed" else self.delay_s
         return float(np.mean(table["min-missing"]) / np.mean(table[other]))
 
@@ -213,7 +223,10 @@ class Sweep:
 
 
 def run_policies(trace: Trace, polls: Sequence[int]) -> Sweep:
-    """Run every policy with M polls in the test period; rates from the first three weeks."""
+    """Run every policy with M polls in the test period, for each M in ``polls``.
+
+    Rates are learned from the first three weeks.
+    """
     start = trace.training_end(TRAIN_DAYS)
     test_days = (trace.end - start) / DAY_S
     lost: dict[str, list[float]] = {name: [] for name in LABELS}

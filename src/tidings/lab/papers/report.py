@@ -1,4 +1,4 @@
-"""HTML report of the papers' experiments, self-contained without external requests."""
+"""Write the results of the papers' experiments as a self-contained HTML page."""
 
 import base64
 from collections.abc import Callable
@@ -15,34 +15,34 @@ PAGE = Path(__file__).with_name("report.html")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure: its name, the paper's value, our value."""
+    """Name of a figure with the paper's value and the simulated value."""
 
-    what: str
-    paper: str
-    ours: str
-    ratio: float = 0.0  #: ours over the paper's, where both are numbers
+    what: str  #: name of the figure
+    paper: str  #: value in the paper
+    ours: str  #: simulated value
+    ratio: float = 0.0  #: simulated value divided by the paper's; 0 if they are not numbers
 
     @classmethod
     def of(cls, what: str, paper: float, ours: float, form: Callable[[float], str]) -> "Row":
-        """Format two numbers in the same way."""
+        """Return a row with two numbers in the same format."""
         return cls(what, form(paper), form(ours), ours / paper)
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One reproduced table or figure of a paper."""
+    """Reproduced table or figure of a paper."""
 
-    key: str  #: name of its plot file
+    key: str  #: name of the plot file
     title: str
     rows: list[Row]
     remark: str  #: differences to the paper with reason and evidence, or agreement
     alt: str  #: text alternative of the plot
     picture: Callable[[], plots.Figure] | None = (
-        None  #: plot of a table: ratio of each row to the paper
+        None  #: function that draws the plot; by default it shows the ratios of the rows
     )
     figures: dict[str, Any] = field(
         default_factory=dict
-    )  #: numbers as numbers, for tests and --json
+    )  #: unformatted numbers, for tests and --json
 
     def draw(self) -> plots.Figure:
         return self.picture() if self.picture is not None else _ratio_plot(self.rows)
@@ -58,7 +58,7 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A paper's experiments and their trace."""
+    """Experiments of one paper and a description of their trace."""
 
     name: str
     citation: str
@@ -67,7 +67,7 @@ class Paper:
 
 
 def _ratio_plot(rows: list[Row]) -> plots.Figure:
-    """Draw every row's figure as a multiple of the paper's."""
+    """Draw each row's value as a multiple of the paper's value."""
     known = [row for row in rows if row.ratio > 0]
     ratios, place = [row.ratio for row in known], range(len(known))[::-1]
     fig, ax = plots.figure(
@@ -92,7 +92,7 @@ def _ratio_plot(rows: list[Row]) -> plots.Figure:
 
 
 def write_report(papers: list[Paper], out: Path, note: str) -> None:
-    """Write ``out/index.html`` with all plots embedded, and the plots as files."""
+    """Write ``out/index.html`` with all plots embedded, and each plot as a file."""
     out.mkdir(parents=True, exist_ok=True)
     pictures = {}
     for experiment in (experiment for paper in papers for experiment in paper.experiments):
@@ -106,22 +106,22 @@ def write_report(papers: list[Paper], out: Path, note: str) -> None:
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """Format a share as a percentage with a minus sign (U+2212)."""
+    """Return a share as a percentage, with a proper minus sign (U+2212)."""
     return f"{100 * share:.{digits}f} %".replace("-", "−")
 
 
 def format_change(share: float) -> str:
-    """Format a difference: ``8 % more``, ``0.6 % less``."""
+    """Return a relative difference as text, such as ``8 % more`` or ``0.6 % less``."""
     digits = 0 if abs(share) >= 0.02 else 1
     return f"{100 * abs(share):.{digits}f} % {'less' if share < 0 else 'more'}"
 
 
 def format_minutes(seconds: float) -> str:
-    """Format seconds as whole minutes with thousands separators."""
+    """Return seconds as whole minutes with thousands separators, such as ``1,440 min``."""
     return f"{seconds / 60:,.0f} min"
 
 
 def format_duration(seconds: float) -> str:
-    """Format seconds as minutes under an hour, else hours and minutes."""
+    """Return seconds as minutes, or as hours and minutes from one hour on."""
     whole = round(seconds / 60)
     return f"{whole}m" if whole < 60 else f"{whole // 60}h:{whole % 60}m"

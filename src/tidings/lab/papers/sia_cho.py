@@ -1,4 +1,4 @@
-"""Sia & Cho: the four strategies (Fig. 13, Table 1), crawling policies (Table 2), sect. 4.6.
+"""Reproduce the comparison of strategies of Sia & Cho (Fig. 13, Tables 1 and 2, sect. 4.6).
 
 `sia_cho_learning` has Figs. 8 to 12. Policies are scored without windows, as in the paper; only
 sect. 4.6 needs them.
@@ -26,7 +26,7 @@ from tidings.lab.traces import Trace
 from tidings.model import DAY_S, MINUTE_S
 
 NAME = "Sia & Cho"
-#: Our copy has neither title nor year; Han et al. cite the journal version.
+#: The available copy has neither title nor year. Han et al. cite the journal version.
 CITATION = (
     "K. C. Sia, J. Cho: the blog aggregator "
     "(journal version: Efficient monitoring algorithm for fast news alert, 2007)."
@@ -38,7 +38,7 @@ LABELS = {
     "min-delay": "3 allocation",
     "combined": "4 combined",
 }
-#: Table 1, minutes at one poll per feed and day: mean, longest, standard deviation.
+#: Values of Table 1 in minutes at one poll per feed and day: mean, longest, standard deviation.
 TABLE_1 = {
     "uniform": (645, 1440, 392),
     "scheduling": (581, 1440, 405),
@@ -48,7 +48,10 @@ TABLE_1 = {
 
 
 def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Paper:
-    """Run all experiments on a trace of 90 days; 5,566 feeds as in Fig. 10, fewer if ``quick``."""
+    """Run all experiments on a trace of 90 days.
+
+    The trace has 5,566 feeds as in Fig. 10, or fewer with ``quick``.
+    """
     trace = generate("sia-cho", 3000 if quick else 5566, 90.0, seed)
     budgets = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0) if quick else tuple(float(m) for m in range(1, 11))
     windows = (1, 3, 7, 14, 28) if quick else (1, 2, 4, 7, 10, 14, 21, 28)
@@ -69,13 +72,16 @@ def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Pape
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Results of the four strategies over the budget; delays in seconds, without windows."""
+    """Delays of the four strategies at several budgets.
 
-    budgets: tuple[float, ...]
-    mean_s: dict[str, list[float]]
+    Delays are in seconds. Windows are unlimited, so no post is missed.
+    """
+
+    budgets: tuple[float, ...]  #: polls per feed and day
+    mean_s: dict[str, list[float]]  #: mean delay by strategy, at each budget
     at_one: dict[
         str, tuple[float, float, float]
-    ]  #: mean, longest, standard deviation at one poll a day
+    ]  #: mean, longest and standard deviation of the delay at one poll a day
 
     def gain(self, policy: str) -> list[float]:
         """Return the share of the uniform policy's delay that a policy saves, at each budget."""
@@ -86,7 +92,10 @@ class Sweep:
 
 
 def run_strategies(trace: Trace, budgets: Sequence[float]) -> Sweep:
-    """Run the four strategies at every budget (polls per feed and day); one budget must be 1."""
+    """Run the four strategies at every budget, one of which must be 1.
+
+    Budgets are in polls per feed and day.
+    """
     mean: dict[str, list[float]] = {name: [] for name in STRATEGIES}
     at_one: dict[str, tuple[float, float, float]] = {}
     for budget in budgets:
@@ -201,7 +210,7 @@ def table_2(trace: Trace, sweep: Sweep) -> Experiment:
 
 
 def section_4_6(trace: Trace) -> Experiment:
-    """Compute the bytes saved by sending only new entries, at one poll a day."""
+    """Compute the share of bytes saved by sending only new entries, at several budgets."""
     start = trace.training_end(TRAIN_DAYS)
     budgets = (1.0, 2.0, 4.0, 8.0)
     saving, new = [], []

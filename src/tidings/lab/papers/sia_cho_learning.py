@@ -1,4 +1,4 @@
-"""Sia & Cho, learning: estimation window (Fig. 8), rates (9), patterns and clusters (10 to 12).
+"""Reproduce the experiments of Sia & Cho on learning rates and patterns (Figs. 8 to 12).
 
 The paper counts the delay of every post and has no windows, so its policies are scored here on the
 trace without windows.
@@ -18,7 +18,7 @@ from tidings.model import DAY_S, HOUR_S, Floats
 from tidings.policy.estimate import cluster_patterns
 
 TRAIN_DAYS = 14.0
-#: Figs. 8 and 11 compare windows of up to four weeks; their test starts when the longest is full.
+#: Figs. 8 and 11 compare learning periods of up to four weeks. Their tests start after the longest.
 LONG_TRAIN_DAYS = 28.0
 
 
@@ -33,7 +33,10 @@ def run(trace: Trace, spec: str, budget: float, train_days: float = TRAIN_DAYS) 
 
 
 def figure_8(trace: Trace, windows: Sequence[int], budget: float = 4.0) -> Experiment:
-    """Rates from the past k days, estimated again every day."""
+    """Compare delays with rates from the past k days, estimated again every day (Fig. 8).
+
+    ``windows`` are the values of k. ``budget`` is in polls per feed and day.
+    """
     delay = [
         float(
             run(trace, f"min-delay:days={k}:refit_days=1", budget, LONG_TRAIN_DAYS).delay_s.mean()
@@ -85,7 +88,7 @@ def figure_8(trace: Trace, windows: Sequence[int], budget: float = 4.0) -> Exper
 
 
 def _flat_from(at: dict[int, float]) -> int:
-    """Return the shortest window within 2 % of the best."""
+    """Return the shortest learning period whose delay is within 2 % of the best."""
     best = min(at.values())
     return min(k for k, delay in at.items() if delay <= 1.02 * best)
 
@@ -97,7 +100,7 @@ def _rates(trace: Trace, first_day: float, days: float) -> Floats:
 
 
 def figure_9(trace: Trace) -> Experiment:
-    """Rates of the first two weeks against those of the next and the last two."""
+    """Compare the rates of the first two weeks with those of the next and the last two."""
     first, second = _rates(trace, 0, 14), _rates(trace, 14, 14)
     last = _rates(trace, trace.days - 14, 14)
     pairs = (("the next fortnight", second), ("the last fortnight", last))
@@ -166,7 +169,10 @@ def figure_9(trace: Trace) -> Experiment:
 
 
 def _hourly(trace: Trace, days: float | None = None) -> Floats:
-    """Return posts per hour of the day, (n, 24), over the first ``days`` days or all."""
+    """Return the posts of each feed per hour of the day (n, 24).
+
+    Counts the first ``days`` days, or all days for None.
+    """
     times = trace.times
     inside = (
         np.ones(len(times), dtype=np.bool_) if days is None else times < trace.start + days * DAY_S
@@ -177,7 +183,7 @@ def _hourly(trace: Trace, days: float | None = None) -> Floats:
 
 
 def figure_10(trace: Trace) -> Experiment:
-    """The daily pattern of all feeds together."""
+    """Compute the daily pattern of all feeds together (Fig. 10)."""
     total = _hourly(trace).sum(axis=0)
     shares = total / total.sum()
     mean_wait_s = float(((-trace.times) % DAY_S).mean())
@@ -216,7 +222,7 @@ def figure_10(trace: Trace) -> Experiment:
 
 
 def figure_11(trace: Trace, budget: float = 4.0) -> Experiment:
-    """Patterns learned from one to four weeks."""
+    """Compare delays with patterns learned from one to four weeks (Fig. 11)."""
     weeks = (1, 2, 3, 4)
     delay = [
         float(run(trace, f"scheduling:days={7 * k}", budget, LONG_TRAIN_DAYS).delay_s.mean())
@@ -246,7 +252,7 @@ def figure_11(trace: Trace, budget: float = 4.0) -> Experiment:
 
 
 def figure_12(trace: Trace, seed: int) -> Experiment:
-    """K-means clusters of the daily patterns, K = 12, the six largest drawn."""
+    """Cluster the daily patterns by k-means with K = 12, and draw the six largest (Fig. 12)."""
     hourly = _hourly(trace, 14)
     clusters = cluster_patterns(hourly, seed=seed)
     size = np.bincount(clusters.cluster_index, minlength=len(clusters.centroids))[:12]

@@ -1,7 +1,7 @@
-"""Urbansky et al. 2011: Figs. 2 to 4 and Table 1, five update strategies at their own number of
-polls.
+"""Reproduce Figs. 2 to 4 and Table 1 of Urbansky et al. 2011.
 
-Three weeks of test after a year of history, so that the windows of slow feeds are full.
+They compare five update strategies, each at its own number of polls. The test takes three weeks
+after a year of history, so that the windows of slow feeds are full.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ STRATEGIES = {
     "Post Rate": "post-rate",
     "Fix 1d": "fixed:interval_h=24",
 }
-#: Table 1: delay and polls per item, by feeds and by polls.
+#: Values of Table 1: delay and polls per item, by feeds and by polls.
 TABLE_1 = {
     "Fix 1h": (30 * MINUTE_S, 222.06, 30 * MINUTE_S, 21.02),
     "Fix Learned": (54 * HOUR_S + 33 * MINUTE_S, 41.90, HOUR_S + 14 * MINUTE_S, 7.77),
@@ -62,7 +62,7 @@ TICK_LABELS = ("2 min", "1 h", "1 d", "7 d", "31 d")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One strategy's polls in the test period and their scores."""
+    """Polls of one strategy in the test period, with their scores."""
 
     polls: Polls
     scores: PollScores
@@ -70,7 +70,7 @@ class Run:
 
 
 def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Paper:
-    """Run all experiments on one trace; the paper had 180,000 feeds."""
+    """Run all experiments on one trace, which has fewer feeds than the paper's 180,000."""
     trace = generate("urbansky", 2000 if quick else 10_000, TRAIN_DAYS + TEST_DAYS, seed)
     runs = {}
     for name, spec in STRATEGIES.items():
@@ -93,7 +93,7 @@ def experiments(quick: bool, seed: int, progress: Callable[[str], None]) -> Pape
 
 
 def run(trace: Trace, spec: str, train_days: float = TRAIN_DAYS) -> Run:
-    """Run one strategy at its native number of polls."""
+    """Run one strategy at its native number of polls and score it."""
     start = trace.training_end(train_days)
     polls = simulate(trace, make_policy(spec), 1.0, start)
     scores = score_polls(trace, polls, start)
@@ -155,7 +155,10 @@ def figure_2(runs: dict[str, Run]) -> Experiment:
 
 
 def _delay_by_update(trace: Trace, r: Run, updates: int, start: float) -> Floats:
-    """Return the mean delay at the k-th successful poll, over feeds with at least ``updates``."""
+    """Return the mean delay at the k-th successful poll, for k up to ``updates``.
+
+    The mean is over the feeds with at least ``updates`` successful polls.
+    """
     post = np.flatnonzero(trace.times >= start)
     feed = trace.feed_of_post[post]
     look = segment_searchsorted(
@@ -176,7 +179,7 @@ def _delay_by_update(trace: Trace, r: Run, updates: int, start: float) -> Floats
 
 
 def figure_3(trace: Trace, runs: dict[str, Run]) -> Experiment:
-    """Delay over the number of updates, for feeds with many updates."""
+    """Compare the delays over the number of updates, for feeds with many updates (Fig. 3)."""
     start = trace.training_end(TRAIN_DAYS)
     many = {}
     for name, updates in (
@@ -243,7 +246,7 @@ def figure_3(trace: Trace, runs: dict[str, Run]) -> Experiment:
 
 
 def _intervals(trace: Trace, r: Run) -> tuple[Floats, Floats]:
-    """Return real and predicted update interval of each feed."""
+    """Return the real and the predicted update interval of each feed, in seconds."""
     end = trace.offsets[1:]
     count = np.diff(trace.offsets)
     size = np.minimum(np.minimum(trace.window, count), 50)
