@@ -145,8 +145,9 @@ def clairvoyant_bounds(
 ) -> tuple[LowerBound, LowerBound]:
     """Return the clairvoyant bounds of the mean delay and of the charged delay.
 
-    The first one ignores windows (entries per document), the second one takes them into account.
-    Every post has weight 1, as in `metrics`. The bound of a weighted mean may be higher.
+    A clairvoyant bound is the lowest delay that this number of polls could reach, knowing all
+    posts. The first one ignores windows (entries per document), the second one takes them into
+    account. Every post has weight 1, as in `metrics`. The bound of a weighted mean may be higher.
     """
     plain = replace(trace, weight=np.ones(trace.n_feeds))
     return clairvoyant_bound(plain, polls, windows=False, start=start), clairvoyant_bound(

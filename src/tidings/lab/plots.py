@@ -107,7 +107,10 @@ def figure(
     log: str = "",
     grids: str = "",
 ) -> tuple[Figure, Axes]:
-    """Return a figure with one panel, in inches; axes named in ``log`` are logarithmic."""
+    """Return a figure with one panel, and the panel.
+
+    ``width`` and ``height`` are in inches. The axes named in ``log`` are logarithmic.
+    """
     fig, (ax,) = panels(1, 1, width, height)
     ax.set_title(title, loc="left", fontsize=10.5)
     ax.set(xlabel=x, ylabel=y)
@@ -129,7 +132,10 @@ def panels(
     sharex: bool = False,
     sharey: bool = False,
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with several panels, and the panels row by row; sizes are in inches."""
+    """Return a figure with several panels, and the panels row by row.
+
+    ``width`` and ``height`` are in inches.
+    """
     matplotlib = _matplotlib()
     with matplotlib.rc_context(_STYLE):
         from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -181,7 +181,7 @@ class Policy(ABC):
     ) -> None:
         """Initialize the state from a history of posts.
 
-        ``history`` holds all posts of each feed in [since, now). ``since`` is one time or one per
+        ``history`` has all posts of each feed in [since, now). ``since`` is one time or one per
         feed, in epoch seconds. ``budget_per_day`` is in polls per day over all feeds.
         """
         self.feeds = feeds
@@ -272,8 +272,8 @@ class Policy(ABC):
     ) -> None:
         """Restore the state that `save_row` (one item per feed) and `save_shared_state` returned.
 
-        Without a budget, ``feeds`` is a part of all feeds, and the saved price is kept. Raises
-        `UsageError` if the state was written by another policy or an incompatible version.
+        Without a budget, ``feeds`` is a part of all feeds, and the saved price stays in effect.
+        Raises `UsageError` if the state was written by another policy or an incompatible version.
         """
         raise self._not_extensible()
 

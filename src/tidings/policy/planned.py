@@ -88,7 +88,10 @@ class PlannedPolicy(Policy):
         self.polls_per_day = polls / period / self.scale
 
     def _choose(self, rows: Rows, now: Floats, first: bool) -> Decisions:
-        """Return the first time after ``now`` of the times (k + phase) / m days after the start."""
+        """Return the first planned time of each feed after ``now``.
+
+        The planned times are (k + phase) / m days after the start, for k = 0, 1, 2, ...
+        """
         m = self.polls_per_day[rows] / DAY_S
         phase = self.feeds.phase[rows]
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -82,7 +82,10 @@ def _slot_times(n: int, grid: int) -> Floats:
 
 
 def even_times(polls: int, phase: float = 0.0) -> Floats:
-    """Return evenly spaced times of day in hours, the first one ``phase`` gaps after midnight."""
+    """Return evenly spaced times of day in hours.
+
+    The first time is the share ``phase`` of a gap after midnight.
+    """
     return (np.arange(polls) + phase) * DAY_H / polls
 
 

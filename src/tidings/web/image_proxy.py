@@ -59,7 +59,10 @@ def routes(services: AppServices) -> list[BaseRoute]:
 
 
 async def serve_image(context: RequestContext) -> Response:
-    """Return an image from its site, 404 for an invalid signature, 502 if it is not an image."""
+    """Fetch an image from its site and return it.
+
+    The status is 404 for an invalid signature, and 502 if the response is not an image.
+    """
     params = context.request.path_params
     try:
         url = base64.urlsafe_b64decode(params["url"] + "=" * (-len(params["url"]) % 4)).decode()

@@ -1,6 +1,6 @@
 """Authenticate requests, check CSRF tokens, and render pages and redirects.
 
-`AppServices` holds the services that pages and APIs use. `page` creates a route whose handler gets
+`AppServices` has the services that pages and APIs use. `page` creates a route whose handler gets
 a `RequestContext` with a logged-in user and a form that passed the CSRF check. Requests without a
 session are redirected to the login page, or to the setup page before the first user exists.
 """

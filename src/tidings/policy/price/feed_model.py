@@ -1,4 +1,4 @@
-"""Learning part of the policy `price`: posting rate, weekly profile and value function."""
+"""Part of the policy `price` that learns the rate, weekly profile and values of feeds."""
 
 import numpy as np
 
@@ -58,10 +58,11 @@ class FeedModelPolicy(Policy):
         scale: float = 1.0,
         seed: int = 0,
     ) -> None:
-        """Initialize the policy; each switch set to false disables one part (`tidings lab ablate`).
+        """Initialize the policy.
 
-        ``loss_days`` is the penalty for a missed post in addition to its wait, in days. Raises
-        `UsageError` if it is negative.
+        Each boolean parameter set to false disables one part (`tidings lab ablate`). ``loss_days``
+        is the penalty for a missed post in addition to its wait, in days. Raises `UsageError` if it
+        is negative.
         """
         super().__init__(scale=scale, seed=seed)
         if not loss_days >= 0:
@@ -249,7 +250,11 @@ class FeedModelPolicy(Policy):
         return self.rate_model.rate_per_day(self.state[rows]) * (1 - self.feeds.pushed_share[rows])
 
     def _loss_inputs(self, rows: Rows) -> tuple[Floats, Floats, Floats]:
-        """Return window, Fano factor and mean batch size of each feed, for `overflow_loss`."""
+        """Return the inputs of `overflow_loss` for each feed.
+
+        They are the window (entries per document), the Fano factor (variance over mean of the post
+        counts) and the mean number of posts published at once.
+        """
         state = self.state[rows]
         window = (
             self.feeds.window[rows].astype(np.float64) if self.loss else np.full(len(rows), np.inf)

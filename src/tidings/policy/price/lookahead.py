@@ -25,7 +25,10 @@ STEADY_GAP_FACTORS = np.geomspace(0.02, 50, 28)
 
 @dataclass(frozen=True, slots=True)
 class LookaheadInputs:
-    """Inputs of a decision; each attribute has one element or row per feed."""
+    """Inputs of a decision about the next polls of several feeds.
+
+    Each attribute has one element or row per feed.
+    """
 
     now: Floats
     rate_per_day: Floats  #: posts per day
@@ -99,7 +102,7 @@ def _loss(mass: Floats, window: Floats, fano: Floats, batch: Floats) -> tuple[Fl
 
 
 def _losses(mass: Floats, o: LookaheadInputs) -> tuple[Floats, Floats]:
-    """Return the result of `_loss`, computed only for feeds whose window may fill."""
+    """Return the result of `_loss`, computed only for feeds that may miss posts."""
     lost, charged = np.zeros_like(mass), np.zeros_like(mass)
     # Windows of infinite size never fill.
     risky = np.flatnonzero(mass[:, -1] > NEGLIGIBLE_FILL * o.window)

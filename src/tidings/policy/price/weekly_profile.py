@@ -189,7 +189,7 @@ class TemperedCounts:
 
 
 def _layers(e: TemperedCounts, prior: Floats, strengths: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the shares of posts by smoothed hour, hour, and day of the week; each sums to 1."""
+    """Return the shares of posts by smoothed hour of the day, hour of the day, and weekday."""
     n = len(prior)
     above = prior.reshape(n, 7, 24)
     of_day = e.hours.reshape(n, 7, 24).sum(axis=1)

@@ -195,5 +195,5 @@ class StreamResolver:
 
 
 def _set_or_match(conditions: dict[str, Any], key: str, value: bool) -> bool:
-    """Set a condition and return False if it is already set to the opposite."""
+    """Set a condition and return whether it agrees with the value that was set before."""
     return bool(conditions.setdefault(key, value) is value)

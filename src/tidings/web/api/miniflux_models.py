@@ -334,7 +334,10 @@ class EntryIds(Struct):
 
 
 class EntriesUpdate(Struct, kw_only=True):
-    """Change of the state of entries: status, star, and the extensions rating and tags."""
+    """Change of the read, starred, rating or tag state of entries.
+
+    Rating and tags are extensions.
+    """
 
     entry_ids: Annotated[list[Id], Meta(min_length=1, max_length=10_000)]
     status: Literal["read", "unread", ""] = ""
