@@ -180,7 +180,7 @@ SECTION_TOPICS = {
     "policy": "when feeds are polled",
     "store": "database and retention",
     "serve": "web server",
-    "exchange": "peers",
+    "exchange": "exchange with peers",
     "log": "log messages",
 }
 

@@ -59,7 +59,9 @@ def test_modifier_is_not_repeated():
     stored_reason = with_modifier(
         with_modifier(reason("ttl", interval_s=7200.0), "budget_spent"), "budget_spent"
     )
-    assert render(stored_reason) == "the request budget is used up for now; its ttl is 2 h"
+    assert render(stored_reason) == (
+        "the request budget is used up for now; the feed requests 2 h between checks (ttl)"
+    )
     assert stored_reason.cause == reason("ttl", interval_s=7200.0)
     assert decode(encode(stored_reason)) == stored_reason
     assert to_json(stored_reason)["cause"]["code"] == "ttl"

@@ -1,7 +1,8 @@
-"""Service wiring: builds store, fetcher, scheduler and aggregator from the configuration.
+"""Construction of the running service from the configuration.
 
-`tidings serve` adds WebSub, the web application and the peer exchange; `tidings worker` only polls;
-commands that poll once use `open_polling`. Other commands may use the same store meanwhile.
+`tidings serve` runs the aggregator, WebSub, the web application and the peer exchange. `tidings
+worker` runs the aggregator only. Commands that poll once use `open_polling`. Other commands may use
+the same store at the same time.
 """
 
 import asyncio
@@ -34,11 +35,12 @@ from tidings.store.connection import Database
 from tidings.store.feed_models import PollOutcome, RecordResult
 from tidings.web.metrics import PollCounters
 
-#: Time for running polls to finish at shutdown; the others are due again when their lease expires.
+#: Time in seconds for running polls to finish at shutdown. A feed whose poll does not finish is due
+#: again when its lease expires.
 GRACE_S = 5.0
-#: Minimum time between two requests to one host for images of articles.
+#: Minimum time in seconds between two requests to one host for images of articles.
 PICTURE_SPACING_S = 0.05
-#: Interval of checks whether other processes have added feeds or made them due.
+#: Interval in seconds of checks whether other processes have added feeds or made them due.
 WATCH_INTERVAL_S = 2.0
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 
     from tidings.aggregator.peer_exchange import PeerExchange
 
-#: Key of a stored value that changes when a process other than the service has polled.
+#: Key of a stored value that changes when a process other than the service has polled feeds.
 EXTERNAL_POLL_KEY = "visit"
 
 log = logs.Log("tidings.service")
@@ -58,7 +60,10 @@ Sleep = Callable[[float], Awaitable[object]]
 
 
 class ObservableStore(Store):
-    """Store that calls listeners after each recorded batch (metrics, event streams, hub)."""
+    """Store that calls listener functions after it has recorded a batch of polls.
+
+    Listeners are the metrics, the event streams and the WebSub hub.
+    """
 
     def __init__(self, database: Database, clock: Clock) -> None:
         super().__init__(database, clock)
@@ -77,7 +82,10 @@ class ObservableStore(Store):
 
 
 def check_policy(settings: Mapping[str, Setting]) -> Policy:
-    """Create the configured policy; `ConfigError` with its origin if it is invalid."""
+    """Create the configured scheduling policy.
+
+    Raises `ConfigError` with the place where the policy was set if the policy is invalid.
+    """
     setting = settings["policy.name"]
     try:
         return make_policy(setting.value, live=True)
@@ -86,7 +94,10 @@ def check_policy(settings: Mapping[str, Setting]) -> Policy:
 
 
 def make_scheduler(settings: Mapping[str, Setting], store: Store) -> Scheduler:
-    """Create the scheduler: distributed if database and policy allow several processes."""
+    """Create the scheduler for the configured policy and the database.
+
+    It is a `DistributedScheduler` if both database and policy allow several processes.
+    """
     config, policy = config_of(settings), check_policy(settings)
     limits = Limits(config.min_interval_s)
     if store.allows_multiple_processes and policy.extends:
@@ -101,7 +112,7 @@ def make_scheduler(settings: Mapping[str, Setting], store: Store) -> Scheduler:
 
 
 def fetch_settings(config: Config) -> FetchSettings:
-    """Convert the section ``fetch`` to the fetcher's settings, with the effective contact URL."""
+    """Return the settings of the fetcher, which are the options of the section ``fetch``."""
     names = [row.name for row in fields(config) if row.name.startswith("fetch_")]
     options = {name.removeprefix("fetch_"): getattr(config, name) for name in names}
     return FetchSettings(**options | {"contact_url": config.contact_url})
@@ -117,10 +128,10 @@ async def open_polling(
     sleep: Sleep = asyncio.sleep,
     fetcher_settings: FetchSettings | None = None,
 ) -> AsyncIterator[Aggregator]:
-    """Open all components that polling needs, and close them afterwards.
+    """Open the store, the fetcher and the aggregator for polling, and close them afterwards.
 
-    ``serving`` is for long-running processes: the only one on a SQLite file, or one of several
-    workers on PostgreSQL. ``fetcher_settings`` overrides those of the configuration.
+    ``serving`` is True for long-running processes: the only one on a SQLite file, or one of several
+    workers on PostgreSQL. ``fetcher_settings`` overrides the settings of the configuration.
     """
     config = config_of(settings)
     async with ObservableStore.open(
@@ -145,9 +156,9 @@ async def open_polling(
         ):
             raise UsageError(
                 _(
-                    "another process already polls this database, and the policy %(policy)s works "
-                    "in one process only: stop the other process, or choose a policy that several "
-                    "processes can share, such as price",
+                    "another process already polls this database; stop it, or "
+                    "replace the policy %(policy)s with one for several processes, "
+                    "such as price",
                     policy=scheduler.policy.name,
                 )
             )
@@ -176,9 +187,9 @@ def serve(
     *,
     polling: bool = True,
 ) -> None:
-    """Run the service until Ctrl-C or SIGTERM, with graceful shutdown.
+    """Run the service until Ctrl-C or SIGTERM, then finish running polls and stop.
 
-    Without ``polling``, only the web application runs.
+    Without ``polling``, only the web application runs. ``echo`` prints messages for the user.
     """
     config = config_of(settings)
     check_policy(settings)
@@ -192,7 +203,11 @@ def serve(
 def run_worker(
     settings: Mapping[str, Setting], location: StoreLocation, echo: Callable[[str], object]
 ) -> None:
-    """Poll as one of several processes on a shared database until Ctrl-C or SIGTERM."""
+    """Poll feeds until Ctrl-C or SIGTERM, as one of several processes on a shared database.
+
+    Raises `UsageError` without a PostgreSQL database and `ConfigError` if the policy cannot be
+    shared.
+    """
     if isinstance(location, Path):
         raise UsageError(
             _(
@@ -203,10 +218,7 @@ def run_worker(
     if not check_policy(settings).extends:
         raise ConfigError(
             settings["policy.name"].origin,
-            _(
-                "this policy works in one process only; choose another one for workers, such as "
-                "price"
-            ),
+            _("this policy cannot run in workers; choose another one, such as price"),
         )
     _configure_logging(config_of(settings))
 
@@ -218,7 +230,7 @@ def run_worker(
                 aggregator.polls.notice_publisher = NoticePublisher(aggregator.store)
             echo(_("worker started (press Ctrl-C to stop)"))
             await run_polling(aggregator, settings, stop)
-        echo(_("stopped"))
+        echo(_("tidings has stopped"))
 
     run_until_signal(poll)
 
@@ -229,7 +241,7 @@ async def run_polling(
     stop: asyncio.Event,
     clock: Clock = time.time,
 ) -> None:
-    """Poll until ``stop`` is set; running polls then get `GRACE_S` to finish."""
+    """Poll feeds until ``stop`` is set, then wait up to `GRACE_S` seconds for running polls."""
     async with _raise_first_error(), asyncio.TaskGroup() as tasks:
         polling = tasks.create_task(aggregator.run(stop))
         watching = tasks.create_task(_watch_other_processes(aggregator, settings, clock))
@@ -247,7 +259,7 @@ def _configure_logging(config: Config) -> None:
 
 
 def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
-    """Run ``work`` with an event that Ctrl-C and SIGTERM set."""
+    """Run ``work`` with an event that is set by Ctrl-C or SIGTERM, and return its result."""
 
     async def run() -> T:
         stop = asyncio.Event()
@@ -278,7 +290,7 @@ async def run_service(
     *,
     polling: bool = True,
 ) -> None:
-    """Run the service until ``stop``: polling, WebSub and the web application."""
+    """Run the aggregator and the web application until ``stop`` is set."""
     async with open_polling(settings, location, serving=True) as aggregator:
         echo(
             _(
@@ -287,7 +299,7 @@ async def run_service(
             )
         )
         await serve_aggregator(aggregator, settings, server_socket, stop, polling=polling)
-    echo(_("stopped"))
+    echo(_("tidings has stopped"))
 
 
 async def serve_aggregator(
@@ -300,7 +312,11 @@ async def serve_aggregator(
     clock: Clock = time.time,
     sleep: Sleep = asyncio.sleep,
 ) -> None:
-    """Run WebSub, web application, notifications, peer exchange and polling for an aggregator."""
+    """Run the web application and all background tasks for an aggregator until ``stop`` is set.
+
+    The background tasks are polling, WebSub, notifications, favicons, full texts and the peer
+    exchange.
+    """
     # Imported here because commands that only poll do not need these modules.
     from tidings.aggregator.websub import Subscriber
     from tidings.users import EventBus, TrustedProxy, UserService
@@ -408,9 +424,10 @@ async def open_exchange(
     clock: Clock,
     sleep: Sleep,
 ) -> "AsyncIterator[tuple[PeerExchange | None, list[BaseRoute]]]":
-    """Start the peer exchange if it is enabled; yields it and its routes for the main port.
+    """Start the peer exchange if it is enabled, and stop it afterwards.
 
-    With `exchange.port`, peers are served on a separate port and the list of routes is empty.
+    Yields the exchange, or None if it is disabled, and its routes for the main port. With
+    ``exchange.port``, peers are served on a separate port and the list of routes is empty.
     """
     config = config_of(settings)
     if not config.exchange_enabled:
@@ -453,7 +470,7 @@ async def open_exchange(
 
 @asynccontextmanager
 async def _raise_first_error() -> AsyncIterator[None]:
-    """Replace an `ExceptionGroup` of failed tasks by its first error."""
+    """Raise the first error of an `ExceptionGroup` instead of the group."""
     try:
         yield
     except ExceptionGroup as failures:
@@ -463,13 +480,16 @@ async def _raise_first_error() -> AsyncIterator[None]:
 async def _watch_other_processes(
     aggregator: Aggregator, settings: Mapping[str, Setting], clock: Clock
 ) -> None:
-    """React to other processes on the store: new or due feeds, host pauses, external polls."""
+    """React to changes that other processes have made in the store.
+
+    Such changes are new or due feeds, host pauses, a contact URL, and polls by other commands.
+    """
     store = aggregator.store
     assert isinstance(store, ObservableStore)
     while True:
         await asyncio.sleep(WATCH_INTERVAL_S)
         now = clock()
-        with suppress(StoreError):  # the polling loop has logged it; both retry
+        with suppress(StoreError):  # the polling loop logs the error, and both loops retry
             for pause in await store.paused_hosts():
                 aggregator.fetcher.host_limiter.pause(pause.host, pause.until)
             if not aggregator.fetcher.settings.contact_url and (
@@ -492,7 +512,7 @@ async def _watch_other_processes(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open a listening socket; `UsageError` with what to do if that fails."""
+    """Open a listening socket, or raise `UsageError` with a suggestion if that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=512)

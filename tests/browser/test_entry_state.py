@@ -46,9 +46,9 @@ def test_rule_stars_new_entry_and_page_shows_new_bar(reader, feed_server):
     reader.keys("g f")
     page.get_by_role("link", name="Rules").click()
     page.get_by_label("Action").select_option("star")
-    page.get_by_label(re.compile("Any of these words")).fill("comet")
+    page.get_by_label(re.compile("any of these words")).fill("comet")
     page.get_by_role("button", name="Add rule").click()
-    expect(page.get_by_text("Starred, containing comet")).to_be_visible()
+    expect(page.get_by_text("Add a star, contains comet")).to_be_visible()
 
     reader.go("/unread")
     before = len(reader.names)
@@ -93,7 +93,9 @@ def test_form_keeps_input_after_an_error(reader):
     expect(page.get_by_label("Author")).to_have_value("Ada")
     page.get_by_label("Regular expression").fill("right")
     page.get_by_role("button", name="Add rule").click()
-    expect(page.get_by_text("Muted, by Ada, matching right")).to_be_visible()
+    expect(
+        page.get_by_text("Mute, author Ada, matches the regular expression right")
+    ).to_be_visible()
     expect(page.get_by_label("Author")).to_have_value("")
     reader.ignore_browser_errors()  # Chromium logs the 400 response
 

@@ -71,7 +71,7 @@ def test_add_reports_a_missing_feed(local_tidings, blogs):
 
 
 def test_add_rejects_an_unsupported_scheme(local_tidings):
-    assert "it must start with http:// or https://" in local_tidings.expect_error(
+    assert "the address must start with http:// or https://" in local_tidings.expect_error(
         "add", "htp://example.org/feed"
     )
 

@@ -26,7 +26,7 @@ def test_explain_shows_the_schedule_and_recent_polls(polled_feeds, blogs):
     assert "           reason: " in output
     assert "the feed lists its latest 20 posts" in output
     assert output.count("200: ") == 2
-    assert "               reason: requested manually" in output
+    assert "               reason: a user requested this check" in output
     assert max(map(len, lines)) <= 80
 
 
@@ -51,7 +51,7 @@ def test_status_shows_budget_delays_and_errors(polled_feeds):
     assert "errors     1 feed: connect" in output
     assert "paused     no host" in output
     assert re.search(r"^median delay +– +– +–$", output, re.MULTILINE)
-    assert "Delay: available after 3 days of checks and 50 posts (so far 0 days," in output
+    assert "Delays are shown after 3 days of checks and 50 posts (so far: 0 days and" in output
     assert max(map(len, output.splitlines())) <= 80
 
 
@@ -74,7 +74,10 @@ def test_status_json(polled_feeds):
 @pytest.mark.parametrize("command", ["status", "timing"])
 def test_unusable_budget_is_reported(polled_feeds, command):
     flags = ("--set", "policy.budget=1000")
-    note = r"\d+ of 1,000 requests a day can be used: 1 feed is at its minimum interval."
+    note = (
+        r"Only \d+ of 1,000 requests a day can be used. "
+        "1 feed is already checked as often as allowed."
+    )
     assert re.search(note.replace(" ", r"\s+"), polled_feeds(*flags, command))
     output = polled_feeds.json(*flags, command)
     # One feed was never fetched and counts with its share, 500. The other is polled at most every
@@ -96,7 +99,7 @@ def test_timing_shows_and_plots_the_week_and_reports_missing_history(polled_feed
         ["–"] * 8
     ] * 6  # days before the first poll
     assert output.splitlines()[7].split()[6:8] == ["–", "–"]
-    assert "Delay: available after 3 days of checks and 50 posts" in output
+    assert "Delays are shown after 3 days of checks and 50 posts" in output
     today = polled_feeds.json("timing", "--plot", tmp_path / "week.svg")["days"][-1]
     assert (today["asked"], today["failed"]) == (3, 1)
     assert "Delay by day" in (tmp_path / "week.svg").read_text()

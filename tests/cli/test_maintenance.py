@@ -146,9 +146,7 @@ def test_doctor_reports_a_file_that_is_no_database(local_tidings, tmp_path):
         b"not a database, but long enough to be looked at" * 100
     )
     output = local_tidings.run("doctor").stdout
-    assert (
-        "file is not a database; name the store's own file, or restore a backup over it" in output
-    )
+    assert "file is not a database; choose the database of tidings, or restore a backup" in output
     assert "other users of this computer can read" in output
 
 
@@ -180,7 +178,7 @@ def test_restore_of_another_file_changes_nothing(local_tidings, blogs, tmp_path)
     assert "does not exist" in local_tidings.expect_error("restore", tmp_path / "nothing")
     assert not list(tmp_path.glob("data/*before-restore*"))
     assert len(local_tidings.json("feeds")) == 1
-    assert "is the store itself" in local_tidings.expect_error(
+    assert "is the database in use" in local_tidings.expect_error(
         "backup", tmp_path / "data" / "tidings.db"
     )
 

@@ -296,7 +296,7 @@ def test_free_rider_is_replaced_first():
         effect.reason
         for effect in network.nodes["a"].take_effects()
         if isinstance(effect, PeerDropped)
-    ] == ["free rider: receives entries but sends none"]
+    ] == ["the peer receives posts but sends none (free rider)"]
 
 
 def test_unknown_caller_is_refused():

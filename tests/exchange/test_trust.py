@@ -84,7 +84,7 @@ def test_forging_peer_is_banned_and_its_entries_withdrawn():
     assert network.received_posts("a") == [4]
     assert network.peers("a") == "b"
     assert [effect.reason for effect in network.effects_of("a", PeerDropped)] == [
-        "sent a forged entry"
+        "the peer sent a forged post"
     ]
     assert network.nodes["a"].connect(network.nid("m"), {FEED: 0}, network.now) == {}
     # Nor from another port.

@@ -86,7 +86,7 @@ def test_dead_feed_is_retried_monthly_and_owner_is_notified_once() -> None:
     decision = decide(failed(kind=Problem.DNS), history, MONDAY, URL)
     assert within_jitter((decision.earliest - MONDAY) / DAY_S, 30)
     assert decision.action is Action.BACK_OFF
-    assert decision.notice.startswith("Failing for 30 d")
+    assert decision.notice.startswith("The feed has been failing for 30 d")
     retry = decide(failed(kind=Problem.DNS), decision.history, decision.earliest, URL)
     assert within_jitter((retry.earliest - decision.earliest) / DAY_S, 30)
     assert retry.notice == ""
@@ -95,7 +95,10 @@ def test_dead_feed_is_retried_monthly_and_owner_is_notified_once() -> None:
 def test_410_retires_the_feed_with_a_notice() -> None:
     decision = decide(failed(410), FailureHistory(has_succeeded=True), MONDAY, URL)
     assert (decision.action, decision.earliest) == (Action.RETIRE, math.inf)
-    assert decision.notice == "No longer checked: the publisher has removed the feed (410 Gone)."
+    assert (
+        decision.notice
+        == "The feed is no longer checked: the publisher has removed the feed (410 Gone)."
+    )
 
 
 def test_retry_after_is_respected_exactly() -> None:

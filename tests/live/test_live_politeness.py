@@ -315,7 +315,7 @@ async def test_permanent_redirect_is_adopted_and_reported(feed_server):
     await feed_server.poll()
     feed = await feed_server.store.feed(feed_id)
     assert any(
-        "permanent redirect to" in problem
+        "the server redirects permanently to" in problem
         for problem in (await explain(feed_server.store, feed, feed_server.clock())).problems
     )
     for _ in range(2):
@@ -345,7 +345,7 @@ async def test_temporary_redirect_is_reported_and_not_adopted(feed_server):
     feed = await feed_server.store.feed(feed_id)
     assert feed.url == feed_server.url("/old")
     assert any(
-        "temporary redirect" in problem
+        "the server redirects temporarily" in problem
         for problem in (await explain(feed_server.store, feed, feed_server.clock())).problems
     )
 
@@ -397,7 +397,7 @@ async def test_budget_is_never_exceeded(feed_server):
         if not feed_server.requests_for(path) and (feed := await feed_server.stored_feed(path))
     ]
     assert {render(feed.state.reason) for feed in waiting} == {
-        "the request budget is used up for now; new feed, not checked before"
+        "the request budget is used up for now; the feed is new and has not been checked before"
     }
     assert len({feed.state.next_poll_at for feed in waiting}) == 20
     await feed_server.run_for(hours=47)

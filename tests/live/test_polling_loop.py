@@ -172,7 +172,7 @@ async def test_dead_feed_is_polled_monthly(feed_server):
     assert 2 <= sum(time > 60 * DAY_S for time in times) <= 3
     feed = await feed_server.store.feed(feed_id)
     assert (
-        "considered dead; checked once a month"
+        "the feed has failed for a long time and is checked once a month"
         in (await explain(feed_server.store, feed, feed_server.clock())).problems
     )
 
@@ -278,11 +278,11 @@ async def test_explanation_of_feed(feed_server):
     )
     assert explanation.next_poll_at > feed_server.clock()
     assert explanation.reason
-    assert explanation.habits[0].startswith("the feed lists its latest 20 posts (about")
+    assert explanation.habits[0].startswith("the feed lists its latest 20 posts, which cover about")
     assert "1 posts a day" in explanation.habits[1]
-    assert explanation.habits[-1].startswith("all posts come at")
+    assert explanation.habits[-1].startswith("all posts are published at")
     assert explanation.poll_constraints[0] == "ttl: 30 min between checks"
-    assert "24 of 168 hours of the week are excluded" in explanation.poll_constraints[1]
+    assert "the publisher excludes 24 of 168 hours of the week" in explanation.poll_constraints[1]
     assert explanation.problems == ()
     assert [poll.new for poll in explanation.polls] == [20]
     service = await overview(feed_server.store, feed_server.scheduler.budget)

@@ -184,10 +184,10 @@ def test_feed_without_entries_is_parsed() -> None:
         (b"  \n", "empty"),
         (b"plain words", "neither XML nor JSON"),
         (b"\x89PNG\r\n\x1a\n\0\0", "binary"),
-        (b"<urlset></urlset>", "root element <urlset>"),
+        (b"<urlset></urlset>", "XML file that starts with <urlset>"),
         (b"<opml version='2.0'></opml>", "a list of feeds"),
         (b'{"a": 1}', "not a JSON Feed"),
-        (b"{", "not valid JSON"),
+        (b"{", "not a valid JSON Feed"),
         (b"/etc/passwd", "neither XML nor JSON"),
     ],
 )

@@ -45,7 +45,7 @@ def test_invalid_rows_are_reported_with_line() -> None:
     assert [outline.title for outline in outlines] == ["A", "B"]
     assert [problem.line for problem in problems] == [3, 4, 5, 6]
     assert problems[0] == RowError(3, "https://a.org/feed is a duplicate of line 2")
-    assert "no xmlUrl" in problems[1].text
+    assert "no feed address" in problems[1].text
     assert "not a web address" in problems[2].text
     assert "another list" in problems[3].text
 

@@ -52,7 +52,7 @@ async def test_forged_entry_is_withdrawn_and_its_sender_banned(server):
         assert await server.store.entries(search="forged") == []
         assert await in_thread(attacker.connect, server.nid, [server.feed]) == {}
         (peer,) = server.peer_exchange.peers()
-        assert (peer.present, peer.reason) == (False, "sent a forged entry")
+        assert (peer.present, peer.reason) == (False, "the peer sent a forged post")
         assert peer.banned_until > server.clock()
         await assert_honest_peer_is_accepted(server, 7)
     with ReferencePeer(ATTACKER) as another_port:

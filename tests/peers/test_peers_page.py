@@ -60,7 +60,9 @@ def test_peers_are_shown_on_page_in_command_and_in_output_feed(serving, tmp_path
         output_feed = serving.ada.get("/out" + url.partition("/out")[2])
         assert parse(output_feed.body).links.peers == (peer.nid,)
         tidings("peers", "private", "1")
-        assert "is a private feed; its posts are not shared" in tidings.expect_error("recover", "1")
+        assert "is a private feed, so its posts cannot be recovered" in tidings.expect_error(
+            "recover", "1"
+        )
     assert serving.ada.add_user("bob").get("/peers").status == 403
 
 

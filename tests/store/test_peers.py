@@ -65,7 +65,7 @@ def test_withdrawn_entries_leave_no_trace(store):
 def test_peers_are_stored_and_old_ones_deleted(store):
     figures = {"brought": 3.0, "given": 2.0}
     present = Peer(HONEST_PEER, MONDAY, True, 2.5, None, "", b"key", figures)
-    lying_peer = Peer(LYING_PEER, MONDAY, False, 0.0, MONDAY + 5, "sent a forged entry")
+    lying_peer = Peer(LYING_PEER, MONDAY, False, 0.0, MONDAY + 5, "the peer sent a forged post")
     store.write(peers.save_peers, [lying_peer, present])
     assert store.read(peers.peers) == [present, lying_peer]
     past = [Peer(f"10.1.{n // 200}.{n % 200}:1", MONDAY + n + 1) for n in range(250)]

@@ -97,11 +97,11 @@ def test_texts_about_missing_history():
     assert delay_needs(Evidence(3.0, 50)) == ""
     assert (
         delay_needs(Evidence(1.9, 12))
-        == "Delay: available after 3 days of checks and 50 posts (so far 1 day, 12 posts)."
+        == "Delays are shown after 3 days of checks and 50 posts (so far: 1 day and 12 posts)."
     )
-    assert "7 days of checks (so far 6 days)" in comparison_needs(Evidence(6.9, 0))
-    assert "(so far 0 days of checks)" in curve_needs(None, 0.5, None)
-    assert "(so far 13 days, 49 posts)" in curve_needs(13.5, 9.0, 49)
+    assert "7 days of checks (so far: 6 days)" in comparison_needs(Evidence(6.9, 0))
+    assert "(so far: 0 days of checks)" in curve_needs(None, 0.5, None)
+    assert "(so far: 13 days and 49 posts)" in curve_needs(13.5, 9.0, 49)
     assert curve_needs(14.0, 3.0, 50) == comparison_needs(Evidence(7.0, 0)) == ""
 
 

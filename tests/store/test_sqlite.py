@@ -110,7 +110,7 @@ def test_newer_schema_is_refused(open_store, tmp_path):
     db = sqlite3.connect(tmp_path / "store.db")
     db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     db.close()
-    with pytest.raises(StoreError, match="install the newer tidings"), open_store():
+    with pytest.raises(StoreError, match="used by a newer version of tidings"), open_store():
         pass
 
 

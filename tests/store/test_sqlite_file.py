@@ -48,7 +48,7 @@ def test_backup_during_writes_is_a_snapshot(store, open_store, tmp_path):
 def test_backup_replaces_older_backup_but_not_the_store(store, tmp_path):
     store.backup(tmp_path / "copy.db")
     store.backup(tmp_path / "copy.db")
-    with pytest.raises(UsageError, match="the store itself"):
+    with pytest.raises(UsageError, match="the database in use"):
         store.backup(store.location)
     assert not list(tmp_path.glob("*.part"))
 
@@ -109,7 +109,7 @@ def version(number):
     ("damage", "message"),
     [
         (overwrite_pages, "damaged|malformed"),
-        (version(len(MIGRATIONS) + 1), "install the newer tidings"),
+        (version(len(MIGRATIONS) + 1), "used by a newer version of tidings"),
         (version(0), "not a backup"),
         (lambda path: path.write_bytes(b"x" * 5000), "not a database"),
         (lambda path: path.write_bytes(b""), "not a backup"),

@@ -158,7 +158,10 @@ def test_failed_alert_is_retried_with_backoff_then_abandoned(alert_harness, env,
     assert 60 <= tried[1] - tried[0] < 200
     assert tried[2] - tried[1] > tried[1] - tried[0]
     (waiting,) = env.ann.failed_deliveries()
-    assert (waiting.tries, waiting.problem) == (3, "Apprise could not deliver the alert")
+    assert (waiting.tries, waiting.problem) == (
+        3,
+        "the notification could not be delivered; check its URL",
+    )
     clock.forward(GIVE_UP_AFTER_S)
     assert len(alert_harness.restart_and_deliver()) == 1
     clock.forward(GIVE_UP_AFTER_S)
@@ -188,12 +191,12 @@ def test_test_notification_is_sent_to_all_urls(alert_harness, env, receiver):
     payloads = {
         posted.path: json.loads(posted.body) for posted in alert_harness.restart_and_deliver()
     }
-    assert payloads["/a"]["title"] == "Test"
+    assert payloads["/a"]["title"] == "Test notification"
     assert payloads["/hook"]["event_type"] == "save_entry"
 
 
 def test_test_notification_without_url_raises(harness, env):
-    with pytest.raises(UsageError, match="enter a notification URL"):
+    with pytest.raises(UsageError, match="save a notification URL"):
         env.ann.send_test_notification()
 
 

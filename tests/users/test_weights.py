@@ -141,7 +141,7 @@ def test_longer_min_interval_postpones_poll_of_distributed_scheduler(service, en
 @pytest.mark.parametrize("seconds", [60.0, 8 * DAY_S, -1.0, float("nan")])
 def test_min_interval_out_of_bounds_raises(service, env, seconds):
     a = env.feed_id("a")
-    with pytest.raises(UsageError, match="must be between 15 min and 7 d, or automatic"):
+    with pytest.raises(UsageError, match="choose automatic, or 15 min to 7 d"):
         service.call_as(env.ann, "change", a, min_interval_s=seconds)
     assert env.ann.subscription(a).min_interval_s == 0
 
@@ -170,7 +170,7 @@ def test_usable_budget_is_computed_from_store(service, env):
         len(FEEDS),
     )
     assert budget_note(status).endswith(
-        "of 1,000,000 requests a day can be used: 6 feeds are at their minimum interval."
+        "of 1,000,000 requests a day can be used. 6 feeds are already checked as often as allowed."
     )
     little = env.wait(overview(env.store, Budget(1.0, True), limits))
     assert (little.usable_per_day, little.feeds_at_min_interval, budget_note(little)) == (

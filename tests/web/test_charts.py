@@ -100,7 +100,7 @@ def test_heatmap_counts_posts_by_weekday_and_hour():
     chart = str(charts.heatmap(np.array([monday_nine + 60 * i for i in range(5)])))
     assert "<title>Mon 09 h: 5</title>" in chart
     assert chart.count("h5") == 1
-    assert "5 posts, most of them on Mon at 9 h" in chart
+    assert "5 posts, most often on Mon at 9 h" in chart
 
 
 def test_line_labels_do_not_overlap():

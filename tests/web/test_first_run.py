@@ -14,7 +14,7 @@ def test_first_user_becomes_administrator_and_others_must_log_in(tmp_path):
         ada = server.client("ada")
         assert ada.get("/unread").redirect_path == "/"
         assert ada.get("/login").redirect_path == "/"
-        assert "you will be the administrator" in ada.get("/").text
+        assert "You will be the administrator" in ada.get("/").text
         refused = ada.post("/setup", name="ada", password=PASSWORD, again="another", at="/")
         assert (refused.status, "The passwords do not match" in refused.text) == (400, True)
         assert (

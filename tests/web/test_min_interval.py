@@ -28,19 +28,25 @@ def text(state, *, own_s=0.0, set_s=None):
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        (POLLED, "15 min (server supports 304 Not Modified)"),
-        (replace(POLLED, not_modified=0.1), "60 min (server always sends the full feed)"),
-        (replace(POLLED, stated_s=2 * HOUR_S, stated_by=TTL), "2 h (ttl of the feed)"),
+        (POLLED, "15 min (the server supports 304 Not Modified)"),
+        (replace(POLLED, not_modified=0.1), "60 min (the server always sends the full feed)"),
+        (
+            replace(POLLED, stated_s=2 * HOUR_S, stated_by=TTL),
+            "2 h (requested by the feed with ttl)",
+        ),
         (
             replace(POLLED, stated_s=HOUR_S, stated_by=UPDATE_PERIOD),
-            "60 min (sy:updatePeriod of the feed)",
+            "60 min (requested by the feed with sy:updatePeriod)",
         ),
         (
             replace(POLLED, stated_s=600, stated_by=FRESHNESS_LIFETIME),
-            "10 min (Cache-Control or Expires header of the server)",
+            "10 min (requested by the server with Cache-Control or Expires)",
         ),
         (replace(POLLED, usual_gap_s=60.0), "5 min (the feed lists posts only for a short time)"),
-        (replace(POLLED, errors=3, next_poll_at=2e9), "15 min (server supports 304 Not Modified)"),
+        (
+            replace(POLLED, errors=3, next_poll_at=2e9),
+            "15 min (the server supports 304 Not Modified)",
+        ),
         (FeedState(), "not known until the first check"),
     ],
 )
@@ -60,7 +66,7 @@ def test_user_interval_applies_unless_publisher_states_longer():
         == "60 min (set by another user; the shortest interval applies)"
     )
     assert text(stated, own_s=30 * MINUTE_S) == (
-        "2 h (ttl of the feed; it overrides your shorter interval of 30 min)"
+        "2 h (requested by the feed with ttl, which overrides your interval of 30 min)"
     )
     assert text(stated, own_s=6 * HOUR_S) == "6 h (set by you)"
 
@@ -82,7 +88,7 @@ def options(page):
 def test_feed_page_shows_and_sets_min_interval(ada, bob, feed):
     about = f"/feed/{feed}/about"
     page = ada.get(about)
-    assert "Minimum interval: 15 min (server supports 304 Not Modified)" in page.text
+    assert "Minimum interval: 15 min (the server supports 304 Not Modified)" in page.text
     assert options(page) == [
         "Automatic (15 min)",
         "15 min",
@@ -114,13 +120,13 @@ def test_feed_page_shows_and_sets_min_interval(ada, bob, feed):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("60", "The minimum interval must be between 15 min and 7 d, or automatic, not 60 s."),
+        ("60", "60 s is not allowed as a minimum interval; choose automatic, or 15 min to 7 d."),
         (
             "9999999",
-            "The minimum interval must be between 15 min and 7 d, or automatic, not 116 d.",
+            "116 d is not allowed as a minimum interval; choose automatic, or 15 min to 7 d.",
         ),
-        ("soon", "Choose a minimum interval from the list, not &#39;soon&#39;."),
-        ("-900", "Choose a minimum interval from the list"),
+        ("soon", "&#39;soon&#39; is not a minimum interval; choose one from the list."),
+        ("-900", "is not a minimum interval; choose one from the list"),
     ],
 )
 def test_invalid_interval_is_rejected(ada, feed, given, sentence):

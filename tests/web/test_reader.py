@@ -133,7 +133,7 @@ def test_rules_are_added_shown_and_deleted(reader_server, ada):
         == "/rules"
     )
     page = ada.get("/rules").text
-    assert "Tagged “kettles”, containing kettle, in My second" in page
+    assert "Add the tag “kettles”, contains kettle, feed My second" in page
     assert ada.post("/rules", action="star", regex="(").status == 400
     assert ada.post("/rules", action="explode").status == 400
     ada.post("/rules", do="remove", id=re.search(r'name="id" value="(\d+)"', page).group(1))
@@ -185,7 +185,7 @@ def test_feed_page_shows_settings_and_checks_now(reader_server, ada, blogs):
     requests = len(blogs.requested_paths)
     page_path = ada.post(f"/feed/{reader_server.two}/poll").redirect_path
     assert len(blogs.requested_paths) == requests + 1
-    assert "Nothing new." in ada.get(page_path).text
+    assert "No new posts." in ada.get(page_path).text
 
 
 def test_folders_are_added_renamed_and_deleted(ada):
@@ -222,7 +222,7 @@ def test_opml_export_and_import(reader_server, ada, bob):
     assert b'text="My second"' in exported.body
     answer = bob.send_file("/feeds/import", "file", exported.body)
     assert answer.redirect_path == "/unread"
-    assert "Imported 1 feed. 1 already subscribed." in bob.get("/unread").text
+    assert "Imported 1 feed. You were already subscribed to 1 feed." in bob.get("/unread").text
     with_errors = bob.send_file(
         "/feeds/import", "file", b'<opml><body><outline text="nothing"/></body></opml>'
     )

@@ -92,7 +92,7 @@ def test_first_admin_gets_existing_feeds_and_only_admins_see_figures(
     )
     ada = polling_server.client("ada").create_admin()
     page = ada.get("/timing").text
-    assert "4 requests in the last 24 hours, 4 feeds" in page
+    assert "4 requests for 4 feeds in the last 24 hours" in page
     assert 'name="per_day" value="48"' in page
     assert "nothing.xml" in page.partition("Feeds that need attention")[2].partition("</table>")[0]
     assert "Recent checks" in page
@@ -121,7 +121,7 @@ def test_failing_feed_is_listed_first_with_error_and_next_check(polling_server):
     listed = ada.get("/feeds").text.partition("feeds-list")[2]
     # Failing feeds come first.
     assert listed.index("nothing.xml") < listed.index("Birds and small kettles")
-    assert "Failing since" in listed
+    assert "The checks have failed since" in listed
     page = ada.get("/feed/4/about").text
     assert "1 failure in a row" in page
     assert "Next check" in page

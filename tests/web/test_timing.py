@@ -146,8 +146,8 @@ def test_timing_page_without_feeds_and_for_other_users(ada, bob):
 def test_timing_page_has_figures_and_charts_of_the_week(server_with_history):
     page = server_with_history.ada.get("/timing")
     assert (page.status, page.text.count("<svg viewBox")) == (200, 3)
-    assert "Median 60 min, 90 % within 60 min." in page.text
-    assert "available after" not in page.text
+    assert "The median delay is 60 min. 90 % of the posts arrived within 60 min." in page.text
+    assert "shown after" not in page.text
     payload = server_with_history.ada.get("/timing.json").json
     assert sum(day["asked"] for day in payload["days"]) == sum(
         day["came"] + day["unchanged"] + day["failed"] for day in payload["days"]
@@ -173,7 +173,7 @@ def test_budget_curve_uses_own_history_and_budget_can_be_set(server_with_history
     assert curve["own"]["per_day"] == 72
     assert curve["days"] == pytest.approx(7.0)
     assert "data-points=" in server_with_history.ada.get("/timing/curve").text
-    assert "Show as table" in server_with_history.ada.get("/timing?curve=1").text
+    assert "Show as a table" in server_with_history.ada.get("/timing?curve=1").text
     assert 'value="72"' in server_with_history.ada.get("/timing").text
     assert server_with_history.ada.post("/timing/budget", per_day="24").redirect_path == "/timing"
     page = server_with_history.ada.get("/timing")
@@ -194,9 +194,9 @@ def test_hourly_polling_is_simulated_with_same_history_and_constraints(
     assert own["polls_per_day"] < hourly["polls_per_day"]
     part = server_with_history.ada.get("/timing/curve").text
     requests = f"{hourly['polls_per_day']:,.0f}"
-    assert f"Hourly polling of the same feeds: {requests} requests a day, mean delay" in part
+    assert f"With hourly polling: {requests} requests a day, mean delay" in part
     assert f"tidings: {own['polls_per_day']:,.0f} requests a day, mean delay" in part
-    assert "All figures are simulated" in part
+    assert "These figures come from a simulation" in part
 
 
 def test_budget_range_is_1_to_96_requests_per_feed_and_day(server_with_history):
@@ -213,16 +213,19 @@ def test_budget_range_is_1_to_96_requests_per_feed_and_day(server_with_history):
 
 def test_unusable_budget_is_reported_on_page_api_and_metrics(server_with_history):
     before = server_with_history.ada.get("/timing")
-    assert "can be used: 12 feeds" not in before.text
+    assert "12 feeds are already checked" not in before.text
     most = int(
         re.search(
-            r"At most (\d+) can be used: then every feed is at its minimum interval", before.text
+            r"More than (\d+) has no effect, because no feed may be checked more often", before.text
         )[1]
     )
     # Minimum intervals: 15 min for six feeds, 60 min for six, all up to a fifth longer.
     assert 6 * (80 + 20) <= most <= 6 * (96 + 24)
     server_with_history.ada.post("/timing/budget", per_day=str(96 * FEEDS))
-    note = f"{most:,} of 1,152 requests a day can be used: 12 feeds are at their minimum interval."
+    note = (
+        f"Only {most:,} of 1,152 requests a day can be used. "
+        "12 feeds are already checked as often as allowed."
+    )
     assert server_with_history.ada.get("/timing").text.count(note) == 1
     data = server_with_history.ada.get("/timing.json").json
     assert (int(data["usable_per_day"]), data["feeds_at_min_interval"]) == (most, 12)
@@ -262,8 +265,8 @@ def test_feed_page_shows_heatmap_and_poll_timeline(server_with_history):
             for p in recent
         ]
     )
-    assert "(95 %:" in page.text
-    assert "9 of them already known: no posts were missed" in page.text
+    assert "(95 % confidence:" in page.text
+    assert "9 of 10 posts were already known: no posts were missed" in page.text
     assert payload["reason"]["text"][1:20] in page.text
 
 
@@ -272,7 +275,7 @@ def test_curve_with_too_little_history_shows_a_message(reader_server, ada, blogs
     page = ada.get("/timing?curve=1")
     assert (
         page.status,
-        "available after 3 days of checks and 14 days of post history" in page.text,
+        "shown after 3 days of checks and 14 days of post history" in page.text,
     ) == (200, True)
 
 
@@ -291,7 +294,7 @@ def test_comparison_has_a_table_and_a_chart(reader_server, ada):
     assert "100 feeds" in page.text
     assert '<th scope="row">min-delay</th>' in page.text
     assert page.text.count("<polyline") == 3  # two policies and the limit
-    assert 'aria-label="Delay incl. missed posts against budget' in page.text
+    assert 'aria-label="Delay including missed posts, by budget' in page.text
     assert 'value="min-delay" checked' in page.text
 
 
@@ -342,7 +345,7 @@ def test_error_of_simulation_is_raised():
         ("policies=uniform,min-delay,combined,fixed,lru-2,price", "Choose 1 to 5 policies, not 6."),
         ("policies=fixed:interval_h=0.0001", "There is no policy"),
         ("budget=much", "The budget must be a number, not &#39;much&#39;."),
-        ("budget=0", "The budget must be between 0.1 and 12 polls per feed and day, not 0."),
+        ("budget=0", "The budget must be between 0.1 and 12 checks per feed and day, not 0."),
         ("budget=1e9", "The budget must be between"),
         ("budget=nan", "The budget must be a finite number"),
         ("seed=1.5", "The seed must be a whole number"),
@@ -380,8 +383,8 @@ def test_unknown_paths_and_methods(server):
 
 #: Figures that need more history: delays, shares of saved or missed posts, simulations.
 FIGURES = re.compile(
-    r"median delay</dt>|90 % within|Median \d|answered with 304|missed</dt>|fewer requests|"
-    r"Hourly polling of|tidings: \d|data-points|class=\"current-budget\""
+    r"median delay</dt>|90 % of|median delay is \d|unchanged responses \(304\)|missed</dt>|"
+    r"fewer requests|With hourly polling|With tidings: \d|data-points|class=\"current-budget\""
 )
 
 
@@ -392,20 +395,21 @@ def test_new_installation_shows_no_figures_without_history(tmp_path):
             "/feeds/import", "file", blogs.write_opml(tmp_path / "list.opml").read_bytes()
         )
         wait_until(
-            lambda: "200 requests in the last 24 hours, 200 feeds" in ada.get("/timing").text
+            lambda: "200 requests for 200 feeds in the last 24 hours" in ada.get("/timing").text
         )
         text = ada.get("/timing").text
         assert not FIGURES.search(text)
         assert (
-            "Delay: available after 3 days of checks and 50 posts (so far 0 days, 0 posts)." in text
+            "Delays are shown after 3 days of checks and 50 posts (so far: 0 days and 0 posts)."
+            in text
         )
         assert (
-            "Effect of a different budget: available after 3 days of checks and 14 days of post"
+            "The effect of a different budget is shown after 3 days of checks and 14 days of post"
             " history" in text
         )
         assert (
-            "Missed posts and unchanged responses: available after 3 days of checks"
-            " (so far 0 days)." in text
+            "Missed posts and unchanged responses are shown after 3 days of checks"
+            " (so far: 0 days)." in text
         )
         assert text.count("–</text>") == 6  # days before the first poll are gaps
         assert not FIGURES.search(ada.get("/timing?curve=1").text)
@@ -421,7 +425,7 @@ def test_new_installation_shows_no_figures_without_history(tmp_path):
         ada.post("/feed/1/poll")
         assert not FIGURES.search(ada.get("/timing").text)
         statistics = ada.get("/statistics").text
-        assert "available after 3 days of checks and 50 posts" in statistics
+        assert "shown after 3 days of checks and 50 posts" in statistics
         assert "median delay</dt>" not in statistics
         assert "posts arrive" not in ada.get("/timing").text
 
@@ -431,14 +435,12 @@ def test_figures_appear_when_there_is_enough_history(tmp_path):
     with ReaderServer(tmp_path) as server:
         ada = server.client("ada").create_admin()
         text = ada.get("/timing").text
-        assert "Median 60 min, 90 % within 60 min." in text
-        assert re.search(r"answered with 304</dt><dd>[\d.]+ %", text)
-        assert "available after" not in text
+        assert "The median delay is 60 min. 90 % of the posts arrived within 60 min." in text
+        assert re.search(r"unchanged responses \(304\)</dt><dd>[\d.]+ %", text)
+        assert "shown after" not in text
         part = ada.get("/timing/curve").text
         assert "data-points" in part
-        assert re.search(
-            r"Hourly polling of the same feeds: \d+ requests a day, mean delay [\d.]+ min", part
-        )
+        assert re.search(r"With hourly polling: \d+ requests a day, mean delay [\d.]+ min", part)
         statistics = ada.get("/statistics").text
         assert "median delay</dt><dd>60 min" in statistics
 
@@ -449,9 +451,9 @@ def test_curve_without_comparison_before_a_week_of_checks(tmp_path):
         ada = server.client("ada").create_admin()
         part = ada.get("/timing/curve").text
         assert "data-points" in part
-        assert "Hourly polling of the same feeds" not in part
+        assert "With hourly polling" not in part
         assert (
-            "Comparison with hourly polling: available after 7 days of checks (so far 5 days)."
+            "The comparison with hourly polling is shown after 7 days of checks (so far: 5 days)."
             in part
         )
         assert ada.get("/timing/curve.json").json["hourly"] is None

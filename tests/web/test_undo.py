@@ -51,7 +51,7 @@ def test_undo_unsubscribe_restores_settings_and_read_state(reader_server, ada):
     )
     assert 'value="early" checked' in page
     assert 'name="full_text" checked' in page
-    assert "containing kettle, in Mine" in ada.get("/rules").text
+    assert "contains kettle, feed Mine" in ada.get("/rules").text
 
 
 def test_undo_unsubscribe_keeps_original_title(reader_server, ada):
@@ -80,7 +80,7 @@ def test_undo_folder_deletion_restores_its_feeds(reader_server, ada):
         r'/folder/(\d+)"[^>]*>(?:(?!/folder/).)*Birds', ada.get("/feeds").text, re.DOTALL
     ).group(1)
     message, path = undo_from_page(ada, ada.post("/folders", do="remove", id=number))
-    assert (message, path) == ("Folder deleted. Its feeds stay.", "/feeds#folders")
+    assert (message, path) == ("Folder deleted. Its feeds are kept.", "/feeds#folders")
     assert all(
         'name="folder" value="Birds"' in ada.get(f"/feed/{feed}/about").text
         for feed in (reader_server.one, reader_server.two)
@@ -107,7 +107,7 @@ def test_undo_restores_rules_and_searches(ada):
     ada.post("/rules", action="tag", tag="tea", words="kettle")
     number = re.findall(r'name="id" value="(\d+)"', ada.get("/rules").text)[-1]
     assert undo_from_page(ada, ada.post("/rules", do="remove", id=number))[1] == "/rules"
-    assert "Tagged “tea”, containing kettle" in ada.get("/rules").text
+    assert "Add the tag “tea”, contains kettle" in ada.get("/rules").text
     saved = ada.post("/searches", q="kettle").redirect_path
     undo_from_page(ada, ada.post("/searches", do="remove", id=saved.rpartition("/")[2]))
     assert re.search(r'href="/saved/\d+"', ada.get("/unread").text)

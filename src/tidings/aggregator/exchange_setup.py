@@ -1,4 +1,4 @@
-"""Setup of the peer exchange: configuration checks, node, client, and manual recovery."""
+"""Construction of the peer exchange from the configuration, and manual recovery from peers."""
 
 import ssl
 from collections.abc import Callable
@@ -24,37 +24,42 @@ from tidings.i18n import _
 from tidings.store import Store, peers
 from tidings.store.feed_models import Feed
 
-#: Key of the stored address and port where peers reach the service, for commands that act for it.
+#: Key of the stored address and port where peers reach the service. Commands that contact peers on
+#: behalf of the service read it.
 LISTEN_ADDRESS_KEY = "exchange"
 
 
 def check_exchange_config(config: Config, address: str) -> None:
-    """Raise `ConfigError` for settings that cannot work; peers would have to reach ``address``."""
+    """Raise `ConfigError` if the exchange cannot work with these settings.
+
+    ``address`` is the IP address on which the exchange listens for peers.
+    """
     if ip_address(address).is_loopback and not config.fetch_allow_private:
         raise ConfigError(
             "exchange.enabled",
             _(
-                "peers cannot reach %(address)s; set exchange.host to an address that they can "
-                "reach (0.0.0.0 for all) and exchange.port",
+                "peers cannot reach %(address)s; set exchange.host and exchange.port "
+                "to an address that they can reach",
                 address=address,
             ),
         )
     if config.exchange_friends_only and not (config.exchange_keys and config.exchange_friends):
         raise ConfigError(
             "exchange.friends_only",
-            _("trusted peers are identified by keys: set exchange.keys and exchange.friends"),
+            _("trusted peers are identified by keys; set exchange.keys and exchange.friends"),
         )
     if config.exchange_certificate and not config.exchange_port:
         raise ConfigError(
-            "exchange.certificate", _("needs a separate port for peers: set exchange.port")
+            "exchange.certificate",
+            _("the certificate needs a separate port for peers; set exchange.port"),
         )
 
 
 def make_client(config: Config, address: str, port: int, contact_url: str) -> Client:
     """Create the client for calls to peers.
 
-    Calls use the listening address as source, unless it is unspecified (0.0.0.0): peers identify a
-    node by its address.
+    Calls use the listening address as source, unless it is unspecified (0.0.0.0), because peers
+    identify a node by its address.
     """
     tls = None
     if config.exchange_certificate:
@@ -115,7 +120,7 @@ def make_peer_exchange(
 class RecoveryResult(Struct, frozen=True):
     """Result of a manual recovery from peers' archives."""
 
-    holders: int  #: peers that had entries
+    holders: int  #: number of peers that had entries
     entries: int
     new: int
 
@@ -128,10 +133,12 @@ async def recover_manually(
     clock: Callable[[], float],
     until: float = 4e9,
 ) -> RecoveryResult:
-    """Recover entries of a feed from the archives of peers (`tidings recover`).
+    """Recover entries of a feed from the archives of peers (command `tidings recover`).
 
-    The calls are made from the address of the service on this store, by which peers identify it.
-    Raises `UsageError` if the exchange is off, there are no peers, or the feed is private.
+    ``since`` and ``until`` limit the publication times. The calls are made from the address of the
+    service on this store, by which peers identify the service. Raises `UsageError` if the exchange
+    is
+    off, there are no peers, or the feed is private.
     """
     if not config.exchange_enabled:
         raise UsageError(
@@ -153,8 +160,7 @@ async def recover_manually(
     ):
         raise UsageError(
             _(
-                "%(url)s is a private feed; its posts are not shared with peers and cannot be "
-                "recovered from them",
+                "%(url)s is a private feed, so its posts cannot be recovered from peers",
                 url=feed.url,
             )
         )

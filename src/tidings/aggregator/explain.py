@@ -1,7 +1,6 @@
-"""Explanation of a feed's schedule (statistics, constraints, problems); service overview.
+"""Explanation of a feed's schedule, and an overview of the service, for terminal and pages.
 
-The values are for the terminal and the pages. Only the store is needed: every decision is stored
-with its reason.
+Only the store is needed, because every decision is stored with its reason.
 """
 
 from datetime import UTC, datetime
@@ -29,19 +28,21 @@ from tidings.store import Store
 from tidings.store.evidence import Evidence
 from tidings.store.feed_models import Feed, Gap, Period, Poll, PushSubscription, Status
 
-#: Period of the posting statistics, in days.
+#: Length in days of the period that the posting statistics cover.
 HISTORY_DAYS = 60
-#: Minimum number of posts for a rate: with five, the 95 % interval already spans a factor of 16.
+#: Minimum number of posts for which a rate is shown. With five posts, the 95 % confidence interval
+#: already spans a factor of 16.
 RATE_POSTS = 5
-#: Length in hours of the usual posting time of day, with the share and the number of posts that are
-#: needed to report it. Feeds that post at random hours reach them in 2 of 100 cases.
+#: Conditions for reporting a usual time of day: a feed has `SPAN_POSTS` posts, and the fraction
+#: `SPAN_SHARE` of them lies within `SPAN_H` hours. Feeds that post at random hours meet both
+#: conditions in 2 of 100 cases.
 SPAN_H, SPAN_SHARE, SPAN_POSTS = 8, 0.7, 20
 #: Half width of a 95 % confidence interval, in standard deviations.
 Z_95 = 1.96
 
 
 class FeedExplanation(Struct, frozen=True):
-    """Statistics, constraints, problems and recent polls of one feed.
+    """Statistics, poll constraints, problems and recent polls of one feed.
 
     Two JSON keys keep the names of earlier versions: `wishes` and `troubles`.
     """
@@ -49,8 +50,8 @@ class FeedExplanation(Struct, frozen=True):
     feed: Feed
     next_poll_at: float | None
     reason: Reason  #: reason for `next_poll_at`
-    habits: tuple[str, ...]  #: statistics of its posts
-    poll_constraints: tuple[str, ...] = field(name="wishes")  #: stated by the publisher
+    habits: tuple[str, ...]  #: posting statistics as sentences
+    poll_constraints: tuple[str, ...] = field(name="wishes")  #: limits stated by the publisher
     problems: tuple[str, ...] = field(name="troubles")  #: errors, redirects, gaps
     polls: tuple[Poll, ...]  #: most recent polls, newest first
     gaps: tuple[Gap, ...]
@@ -58,21 +59,21 @@ class FeedExplanation(Struct, frozen=True):
 
 
 class Overview(Struct, frozen=True):
-    """Status of the service: budget, spending, delays."""
+    """Request budget, its use and delays of the whole service."""
 
-    status: Status  #: delays are None if there is too little history for them
+    status: Status  #: in which a delay is None if there is too little history for it
     budget_per_day: float
-    spent_share: float  #: spent share of the last day's budget
-    usable_per_day: float  #: part of the budget that minimum intervals allow to use
-    feeds_at_min_interval: int  #: feeds whose minimum interval limits their share of the budget
-    capacity_per_day: float | None  #: requests that minimum intervals allow; None: no limit
-    evidence: Evidence  #: amount of history behind the delays of the week
+    spent_share: float  #: fraction of the budget that the last day's polls used
+    usable_per_day: float  #: requests per day of the budget that minimum intervals allow
+    feeds_at_min_interval: int  #: number of feeds whose minimum interval limits their polls
+    capacity_per_day: float | None  #: requests that minimum intervals allow, or None if unlimited
+    evidence: Evidence  #: amount of history from which the delays of the week are computed
 
 
 async def explain(
     store: Store, feed: Feed, now: float, *, polls: int = 10, limits: Limits = DEFAULT_LIMITS
 ) -> FeedExplanation:
-    """Explain one feed; ``polls`` is the number of recent polls to include."""
+    """Return statistics, poll constraints and problems of a feed, and its last ``polls`` polls."""
     posts = await store.posting_times(now - HISTORY_DAYS * DAY_S, [feed.id])
     gaps = tuple(await store.gaps(feed_id=feed.id, limit=5))
     last = tuple(await store.polls(feed.id, max(polls, 10)))
@@ -90,7 +91,10 @@ async def explain(
 
 
 def as_json(explanation: FeedExplanation) -> dict[str, Any]:
-    """Convert to JSON values: reasons with code, parameters and text; passwords redacted."""
+    """Convert an explanation to JSON values, with passwords redacted.
+
+    A reason becomes its code, parameters and text.
+    """
     feed = replace(explanation.feed, url=redact_password(explanation.feed.url))
     values: dict[str, Any] = msgspec.to_builtins(replace(explanation, feed=feed))
     values["reason"] = values["feed"]["state"]["reason"] = to_json(explanation.reason)
@@ -101,9 +105,11 @@ def as_json(explanation: FeedExplanation) -> dict[str, Any]:
 
 
 async def overview(store: Store, budget: Budget, limits: Limits = DEFAULT_LIMITS) -> Overview:
-    """Return the status of the service; ``budget`` is the configured one.
+    """Return budget, use of the budget and delays of the service.
 
-    The usable budget is computed from the store only, so that all processes report the same value.
+    ``budget`` is the configured budget. The usable budget is computed from the store only, so that
+    all
+    processes report the same value.
     """
     status = await store.status()
     evidence = Evidence(status.polled_days, status.week.delays)
@@ -127,7 +133,7 @@ async def overview(store: Store, budget: Budget, limits: Limits = DEFAULT_LIMITS
 
 
 def _hide_weak_delays(period: Period, evidence: Evidence) -> Period:
-    """Remove delays that are based on too little history."""
+    """Return a period without the delay figures for which there is too little history."""
     return replace(
         period,
         delay_p50_s=period.delay_p50_s if evidence.has_median(period.delays) else None,
@@ -136,10 +142,11 @@ def _hide_weak_delays(period: Period, evidence: Evidence) -> Period:
 
 
 async def _capacity(store: Store, budget_per_day: float, limits: Limits) -> tuple[float, int]:
-    """Return requests per day that minimum intervals allow, and the number of limited feeds.
+    """Return how many requests per day minimum intervals allow, and how many feeds they limit.
 
     A feed is limited if its minimum interval allows less than an even share of the budget. A feed
-    that was never fetched has no minimum interval and counts with an even share.
+    that
+    was never fetched has no minimum interval and counts with an even share.
     """
     timings = await store.timings()
     if not len(timings):
@@ -154,14 +161,17 @@ async def _capacity(store: Store, budget_per_day: float, limits: Limits) -> tupl
 
 
 def budget_note(service_overview: Overview) -> str:
-    """Say how much of the budget is usable, if minimum intervals limit it; else empty."""
+    """Return a sentence about the usable part of the budget if minimum intervals limit it.
+
+    Returns an empty string if the whole budget can be used.
+    """
     if service_overview.usable_per_day >= PLANNED_SHARE * service_overview.budget_per_day:
         return ""
     return n_(
-        "%(usable)s of %(budget)s requests a day can be used: "
-        "%(num)s feed is at its minimum interval.",
-        "%(usable)s of %(budget)s requests a day can be used: "
-        "%(num)s feeds are at their minimum interval.",
+        "Only %(usable)s of %(budget)s requests a day can be used. %(num)s feed is "
+        "already checked as often as allowed.",
+        "Only %(usable)s of %(budget)s requests a day can be used. %(num)s feeds are "
+        "already checked as often as allowed.",
         service_overview.feeds_at_min_interval,
         usable=f"{int(service_overview.usable_per_day):,}",
         budget=f"{int(service_overview.budget_per_day):,}",
@@ -169,7 +179,7 @@ def budget_note(service_overview: Overview) -> str:
 
 
 def format_utc(at: float) -> str:
-    """Format a time: ``2026-11-16 08:00 UTC``."""
+    """Format a time in UTC, such as ``2026-11-16 08:00 UTC``."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -179,8 +189,8 @@ def _habits(feed: Feed, posts: Floats, now: float) -> tuple[str, ...]:
         return (
             _window_text(window, None),
             n_(
-                "%(num)s post in the last %(days)s days, too few for a rate",
-                "%(num)s posts in the last %(days)s days, too few for a rate",
+                "%(num)s post in the last %(days)s days, too few to estimate a posting rate",
+                "%(num)s posts in the last %(days)s days, too few to estimate a posting rate",
                 len(posts),
                 days=HISTORY_DAYS,
             ),
@@ -193,13 +203,14 @@ def _habits(feed: Feed, posts: Floats, now: float) -> tuple[str, ...]:
     lines = [
         _window_text(window, window / per_day * DAY_S),
         _(
-            "%(rate)s posts a day over %(period)s (95 %%: %(low)s to %(high)s)",
+            "about %(rate)s posts a day in the last %(period)s (95 %% confidence: "
+            "%(low)s to %(high)s)",
             rate=figures(per_day, 2),
             period=duration_short(observed_s),
             low=low,
             high=high,
         ),
-        _("last post %(age)s ago", age=duration_short(now - posts[-1])),
+        _("the last post is %(age)s old", age=duration_short(now - posts[-1])),
     ]
     hours = np.bincount((posts // HOUR_S).astype(np.int64) % 24, minlength=24)
     spans = np.array([np.roll(hours, -h)[:SPAN_H].sum() for h in range(24)])
@@ -207,36 +218,42 @@ def _habits(feed: Feed, posts: Floats, now: float) -> tuple[str, ...]:
     if len(posts) >= SPAN_POSTS and spans[start] >= SPAN_SHARE * len(posts):
         span = f"{start:02d}–{(start + SPAN_H) % 24:02d} h UTC"
         if spans[start] == len(posts):
-            lines.append(_("all posts come at %(hours)s", hours=span))
+            lines.append(_("all posts are published at %(hours)s", hours=span))
         else:
             share = percent_short(spans[start] / len(posts))
-            lines.append(_("%(share)s of its posts come at %(hours)s", share=share, hours=span))
+            lines.append(
+                _("%(share)s of the posts are published at %(hours)s", share=share, hours=span)
+            )
     return tuple(lines)
 
 
 def _window_text(window: int, shown_s: float | None) -> str:
-    """Describe a feed's window; ``shown_s`` is how long a post stays in it, if known."""
+    """Describe how many posts the feed document lists and for how long it lists a post.
+
+    ``shown_s`` is that time in seconds, or None if it is unknown.
+    """
     if not window:
-        return _("not fetched yet")
+        return _("the feed has not been fetched yet")
     if shown_s is None:
         return n_(
-            "the feed lists its latest post",
+            "the feed lists only its latest post",
             "the feed lists its latest %(num)s posts",
             window,
         )
     return n_(
-        "the feed lists its latest post (about %(period)s)",
-        "the feed lists its latest %(num)s posts (about %(period)s)",
+        "the feed lists only its latest post, for about %(period)s",
+        "the feed lists its latest %(num)s posts, which cover about %(period)s",
         window,
         period=duration_short(shown_s),
     )
 
 
 def _rate_interval(posts: Floats, start: float, end: float) -> tuple[float, float]:
-    """Return the 95 % confidence interval of the rate in posts a day.
+    """Return the 95 % confidence interval of the posting rate in posts per day.
 
     Daily counts of bursty feeds vary more than those of a Poisson process, so the interval is
-    widened by their index of dispersion.
+    widened by
+    their index of dispersion.
     """
     days = max((end - start) / DAY_S, 1e-3)
     counts = np.histogram(posts, bins=max(int(days), 1), range=(start, end))[0]
@@ -246,7 +263,10 @@ def _rate_interval(posts: Floats, start: float, end: float) -> tuple[float, floa
 
 
 def _overlap(polls: tuple[Poll, ...]) -> tuple[str, ...]:
-    """Say whether the latest document overlaps with the one before."""
+    """Describe whether the latest document has entries that were already known.
+
+    Returns an empty tuple if fewer than two of the polls returned a document.
+    """
     documents = [poll for poll in polls if poll.entries and poll.source == "poll"]
     if len(documents) < 2:
         return ()
@@ -255,8 +275,7 @@ def _overlap(polls: tuple[Poll, ...]) -> tuple[str, ...]:
     verdict = _("no posts were missed") if known else _("posts may have been missed")
     return (
         _(
-            "the latest document had %(entries)s posts, %(known)s of them already known: "
-            "%(verdict)s",
+            "at the last check, %(known)s of %(entries)s posts were already known: %(verdict)s",
             entries=last.entries,
             known=known,
             verdict=verdict,
@@ -267,25 +286,31 @@ def _overlap(polls: tuple[Poll, ...]) -> tuple[str, ...]:
 def _poll_constraints(feed: Feed, push: PushSubscription | None, now: float) -> tuple[str, ...]:
     state, hints, lines = feed.state, feed.state.hints, []
     if hints.ttl_s is not None:
-        lines.append(_("ttl: %(interval)s between checks", interval=duration(hints.ttl_s)))
+        lines.append(
+            _("the feed requests %(interval)s between checks (ttl)", interval=duration(hints.ttl_s))
+        )
     if hints.period_s is not None:
         lines.append(
-            _("sy:updatePeriod: an update every %(interval)s", interval=duration(hints.period_s))
+            _(
+                "the feed says that it is updated every %(interval)s (sy:updatePeriod)",
+                interval=duration(hints.period_s),
+            )
         )
     if state.forbidden:
         skipped = int(np.unpackbits(np.frombuffer(state.forbidden, dtype=np.uint8)).sum())
         lines.append(
             _(
-                "skipHours, skipDays: %(skipped)s of %(hours)s hours of the week are excluded",
+                "the publisher excludes %(skipped)s of %(hours)s hours of the week "
+                "(skipHours, skipDays)",
                 skipped=skipped,
                 hours=HOURS_PER_WEEK,
             )
         )
     elif hints.skip_hours or hints.skip_days:
-        lines.append(_("skipHours, skipDays: ignored, since they would exclude all hours"))
+        lines.append(_("skipHours and skipDays are ignored, because they exclude all hours"))
     if state.earliest_at is not None and state.earliest_at > now:
         lines.append(
-            _("its server asked us to wait until %(time)s", time=format_utc(state.earliest_at))
+            _("the server asked us to wait until %(time)s", time=format_utc(state.earliest_at))
         )
     if state.hubs:
         hub = _("WebSub hub: %(url)s", url=state.hubs[0])
@@ -296,18 +321,18 @@ def _poll_constraints(feed: Feed, push: PushSubscription | None, now: float) -> 
 def _push_state(push: PushSubscription) -> str:
     return {
         "asked": _("subscription requested"),
-        "active": _("subscribed"),
+        "active": _("subscription active"),
         "refused": _("subscription denied"),
-        "ended": _("unsubscribed"),
+        "ended": _("subscription ended"),
     }.get(push.state, push.state)
 
 
 def _gap_state(gap: Gap) -> str:
     return {
-        "open": _("not recovered yet"),
-        "lost": _("not recovered"),
-        "partly": _("partly recovered"),
-        "repaired": _("recovered"),
+        "open": _("none recovered yet"),
+        "lost": _("they could not be recovered"),
+        "partly": _("some of them were recovered"),
+        "repaired": _("all of them were recovered"),
     }.get(gap.state, gap.state)
 
 
@@ -316,7 +341,7 @@ def _problems(feed: Feed, gaps: tuple[Gap, ...], now: float) -> tuple[str, ...]:
     if feed.retired_at is not None:
         lines.append(
             _(
-                "no longer checked since %(time)s: %(reason)s",
+                "checks stopped at %(time)s: %(reason)s",
                 time=format_utc(feed.retired_at),
                 reason=feed.retired_reason,
             )
@@ -325,29 +350,30 @@ def _problems(feed: Feed, gaps: tuple[Gap, ...], now: float) -> tuple[str, ...]:
         since = now if state.failing_since is None else state.failing_since
         lines.append(
             n_(
-                "%(num)s failure in a row for %(period)s: %(error)s",
-                "%(num)s failures in a row for %(period)s: %(error)s",
+                "the last check failed %(period)s ago: %(error)s",
+                "the last %(num)s checks failed, the first of them %(period)s ago: %(error)s",
                 state.errors,
                 period=duration_short(now - since),
                 error=state.last_error,
             )
         )
         if now - since >= DEAD_AFTER_S:
-            lines.append(_("considered dead; checked once a month"))
+            lines.append(_("the feed has failed for a long time and is checked once a month"))
     if state.moved_to:
         lines.append(
             _(
-                "permanent redirect to %(url)s, seen %(count)s of %(needed)s times",
+                "the server redirects permanently to %(url)s (seen %(count)s times; "
+                "the address changes after %(needed)s)",
                 url=redact_password(state.moved_to),
                 count=state.moved_sightings,
                 needed=MIN_MOVE_REDIRECTS,
             )
         )
     elif state.validators_url and state.validators_url != strip_credentials(feed.url):
-        lines.append(_("temporary redirect to %(url)s", url=state.validators_url))
+        lines.append(_("the server redirects temporarily to %(url)s", url=state.validators_url))
     lines += [
         _(
-            "about %(missed)s posts missed before %(time)s: %(state)s",
+            "about %(missed)s posts were missed before %(time)s: %(state)s",
             missed=figures(gap.missed, 2),
             time=format_utc(gap.until_at),
             state=_gap_state(gap),

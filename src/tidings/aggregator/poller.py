@@ -1,7 +1,7 @@
-"""Poller: one poll of one feed (conditional request, parse, diff, sanitize).
+"""Poller that makes one poll of a feed, from the conditional request to the new entries.
 
-Errors of servers and documents are returned as values with reasons. An unexpected exception of our
-own code is logged with its traceback and becomes a failed poll of that feed.
+Errors of servers and documents are returned as values with reasons. An unexpected exception in this
+program is logged with its traceback and becomes a failed poll of that feed.
 """
 
 import asyncio
@@ -40,29 +40,30 @@ from tidings.redaction import redact_password
 from tidings.store import Store, StoreError
 from tidings.store.feed_models import EntryText, Feed, FeedState, Pause, PollOutcome
 
-#: Size from which documents are parsed in a thread, so that the event loop is not blocked.
+#: Minimum size in bytes of documents that are parsed in a thread, so that the event loop is not
+#: blocked.
 THREAD_PARSE_BYTES = 200_000
-#: Number of the feed's newest entries that are compared with a document that may have a gap.
+#: Number of newest stored entries that are compared with a document after a suspected gap.
 GAP_CHECK_ENTRIES = 200
 
 log = Log("tidings.poller")
 
 
 class PollResult(Struct, frozen=True):
-    """A finished poll, before the decision about the next one."""
+    """Result of a finished poll, before the next poll is decided."""
 
     feed: Feed
-    outcome: PollOutcome  #: complete except for the next poll
-    observation: PollObservation  #: for the scheduler
+    outcome: PollOutcome  #: values to store, complete except for the time of the next poll
+    observation: PollObservation  #: values for the scheduler
     links: Links | None = None  #: links of the parsed document
-    was_requested: bool = True  #: False: the host is paused and no request was made
+    was_requested: bool = True  #: False if no request was made because the host is paused
     document: Document | None = None
     latest: float = np.inf  #: upper bound of the next poll time
     notice: str = ""  #: message for the subscribers
 
 
 class Poller:
-    """Polls feeds; any number of polls may run concurrently."""
+    """Component that polls feeds. Any number of its polls may run concurrently."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Poller:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         wait_for_capacity: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        """Set the components; ``wait_for_capacity`` is awaited before a document is parsed."""
+        """Set the components. ``wait_for_capacity`` is awaited before a document is parsed."""
         self._store, self._fetcher, self._clock, self._sleep, self._wait_for_capacity = (
             store,
             fetcher,
@@ -84,7 +85,7 @@ class Poller:
     async def poll(
         self, feed: Feed, poll_reason: Reason, result: FetchResult | None = None
     ) -> PollResult:
-        """Poll a feed, or process ``result`` if it was already fetched.
+        """Poll a feed, or process ``result`` if the feed was already fetched.
 
         Errors of the feed are returned in the result; only `StoreError` is raised.
         """
@@ -95,7 +96,7 @@ class Poller:
                 await self._wait_for_capacity()
             return await self._process_response(feed, request, result, poll_reason)
         except StoreError:
-            raise  # not an error of the feed; it is due again when its lease expires
+            raise  # this is no error of the feed, which is due again when its lease expires
         except Exception as error:  # a bug triggered by one document fails that feed only
             log.exception("poll_crashed", feed=feed.id, url=feed.url)
             problem = FetchProblem(
@@ -118,7 +119,7 @@ class Poller:
     async def _process_response(
         self, feed: Feed, request: FetchRequest, result: FetchResult, poll_reason: Reason
     ) -> PollResult:
-        """Convert a response into a poll result."""
+        """Convert the response of a server into a poll result."""
         now = self._clock()
         document = diff = None
         if result.error is None and result.body is not None:
@@ -135,7 +136,10 @@ class Poller:
     async def _compare(
         self, feed: Feed, document: Document, now: float, *, delta: bool = False
     ) -> DocumentDiff:
-        """Find the new and changed entries of a document."""
+        """Find the new and changed entries of a document.
+
+        ``delta`` marks a document that omits known entries on purpose.
+        """
         state = feed.state
         known = {}
         if state.window > 0 and document.entries:
@@ -152,7 +156,10 @@ class Poller:
         return diff_document(document, known, stored_entries, state.last_ok_at, now)
 
     async def handle_push(self, feed: Feed, document: Document) -> PollResult:
-        """Process a document pushed by a hub; entries missing from it are not deleted."""
+        """Process a document that a hub has pushed.
+
+        Entries that the document does not contain are not deleted.
+        """
         diff = await self._compare(feed, document, self._clock(), delta=True)
         state = replace(feed.state, title=document.title or feed.state.title)
         changed = _changed(diff, self._clock())
@@ -163,9 +170,9 @@ class Poller:
     async def handle_peer_entries(
         self, feed: Feed, entries: Sequence[Entry], latest: float, **fields: Any
     ) -> PollResult:
-        """Process entries from peers: only new ones, since peers cannot change known entries.
+        """Process entries from peers. Known entries are ignored, because peers cannot change them.
 
-        ``latest`` is the upper bound of the next poll time; ``fields`` are those of `PollOutcome`.
+        ``latest`` is the upper bound of the next poll time. ``fields`` are fields of `PollOutcome`.
         """
         document = Document("", entries=tuple(entries))
         diff = await self._compare(feed, document, self._clock(), delta=True)
@@ -177,7 +184,7 @@ class Poller:
     def _unsolicited_result(
         self, feed: Feed, document: Document, diff: DocumentDiff, state: FeedState, **fields: Any
     ) -> PollResult:
-        """Create the result for entries that were received without a request."""
+        """Return the poll result for entries that were received without a request."""
         now, count = self._clock(), len(document.entries)
         outcome = PollOutcome(
             feed_id=feed.id, at=now, entries=count, new=_new(diff), state=state, **fields
@@ -188,11 +195,14 @@ class Poller:
         return PollResult(feed, outcome, observation, document.links, document=document)
 
     def peer_poll_observation(self, feed: Feed, at: float) -> PollObservation:
-        """Create the observation of a peer's poll; its new entries were received before."""
+        """Return the observation of a poll by a peer, whose new entries were received before."""
         return _observation(feed, feed.state, at, count=False)
 
     async def parse(self, body: bytes, content_type: str, url: str) -> Document:
-        """Parse a document, in a thread if it is large; `ParseError` if it is not a feed."""
+        """Parse a document, in a thread if it is large.
+
+        Raises `ParseError` if the document is not a feed.
+        """
         if len(body) < THREAD_PARSE_BYTES:
             return unique_entries(parse(body, content_type=content_type, url=url))
         return unique_entries(
@@ -225,7 +235,7 @@ class Poller:
             else error.message,
             stated_s=0.0,
             stated_by=0,
-            # Only what the server stated, which also applies to manual polls; our backoff does not.
+            # This applies to manual polls too, so it excludes the backoff of this service.
             earliest_at=_latest(result.retry_at, result.fresh_until, now)
             if verdict.action is not Action.RETIRE
             else None,
@@ -281,7 +291,7 @@ class Poller:
         changed: tuple[EntryText, ...] = ()
         if document is not None and diff is not None:
             state = _state_after_document(state, result, document)
-            if not result.delta:  # a delta omits known entries
+            if not result.delta:  # a delta response omits known entries
                 state = Window.of(state).after(len(document.entries), diff.times).apply_to(state)
             new, changed = _new(diff), _changed(diff, now)
         outcome = replace(
@@ -311,7 +321,11 @@ class Poller:
         )
         notice = (
             redact_password(
-                _("It has moved permanently, from %(old)s to %(new)s.", old=feed.url, new=adopt)
+                _(
+                    "The feed has moved permanently from %(old)s to %(new)s.",
+                    old=feed.url,
+                    new=adopt,
+                )
             )
             if adopt
             else ""
@@ -334,7 +348,7 @@ class Poller:
         )
 
     def _pause(self, result: FetchResult) -> Pause | None:
-        """Return the pause of the host that this response has started, if any."""
+        """Return the pause of the host that this response has caused, or None."""
         host = host_of(result.url)
         until = (
             self._fetcher.host_limiter.paused_until(host) if result.rate_limited and host else None
@@ -347,7 +361,7 @@ class Poller:
 
 
 def request_for(feed: Feed) -> FetchRequest:
-    """Create the conditional request (ETag, Last-Modified) for a feed."""
+    """Return the conditional request (ETag, Last-Modified) for a feed."""
     state = feed.state
     validators = Validators(
         state.etag or None,
@@ -361,7 +375,7 @@ def request_for(feed: Feed) -> FetchRequest:
 
 
 def entry_text(entry: Entry, entry_dates: EntryDates) -> EntryText:
-    """Convert an entry for storage: sanitized HTML, plain text for the search index, dates."""
+    """Convert an entry for storage, with sanitized HTML and plain text for the search index."""
     content = sanitize_html(entry.content, entry.base_url) if entry.content else ""
     summary = sanitize_html(entry.summary, entry.base_url) if entry.summary else ""
     return EntryText(
@@ -395,7 +409,7 @@ def _new(diff: DocumentDiff) -> tuple[EntryText, ...]:
 
 
 def _changed(diff: DocumentDiff, now: float) -> tuple[EntryText, ...]:
-    """Return the changed entries; the store keeps their first publication time."""
+    """Return the changed entries. The store does not change their publication time."""
     return tuple(
         entry_text(entry, EntryDates(declared_date(entry) or now, None, None))
         for entry in diff.changed
@@ -403,7 +417,7 @@ def _changed(diff: DocumentDiff, now: float) -> tuple[EntryText, ...]:
 
 
 def _state_after_response(state: FeedState, result: FetchResult, now: float) -> FeedState:
-    """Update what every response changes, including failures."""
+    """Return the feed state with the values that every response changes, even a failure."""
     validators = result.validators
     return replace(
         state,
@@ -456,7 +470,10 @@ def _observation(feed: Feed, state: FeedState, now: float, **fields: object) -> 
 
 
 def _initial_304_share(state: FeedState, result: FetchResult) -> float:
-    """Return the assumed share of 304 responses: 0 without validators, else learned."""
+    """Return the assumed fraction of 304 responses when nothing has changed.
+
+    It is 0 if the server sends no validators (ETag, Last-Modified).
+    """
     if result.validators.etag is None and result.validators.last_modified is None:
         return 0.0
     is_first = not state.window or (not state.not_modified and state.document_bytes <= 0)
@@ -477,7 +494,7 @@ def _latest(retry_at: float | None, fresh_until: float | None, now: float) -> fl
 
 @lru_cache(maxsize=4096)
 def host_of(url: str) -> str:
-    """Return the key of a URL's host in the host limiter; empty if the URL has none."""
+    """Return the key of a URL's host in the host limiter, or an empty string if it has no host."""
     try:
         return host_key(parse_url(url)) if url else ""
     except ValueError:

@@ -1,9 +1,9 @@
-"""State machine of one exchange node (gossip protocol): calls and times in, effects out.
+"""State machine of one exchange node, which takes calls with times and returns effects.
 
 It has no I/O and no clock, and its only randomness is a seeded generator: the same node runs over
 XML-RPC on the network and a thousand times on a virtual clock. Methods named as the functions of
-FeedEx's Table 1 are called by peers. `record_document` and `tick` are called by this side. The
-`on_...` methods take the results of our own calls. `take_effects` returns what is to be done.
+FeedEx's Table 1 are called by peers. `record_document` and `tick` are called by the service. The
+`on_...` methods take the results of calls to peers. `take_effects` returns the actions to take.
 """
 
 import random
@@ -45,21 +45,26 @@ from tidings.exchange.seen_bundles import SeenBundles
 from tidings.exchange.trust import Claim, ClaimLedger
 from tidings.i18n import _
 
-#: Number and share of refuted entries from which a peer is banned. Some are allowed, because an
-#: edit by the publisher looks like an alteration.
+#: Minimum number and minimum fraction of refuted entries for a ban of the peer. Some are allowed,
+#: because an edit by the publisher looks like an alteration by a peer.
 MAX_REFUTED, MAX_REFUTED_SHARE = 5, 0.2
-#: First duration for which a peer that forwarded a forgery is muted for the feed; it doubles.
+#: Duration in seconds for which the entries of a feed are ignored from a peer that forwarded a
+#: forged entry. The duration doubles each time.
 MUTE_S = 3600.0
-#: Time for which announcements of a peer that broke a promise do not count.
+#: Time in seconds for which announcements of a peer are ignored after the peer has announced a
+#: bundle and did not send it.
 BROKEN_PROMISE_S = 3600.0
 #: Maximum number of nodes in a `get_neighbors` response.
 MAX_LISTED = 30
-#: Minimum interval between two fetches of a feed that verify a dispute.
+#: Minimum interval in seconds between two fetches of a feed that verify a dispute.
 MIN_VERIFY_INTERVAL_S = 3600.0
 
 
 class CallRefused(TidingsError):
-    """The node refuses a call; the caller gets the message as an XML-RPC fault."""
+    """Error raised when the node refuses a call of a peer.
+
+    The caller gets the message as an XML-RPC fault.
+    """
 
 
 class Node:
@@ -78,11 +83,13 @@ class Node:
     ) -> None:
         """Create a node.
 
-        ``feeds`` are the shareable feeds with their weights. ``nid`` may be empty: the node then
-        learns it from the first `connect`. ``sign``, ``key`` and ``verify`` come from `keys`.
+        ``feeds`` are the feeds that may be shared, with their weights. ``nid`` is the id of this
+        node; if it is
+        empty, the node learns it from the first `connect`. ``sign``, ``key`` and ``verify`` come
+        from `keys`.
         """
         self.settings = settings or NodeSettings()
-        self.nid = nid  #: our address as peers see it; may be learned later
+        self.nid = nid  #: address and port of this node as peers see it; empty until known
         self.interests = Interests(self.settings, feeds)
         self.ledger = ClaimLedger()
         self.queries = ArchiveQueries()
@@ -100,13 +107,13 @@ class Node:
         self._last_verify_at: dict[str, float] = {}
 
     def take_effects(self) -> list[Effect]:
-        """Remove and return the effects to be applied, in order."""
+        """Remove and return the effects that are to be applied, in order."""
         effects = self._effects[:]
         if effects:
             self._effects.clear()
         return effects
 
-    # --- our own polls ---------------------------------------------------------------------------
+    # --- polls by this node ----------------------------------------------------------------------
 
     def record_document(
         self,
@@ -115,7 +122,10 @@ class Node:
         now: float,
         notes: Mapping[str, Note] | None = None,
     ) -> list[Entry]:
-        """Record a document from the feed's server; forward and return the entries new in it."""
+        """Record a document from the feed's server, and forward its new entries to peers.
+
+        Returns the new entries. ``notes`` are annotations by entry identity.
+        """
         verdict = self.ledger.check_document(feed, entries, now)
         self._apply_verdict(feed, verdict.confirmed, verdict.altered, verdict.forged, now)
         self._notices.check_sender(feed, verdict.new, now)
@@ -124,9 +134,9 @@ class Node:
         return verdict.new
 
     def record_push(self, feed: str, entries: Sequence[Entry], now: float) -> None:
-        """Record entries that the feed's WebSub hub pushed, and forward the new ones.
+        """Record entries that the feed's WebSub hub has pushed, and forward the new ones.
 
-        They are authentic but incomplete, so they refute no claims.
+        Pushed entries are authentic but incomplete, so they refute no claims of peers.
         """
         known = self.ledger.known(feed)
         new = [entry for entry in entries if entry.identity not in known]
@@ -152,7 +162,7 @@ class Node:
         self._notices.record_poll(feed, now)
 
     def set_feeds(self, feeds: Mapping[str, float]) -> None:
-        """Replace the shareable feeds and their weights."""
+        """Replace the feeds that may be shared, and their weights."""
         self.interests.feeds = dict(feeds)
         self.interests.invalidate()
 
@@ -162,11 +172,11 @@ class Node:
         now: float,
         past_stats: Mapping[Nid, Mapping[str, float]] | None = None,
     ) -> None:
-        """Add nodes that could become peers: from a list server, a feed or the last run."""
+        """Add nodes that could become peers, from a list server, a feed or the last run."""
         self.membership.add_candidates(nids, now, past_stats or {})
 
     def tick(self, now: float) -> None:
-        """Do periodic work; to be called every few seconds."""
+        """Do periodic work. Call this every few seconds."""
         for query_state in self.queries.pop_expired(now):
             self._effects.append(
                 Reply(query_state.query, query_state.requester, tuple(query_state.found.values()))
@@ -177,14 +187,14 @@ class Node:
         self._notices.send_pending()
         self.membership.tick(now)
 
-    # --- results of our calls --------------------------------------------------------------------
+    # --- results of calls to peers ---------------------------------------------------------------
 
     def on_connected(self, to: Nid, subset: Subset, now: float, key: bytes = b"") -> None:
-        """Handle the response to `connect`; an empty ``subset`` means that ``to`` declined."""
+        """Handle the response to `connect`. An empty ``subset`` means that ``to`` declined."""
         self.membership.on_connected(to, subset, now, key)
 
     def on_failed(self, to: Nid, now: float, started_at: float = float("inf")) -> None:
-        """Handle a call, started at ``started_at``, that did not reach ``to``."""
+        """Handle a call, started at ``started_at``, that did not reach the node ``to``."""
         if self.membership.on_failed(to, now, started_at):
             for query_id in self.queries.waiting_for(to):
                 self.on_answer(query_id, to, (), now)
@@ -194,7 +204,7 @@ class Node:
         self.membership.on_refused(to, now, started_at)
 
     def on_delivered(self, to: Nid, bundle: Bundle) -> None:
-        """Add a delivered bundle to our contribution to ``to`` (FeedEx sect. 3.5)."""
+        """Add a delivered bundle to this node's contribution to ``to`` (FeedEx sect. 3.5)."""
         peer = self.peers.get(to)
         if peer is not None:
             hops = peer.hops.get(bundle.feed, self.settings.max_subset_hops)
@@ -203,13 +213,16 @@ class Node:
     # --- functions that peers call (FeedEx, Table 1) ---------------------------------------------
 
     def get_neighbors(self, sender: Nid, now: float) -> list[Nid]:
-        """Return a random sample of known nodes; the sender becomes a candidate."""
+        """Return a random sample of known nodes, and add the sender to the candidates."""
         self.add_candidates([sender], now)
         known = [nid for nid in (*self.peers, *self.membership.candidates) if nid != sender]
         return self._random.sample(known, min(len(known), MAX_LISTED))
 
     def connect(self, sender: Nid, subset: Subset, now: float, key: bytes = b"") -> dict[str, int]:
-        """Accept the sender as a peer; return our subscription set, or {} to decline."""
+        """Accept the sender as a peer and return this node's subscription set.
+
+        Returns an empty set to decline.
+        """
         if not 0 < len(subset) <= MAX_FEEDS:
             return {}
         if not self.membership.may_join(sender, now, key):
@@ -222,7 +235,7 @@ class Node:
         return advertisement
 
     def update_subset(self, sender: Nid, changes: Subset, now: float) -> None:
-        """Apply changes to the sender's subscription set; a negative hop count removes a feed."""
+        """Apply changes to the sender's subscription set. A negative hop count removes a feed."""
         peer = self._require_peer(sender, now)
         if len(changes) > MAX_FEEDS or len(peer.hops) + len(changes) > 2 * MAX_FEEDS:
             raise CallRefused("the subscription set is too large")
@@ -235,11 +248,14 @@ class Node:
             self.interests.invalidate()
 
     def check_did(self, sender: Nid, did: bytes, now: float) -> bool:
-        """Return whether we have seen the bundle or another peer is about to send it.
+        """Return whether the peer need not send the bundle with this content hash.
 
-        False obliges the sender to send the bundle within `PROMISE_TIMEOUT_S`, and other peers are
-        answered True until then. A sender that breaks this promise delays the bundle, so its
-        announcements do not count for `BROKEN_PROMISE_S`.
+        That is so if this node has the bundle already or another peer is about to send it. False
+        obliges the
+        sender to send the bundle within `PROMISE_TIMEOUT_S`, and other peers are answered True
+        until then. A
+        sender that breaks this promise delays the bundle, so its announcements do not count for
+        `BROKEN_PROMISE_S`.
         """
         peer = self._require_peer(sender, now, CHECK_DID_COST)
         if did in self._seen_bundles.seen:
@@ -249,7 +265,10 @@ class Node:
         )
 
     def put_entries(self, sender: Nid, bundle: Bundle, now: float) -> int:
-        """Accept a bundle from a peer; return how many of its entries were new to us."""
+        """Accept a bundle from a peer, and return how many of its entries were new to this node.
+
+        Raises `CallRefused` if the bundle violates the protocol.
+        """
         peer = self._require_peer(sender, now)
         if bundle.did in self._seen_bundles.seen:
             self.counts["duplicates"] += 1
@@ -273,7 +292,7 @@ class Node:
             new_entries = recent_entries
         if new_entries:
             self._accept_entries(peer, bundle, new_entries, hops, now)
-        if hops == 0:  # after the entries, so that they are sent before the notice of the poll
+        if hops == 0:  # this comes last, so that the entries are sent before the notice of the poll
             self._notices.record_poll(feed, min(bundle.fetched_at, now), sender, now)
         return len(new_entries)
 
@@ -300,7 +319,7 @@ class Node:
         self._forward(forwarded, sender)
 
     def put_looks(self, sender: Nid, notices: Sequence[PeerNotice], now: float) -> None:
-        """Record notices that the sender, or a node that it trusts, polled these feeds."""
+        """Record notices that the sender, or a node that it trusts, has polled feeds."""
         self._require_peer(sender, now)
         for notice in notices[:MAX_FEEDS]:
             self._notices.record_poll(notice.feed, min(notice.at, now), sender, now)
@@ -308,9 +327,11 @@ class Node:
     def dispute(
         self, sender: Nid, feed: str, identity: str, published: float | None, now: float
     ) -> None:
-        """Handle a peer's report that an entry which we forwarded is forged.
+        """Handle a peer's report that an entry which this node forwarded is forged.
 
-        Our own fetch of the feed (`Verify`) decides, and then blames the peer that sent it to us.
+        A fetch of the feed by this node (`Verify`) decides whether the report is true. The peer
+        that sent a
+        forged entry is then blamed.
         """
         self._require_peer(sender, now)
         path = self.ledger.known(feed).get(identity)
@@ -321,9 +342,9 @@ class Node:
                 self._effects.append(Verify(feed))
 
     def query_feed(self, sender: Nid, query: Query, now: float) -> None:
-        """Search the archives of this node and its peers; the result is a `Reply` effect.
+        """Search the archives of this node and its peers. The result is a `Reply` effect.
 
-        An empty ``sender`` means that the query is our own.
+        An empty ``sender`` means that this node itself sends the query.
         """
         if sender:
             self._require_peer(sender, now)
@@ -349,7 +370,7 @@ class Node:
     def on_answer(
         self, query_id: str, responder: Nid, holdings: Iterable[Holding], now: float
     ) -> None:
-        """Handle an answer to a query; an empty ``responder`` is our own archive."""
+        """Handle an answer to a query. An empty ``responder`` is the archive of this node."""
         query_state = self.queries.on_answer(query_id, responder, holdings, now)
         if query_state is not None:
             self._effects.append(
@@ -405,7 +426,7 @@ class Node:
         )
 
     def _check(self, bundle: Bundle, sender: Nid) -> None:
-        """Raise `CallRefused` for a bundle that violates the protocol."""
+        """Raise `CallRefused` if a bundle violates the protocol."""
         if not 0 < len(bundle.entries) <= MAX_ENTRIES:
             raise CallRefused(f"a bundle must have 1 to {MAX_ENTRIES} entries")
         if (
@@ -445,7 +466,7 @@ class Node:
         forged: Sequence[Claim],
         now: float,
     ) -> None:
-        """Update the reputation of the peers whose claims our own document has checked."""
+        """Update the reputation of the peers whose claims a document has confirmed or refuted."""
         self._confirm(feed, confirmed)
         for claim in confirmed:
             if (peer := self.peers.get(claim.sender)) is not None:
@@ -460,7 +481,7 @@ class Node:
             if (peer := self.peers.get(claim.sender)) is None:
                 continue
             if len(claim.path) == 1:
-                self._ban(claim.sender, _("sent a forged entry"), now)
+                self._ban(claim.sender, _("the peer sent a forged post"), now)
             else:
                 peer.mute(feed, now, MUTE_S)
                 self._effects.append(
@@ -469,14 +490,14 @@ class Node:
                 self._count_refuted(claim, now)
 
     def _count_refuted(self, claim: Claim, now: float) -> None:
-        """Count a false entry of the claim's sender, which may have forwarded it in good faith."""
+        """Count a false entry of a peer, which may have forwarded it in good faith."""
         peer = self.peers.get(claim.sender)
         if peer is not None:
             peer.refuted += 1
             if peer.refuted >= MAX_REFUTED and peer.refuted > MAX_REFUTED_SHARE * (
                 peer.refuted + peer.confirmed
             ):
-                self._ban(peer.nid, _("many of its entries are false"), now)
+                self._ban(peer.nid, _("many posts from this peer were false"), now)
 
     def _ban(self, nid: Nid, reason: str, now: float) -> None:
         self.membership.drop(nid, reason, now, ban=True)
@@ -486,9 +507,11 @@ class Node:
     # --- privacy ---------------------------------------------------------------------------------
 
     def choose_decoys(self, number: int) -> list[str]:
-        """Choose decoys: feeds of peers that we fetch and advertise as if users here read them.
+        """Choose decoys until there are ``number`` of them, and return all decoys.
 
-        They hide the real subscriptions (FeedEx sect. 1.2, Privacy). Returns all decoys.
+        A decoy is a feed of a peer that this node fetches and advertises as if users here read it.
+        Decoys hide
+        the real subscriptions (FeedEx sect. 1.2, Privacy).
         """
         peer_feeds = {
             feed for peer in self.peers.values() for feed, hops in peer.hops.items() if hops == 0

@@ -1,8 +1,8 @@
-"""Error policy after a fetch: exponential backoff (4xx, 5xx), 410 Gone, permanent redirects.
+"""Rules for failed fetches, which set backoff, permanent redirects and the end of polling.
 
-These are pure rules that return a decision with a reason. No feed is dropped silently: the delay
-after errors grows to a day, a feed that failed for a month is still tried once a month, and only
-410 (Gone) ends polling.
+The rules are pure functions that return a decision with a reason. No feed is dropped silently: the
+delay after errors grows to a day, a feed that failed for a month is still tried once a month, and
+only 410 (Gone) ends polling.
 """
 
 from collections.abc import Mapping
@@ -19,26 +19,28 @@ from tidings.i18n import _
 from tidings.model import DAY_S, HOUR_S
 from tidings.reasons import NO_REASON, Reason, reason
 
-#: First delay after an error; it doubles up to `BACKOFF_MAX_S`.
+#: Delay in seconds after the first error. It doubles with each error up to `BACKOFF_MAX_S`.
 BACKOFF_BASE_S = HOUR_S
-#: Maximum delay after an error.
+#: Maximum delay in seconds after an error.
 BACKOFF_MAX_S = DAY_S
-#: Time without success after which a feed counts as dead.
+#: Time in seconds without success after which a feed is considered dead.
 DEAD_AFTER_S = 30 * DAY_S
-#: Delay between retries of a dead feed: some domains are restored.
+#: Delay in seconds between retries of a dead feed. There are retries because some domains are
+#: restored.
 DEAD_RETRY_S = 30 * DAY_S
-#: Maximum jitter as a share of the delay, derived from the feed's key, so that feeds which failed
-#: together are not retried together.
+#: Maximum jitter as a fraction of the delay. The jitter is derived from the feed's key, so that
+#: feeds which failed together are not retried together.
 JITTER = 0.1
-#: Number of permanent redirects in a row to the same target after which a move is adopted. Captive
-#: portals, hijacked domains and configuration errors also respond with 301.
+#: Number of consecutive permanent redirects to the same target after which the feed's URL is
+#: changed. It is more than one because captive portals, hijacked domains and configuration errors
+#: also respond with 301.
 MIN_MOVE_REDIRECTS = 3
 
-#: Hosts that send 403 instead of 429 (compared by the last two labels).
+#: Domains that send 403 instead of 429. The last two labels of a host name are compared.
 RATE_LIMIT_403_HOSTS = frozenset(
     {"reddit.com", "youtube.com", "medium.com", "substack.com", "vimeo.com", "deviantart.com"}
 )
-#: Headers of bot protection: a 403 with one of these is about the client, not about the document.
+#: Headers that bot protection sends. A 403 with one of them concerns the client, not the document.
 BOT_CHALLENGE_HEADERS = (
     "cf-mitigated",
     "x-amzn-waf-action",
@@ -49,9 +51,9 @@ BOT_CHALLENGE_HEADERS = (
 
 
 def is_rate_limited(status: int, host: str, headers: Mapping[str, str]) -> bool:
-    """Return whether a response is a rate limit of the host.
+    """Return whether a response means that the host limits the rate of requests.
 
-    That is 429, 403 or 503 with Retry-After, and 403 of hosts that are known to mean a rate limit.
+    Such responses are 429, 403 or 503 with Retry-After, and any 403 of `RATE_LIMIT_403_HOSTS`.
     """
     if status == 429:
         return True
@@ -61,12 +63,12 @@ def is_rate_limited(status: int, host: str, headers: Mapping[str, str]) -> bool:
 
 
 def is_bot_challenge(headers: Mapping[str, str]) -> bool:
-    """Return whether the response is a bot challenge and not the publisher's."""
+    """Return whether bot protection sent the response instead of the publisher."""
     return any(name in headers for name in BOT_CHALLENGE_HEADERS)
 
 
 def as_unreadable(request: FetchRequest, result: FetchResult, message: str) -> FetchResult:
-    """Return the result as a failure with ``message``: the document is no feed.
+    """Return the result as a failure, because the document is not a feed.
 
     Validators and digest stay those of the request, so that the document is parsed again next time.
     """
@@ -82,36 +84,39 @@ def as_unreadable(request: FetchRequest, result: FetchResult, message: str) -> F
 
 
 class Action(StrEnum):
-    """What to do with the feed after a fetch."""
+    """Action to take with the feed after a fetch."""
 
-    READ = "read"  #: process the new document
+    READ = "read"  #: the document is new and must be processed
     UNCHANGED = "unchanged"
     BACK_OFF = "back off"
-    WAIT = "wait"  #: the server limits us, the feed has not failed
-    RETIRE = "retire"  #: stop polling
+    WAIT = "wait"  #: the server limits requests, but the feed has not failed
+    RETIRE = "retire"  #: polling of the feed ends
 
 
 class FailureHistory(Struct, frozen=True):
-    """A feed's consecutive failures; stored with the feed."""
+    """Consecutive failures of a feed, which are stored with the feed."""
 
-    errors: int = 0  #: number in a row
+    errors: int = 0  #: number of consecutive failures
     failing_since: float | None = None
-    has_succeeded: bool = False  #: whether it ever returned a document
-    is_owner_notified: bool = False  #: whether the owner was notified that it counts as dead
+    has_succeeded: bool = False  #: whether the feed has ever returned a document
+    is_owner_notified: bool = False  #: whether the owner was notified that the feed is dead
 
 
 class FetchDecision(Struct, frozen=True):
-    """The action after a fetch, its reason, and the state to be stored."""
+    """Action after a fetch, with its reason and the failure history to store."""
 
     action: Action
     history: FailureHistory
-    earliest: float  #: no poll before this time; -inf for no constraint
-    reason: Reason  #: of `earliest`
+    earliest: float  #: earliest time of the next poll, or -inf for no constraint
+    reason: Reason  #: reason of `earliest`
     notice: str = ""  #: notification for the feed's owner
 
 
 def decide(result: FetchResult, history: FailureHistory, now: float, key: str) -> FetchDecision:
-    """Decide what a fetch result means for the feed; ``key`` (id or URL) seeds the jitter."""
+    """Decide what to do with a feed after a fetch.
+
+    ``key`` (the id or URL of the feed) seeds the jitter of the delay.
+    """
     error = result.error
     if error is None:
         action = Action.UNCHANGED if result.unchanged else Action.READ
@@ -129,7 +134,7 @@ def decide(result: FetchResult, history: FailureHistory, now: float, key: str) -
             history,
             float("inf"),
             reason("retired", text=message),
-            _("No longer checked: %(reason)s.", reason=message),
+            _("The feed is no longer checked: %(reason)s.", reason=message),
         )
 
     since = now if history.failing_since is None else history.failing_since
@@ -156,7 +161,8 @@ def decide(result: FetchResult, history: FailureHistory, now: float, key: str) -
     notice = ""
     if is_dead and not history.is_owner_notified:
         notice = _(
-            "Failing for %(duration)s: %(error)s. Still checked once a month.",
+            "The feed has been failing for %(duration)s: %(error)s. It is now "
+            "checked once a month.",
             duration=duration_short(now - since),
             error=error.message,
         )
@@ -164,9 +170,11 @@ def decide(result: FetchResult, history: FailureHistory, now: float, key: str) -
 
 
 def _backoff_s(errors: int, is_client_error: bool) -> float:
-    """Return the exponential backoff: from an hour to a day, factor 2 per error, 4 for 4xx.
+    """Return the exponential backoff in seconds, from an hour to a day.
 
-    A missing document (4xx) is rarely restored within the hour.
+    The factor per error is 2, or 4 for client errors (4xx), because a missing document is rarely
+    restored
+    within the hour.
     """
     factor = 4.0 if is_client_error else 2.0
     return min(BACKOFF_BASE_S * factor ** min(errors - 1, 10), BACKOFF_MAX_S)
@@ -178,20 +186,23 @@ def _jitter(key: str, errors: int) -> float:
 
 
 class Move(Struct, frozen=True):
-    """Permanent redirects (301, 308) to one target; temporary redirects are not counted."""
+    """Consecutive permanent redirects (301, 308) of a feed to one target."""
 
     target: str
-    count: int  #: number in a row
+    count: int  #: number of consecutive redirects
     since: float
 
     @property
     def is_settled(self) -> bool:
-        """Whether the feed's URL is to be changed to the target."""
+        """Whether the URL of the feed is to be changed to the target."""
         return self.count >= MIN_MOVE_REDIRECTS
 
 
 def update_move(move: Move | None, result: FetchResult, now: float) -> Move | None:
-    """Return the move after a fetch; failures keep the count, a different target resets it."""
+    """Return the permanent redirects of a feed after another fetch, or None if there are none.
+
+    A failed fetch does not change the count, and a different target resets it.
+    """
     if result.error is not None:
         return move
     if result.moved_to is None:

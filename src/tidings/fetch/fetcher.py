@@ -1,9 +1,9 @@
-"""HTTP fetcher: conditional GET with redirects, host limits, SSRF checks; errors as values.
+"""HTTP fetcher that sends conditional requests within host limits.
 
-A request has the URL exactly as stored, a User-Agent with the operator's contact URL, and the
-validators exactly as received. It has no cookies, no referrer, no added query parameters and no
-proxies from the environment. Feeds are fetched with GET only. `Fetcher.post` sends requests to
-WebSub hubs and subscribers under the same limits.
+Errors are returned as values. A request has the URL exactly as stored, a User-Agent with the
+operator's contact URL, and the validators exactly as received. It has no cookies, no referrer, no
+added query parameters and no proxies from the environment. Feeds are fetched with GET only.
+`Fetcher.post` sends requests to WebSub hubs and subscribers under the same limits.
 """
 
 import asyncio
@@ -48,24 +48,26 @@ ACCEPT = (
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 #: Status codes of permanent redirects.
 PERMANENT_REDIRECTS = frozenset({301, 308})
-#: Status codes with which a form is sent again to the new URL. RFC 9110 requires it for 307 and
-#: 308; hubs that move expect it for 301 and 302 too (websub.rocks tests 203, 204). 303 drops it.
+#: Status codes of redirects after which a form is sent again to the new URL. RFC 9110 requires this
+#: for 307 and 308, and hubs expect it for 301 and 302 too (websub.rocks tests 203, 204).
 FORM_REDIRECTS = REDIRECTS - {303}
 DIGEST_BYTES = 16
-#: Maximum length of the text that is kept of an error response.
+#: Maximum length in characters of the text that is returned from an error response.
 ERROR_TEXT_CHARS = 500
 
 
 def digest(body: bytes) -> bytes:
     """Return the digest by which an unchanged document is recognized.
 
-    Current processors have instructions for SHA-256: it is twice as fast as BLAKE2.
+    It is a part of SHA-256, which is twice as fast as BLAKE2 because current processors have
+    instructions
+    for it.
     """
     return sha256(body).digest()[:DIGEST_BYTES]
 
 
 class Fetcher:
-    """HTTP client with one connection pool and one host limiter; use it with ``async with``."""
+    """HTTP client with a connection pool and a host limiter. Use it with ``async with``."""
 
     def __init__(
         self,
@@ -74,7 +76,10 @@ class Fetcher:
         *,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """``clock`` returns the Unix time; ``sleep`` is replaced by tests with a virtual clock."""
+        """Create a fetcher.
+
+        ``clock`` returns the Unix time in seconds. Tests replace ``sleep`` to use a virtual clock.
+        """
         self.settings = settings
         self.host_limiter = HostLimiter(
             clock, spacing_s=settings.host_spacing_s, concurrency=settings.concurrency, sleep=sleep
@@ -84,8 +89,8 @@ class Fetcher:
         self.connection_pool = ConnectionPool(
             allow_private=settings.allow_private,
             connect_timeout_s=settings.connect_timeout_s,
-            # Long enough for the host's next feed. A longer time could exceed the open file limit
-            # with thousands of hosts.
+            # This is long enough for the next feed of the host. With a longer time, thousands of
+            # hosts could exceed the open file limit.
             keep_alive_s=2 * settings.host_spacing_s + 1,
         )
 
@@ -120,7 +125,7 @@ class Fetcher:
         )
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> FetchResult:
-        """Send a POST request; the result has the status and no body. Errors are returned."""
+        """Send a POST request and return the status. Errors are returned, not raised."""
         try:
             requested_url = parse_url(url)
         except ValueError as error:
@@ -128,7 +133,7 @@ class Fetcher:
         return await _Fetch(self, FetchRequest(url), requested_url, (body, headers)).run()
 
     def is_local(self, host: str) -> bool:
-        """Return whether a URL's host is known to have a private address."""
+        """Return whether a host is known to have a private address."""
         address = self.connection_pool.address(host)
         return address is not None and not is_public(address)
 
@@ -142,7 +147,7 @@ class Fetcher:
         self._common_headers.clear()
 
     def common_headers(self, subscribers: int) -> bytes:
-        """Return the headers that are the same in every request."""
+        """Return the headers that are the same in all requests for this number of subscribers."""
         headers = self._common_headers.get(subscribers)
         if headers is None:
             agent = user_agent(self.settings.contact_url, subscribers)
@@ -152,7 +157,7 @@ class Fetcher:
 
 
 class _Fetch:
-    """State of one fetch with its redirects."""
+    """State of one fetch, including its redirects."""
 
     def __init__(
         self,
@@ -168,7 +173,7 @@ class _Fetch:
         self.last_host = ""
         self.requests = 0
         self.wire_bytes = 0
-        self.elapsed_s = 0.0  # of earlier requests, without the waits for the host limiter
+        self.elapsed_s = 0.0  # time of earlier requests, without the waits for the host limiter
         self.started: float | None = None
         self.moved_url: URL | None = None
         self.status = 0
@@ -184,25 +189,28 @@ class _Fetch:
             if self.requests > self.fetcher.settings.redirects:
                 limit = self.fetcher.settings.redirects
                 return self._problem(
-                    Problem.REDIRECTS, _("more than %(limit)s redirects", limit=limit)
+                    Problem.REDIRECTS,
+                    _("the server redirected more than %(limit)s times", limit=limit),
                 )
             assert self.headers is not None
             try:
                 target = strip_userinfo(parse_url(self.headers["Location"], self.url))
             except ValueError as error:
                 return self._problem(
-                    Problem.REDIRECTS, _("redirected to an invalid URL: %(error)s", error=error)
+                    Problem.REDIRECTS,
+                    _("the server redirected to an invalid URL: %(error)s", error=error),
                 )
             if target in seen:
                 return self._problem(
-                    Problem.REDIRECTS, _("redirect loop, back to %(url)s", url=target)
+                    Problem.REDIRECTS, _("the server redirects in a loop to %(url)s", url=target)
                 )
             seen.add(target)
-            # A redirect from https to http is followed, but never adopted as a permanent move.
+            # A redirect from https to http is followed, but never changes the stored URL.
             is_downgrade = self.url.scheme == "https" and target.scheme == "http"
             if is_downgrade and self.post_data is not None:  # a form can contain a secret
                 return self._problem(
-                    Problem.REDIRECTS, _("a form must not be redirected from https to http")
+                    Problem.REDIRECTS,
+                    _("the server redirected a form from https to http, which is not safe"),
                 )
             is_permanent = is_permanent and self.status in PERMANENT_REDIRECTS and not is_downgrade
             self.url = target
@@ -210,13 +218,13 @@ class _Fetch:
                 self.moved_url = target
 
     async def _limited_request(self) -> FetchResult | None:
-        """Send one request within the host limits; return None if it was redirected."""
+        """Send one request within the host limits, and return None if it was redirected."""
         fetcher, url = self.fetcher, self.url
         host = str(url.raw_host)
         key = host_key(url)
         address = fetcher.connection_pool.address(host)
         is_exempt = fetcher.is_exempt(host)
-        # A redirect on the same host follows without spacing.
+        # The minimum time between requests does not apply to a redirect on the same host.
         is_spaced = not is_exempt and key != self.last_host
         self.last_host = key
         async with fetcher.host_limiter.acquire(
@@ -232,12 +240,14 @@ class _Fetch:
             except ConnectTimeout:
                 limit = duration(fetcher.settings.connect_timeout_s)
                 return self._problem(
-                    Problem.TIMEOUT, _("no connection within %(limit)s", limit=limit)
+                    Problem.TIMEOUT,
+                    _("the server did not accept a connection within %(limit)s", limit=limit),
                 )
             except TimeoutError:
                 limit = duration(fetcher.settings.timeout_s)
                 return self._problem(
-                    Problem.TIMEOUT, _("no complete response within %(limit)s", limit=limit)
+                    Problem.TIMEOUT,
+                    _("the server sent no complete response within %(limit)s", limit=limit),
                 )
             except NameResolutionError as error:
                 message = _(
@@ -248,7 +258,7 @@ class _Fetch:
                 return self._problem(Problem.DNS, message)
             except ssl.SSLError as error:
                 message = _(
-                    "no secure connection to %(host)s: %(error)s", host=host, error=_reason(error)
+                    "can't connect securely to %(host)s: %(error)s", host=host, error=_reason(error)
                 )
                 return self._problem(Problem.TLS, message)
             except OSError as error:
@@ -258,7 +268,9 @@ class _Fetch:
             except ContentLengthMismatch as error:
                 return self._problem(Problem.BROKEN, str(error))
             except (InvalidResponse, ValueError) as error:
-                message = _("incomplete or invalid HTTP response: %(error)s", error=_reason(error))
+                message = _(
+                    "the server sent an invalid HTTP response: %(error)s", error=_reason(error)
+                )
                 return self._problem(Problem.BROKEN, message)
 
     async def _send_request(self) -> FetchResult | None:
@@ -269,7 +281,7 @@ class _Fetch:
         if etag is not None:
             headers += f"If-None-Match: {etag}\r\n"
             if request.want_delta:
-                headers += "A-IM: feed\r\n"  # a delta (RFC 3229) needs an ETag as its base
+                headers += "A-IM: feed\r\n"  # a delta response (RFC 3229) needs an ETag as its base
         if last_modified is not None:
             headers += f"If-Modified-Since: {last_modified}\r\n"
         if self.authorization and url.origin() == self.requested_url.origin():
@@ -322,7 +334,7 @@ class _Fetch:
         return self._result(unchanged=True)
 
     def _error_response(self, response_text: str) -> FetchResult:
-        """Return the result of an error status; a rate limit pauses the host for all requests."""
+        """Return the result of an error status. A rate limit pauses the host for all requests."""
         assert self.headers is not None
         now = self.fetcher._clock()
         host = str(self.url.raw_host)
@@ -352,11 +364,15 @@ class _Fetch:
         except BodyTooLarge:
             size = f"{limit / 1e6:,.0f}"
             return self._problem(
-                Problem.TOO_LARGE, _("larger than %(size)s MB (fetch.max_bytes)", size=size)
+                Problem.TOO_LARGE,
+                _(
+                    "the document is larger than %(size)s MB (the limit is fetch.max_bytes)",
+                    size=size,
+                ),
             )
         except DecompressionError as error:
             return self._problem(
-                Problem.BROKEN, _("the body cannot be decompressed: %(error)s", error=error)
+                Problem.BROKEN, _("the response cannot be decompressed: %(error)s", error=error)
             )
         if len(body) < MAX_ERROR_BODY_BYTES and not body.strip(b" \t\r\n\x00"):
             return self._problem(
@@ -370,7 +386,7 @@ class _Fetch:
             str(self.url),
             now,
         )
-        if self.status == 226:  # RFC 3229: a delta; entries that it omits are not removed
+        if self.status == 226:  # a delta response (RFC 3229) omits entries that still exist
             return self._result(body=body, delta=True)
         body_digest = digest(body)
         if body_digest == self.request.body_digest:
@@ -382,7 +398,7 @@ class _Fetch:
             return None
         target, source = str(self.moved_url.raw_host), str(self.requested_url.raw_host)
         if self.fetcher.is_exempt(target) and not self.fetcher.is_exempt(source):
-            return None  # a public server must not make us store a URL of a private host (SSRF)
+            return None  # a public server must not change a feed's URL to a private host (SSRF)
         return str(with_userinfo_of(self.requested_url, self.moved_url))
 
     def _problem(
@@ -434,7 +450,7 @@ def _error_text(response: Response) -> str:
 
 def _reason(error: Exception) -> str:
     message = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    # asyncio's message has only the address; the system's error text says what failed.
+    # The message of asyncio has only the address, but the system's error text says what failed.
     if message.startswith("Connect call failed"):
         return os.strerror(getattr(error, "errno", 0))
     return message

@@ -1,4 +1,7 @@
-"""URL handling of the fetcher: parsing without normalization, credentials, host keys."""
+"""URL functions of the fetcher for parsing, credentials and host keys.
+
+URLs are parsed without normalization.
+"""
 
 from base64 import b64encode
 
@@ -8,10 +11,11 @@ from tidings.i18n import _
 
 
 def parse_url(text: str, base: URL | None = None) -> URL:
-    """Parse a URL, relative to ``base`` if given, and keep it byte for byte.
+    """Parse a URL, relative to ``base`` if given, without changing its bytes.
 
-    Only characters that cannot be sent (spaces, non-ASCII) are escaped. Raises `ValueError` if it
-    is not an http or https URL with a host.
+    Only characters that cannot be sent (spaces, non-ASCII) are escaped. Raises `ValueError` if the
+    text is
+    not an http or https URL with a host.
     """
     text = text.strip()
     exact = text.isascii() and text.isprintable() and " " not in text
@@ -22,15 +26,15 @@ def parse_url(text: str, base: URL | None = None) -> URL:
     if base is not None:
         url = base.join(url)
     if url.scheme not in ("http", "https"):
-        raise ValueError(_("it must start with http:// or https://"))
+        raise ValueError(_("the address must start with http:// or https://"))
     if not url.raw_host:
-        raise ValueError(_("it has no host name"))
-    url.port  # noqa: B018  # raises ValueError if it is invalid
+        raise ValueError(_("the address has no host name"))
+    url.port  # noqa: B018  # raises ValueError if the port is invalid
     return url
 
 
 def host_key(url: URL) -> str:
-    """Return the key of a URL's host for the host limiter: scheme, name and port."""
+    """Return scheme, name and port of a URL as the key for the host limiter."""
     return f"{url.scheme}://{url.host_port_subcomponent}".lower()
 
 
@@ -42,9 +46,11 @@ def strip_userinfo(url: URL) -> URL:
 
 
 def authorization(url: URL) -> str:
-    """Return the Authorization header for the URL's user name and password (Basic, RFC 7617).
+    """Return the value of the Authorization header for a URL (Basic, RFC 7617).
 
-    Returns an empty string without them. The header must be sent only to the URL's own origin.
+    Returns an empty string if the URL has no user name and password. The header must be sent only
+    to the
+    origin of the URL.
     """
     if url.raw_user is None and url.raw_password is None:
         return ""
@@ -52,7 +58,10 @@ def authorization(url: URL) -> str:
 
 
 def with_userinfo_of(requested_url: URL, moved_url: URL) -> URL:
-    """Return ``moved_url`` with the user name and password of ``requested_url``, if same origin."""
+    """Return ``moved_url`` with the user name and password of ``requested_url``.
+
+    They are added only if both URLs have the same origin.
+    """
     if (
         requested_url.raw_user is None and requested_url.raw_password is None
     ) or requested_url.origin() != moved_url.origin():

@@ -1,4 +1,4 @@
-"""OPML import and export, and import of plain text lists with one URL per line.
+"""Import and export of OPML, and import of plain text lists with one URL per line.
 
 Invalid rows are reported with their line numbers and skipped. Folders are paths such as
 ``news/local``.
@@ -19,7 +19,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Outline(Struct, frozen=True):
-    """One feed of a list."""
+    """One feed of a list, with its folder and the line where it was declared."""
 
     url: str
     title: str = ""
@@ -29,32 +29,30 @@ class Outline(Struct, frozen=True):
 
 
 class RowError(Struct, frozen=True):
-    """A skipped row of an import, with the reason."""
+    """Skipped row of an import, with its line number and the reason."""
 
     line: int
     text: str
 
 
 def parse_opml(body: bytes) -> tuple[list[Outline], list[RowError]]:
-    """Parse an OPML document; return its feeds without duplicates, and the skipped rows.
+    """Return the feeds of an OPML document without duplicates, and the skipped rows.
 
     Raises `ParseError` if the document is not OPML.
     """
     root, _repaired = parse_xml(body)
     if root is None or _name(root) != "opml":
         raise ParseError(
-            _(
-                "not an OPML file: its root element is not <opml>; "
-                "use an OPML file, or a text file with one URL per line"
-            )
+            _("this is not an OPML file; use an OPML file, or a text file with one URL per line")
         )
     return _deduplicate(_rows(root, ()))
 
 
 def parse_url_list(body: bytes) -> tuple[list[Outline], list[RowError]]:
-    """Parse a text list: one URL per line, optionally followed by a title; ``#`` is a comment.
+    """Return the feeds of a text list without duplicates, and the skipped rows.
 
-    Returns the feeds without duplicates, and the skipped rows.
+    Each line has one URL, optionally followed by a title. A line that starts with ``#`` is a
+    comment.
     """
     rows: list[Outline] = []
     for number, line in enumerate(body.decode("utf-8-sig", "replace").splitlines(), start=1):
@@ -65,7 +63,7 @@ def parse_url_list(body: bytes) -> tuple[list[Outline], list[RowError]]:
 
 
 def write_opml(outlines: Iterable[Outline], title: str) -> bytes:
-    """Write OPML 2.0 with nested folders."""
+    """Return an OPML 2.0 document with nested folders."""
     root = etree.Element("opml", version="2.0")
     etree.SubElement(etree.SubElement(root, "head"), "title").text = xml_safe(title)
     body = etree.SubElement(root, "body")
@@ -82,7 +80,7 @@ def write_opml(outlines: Iterable[Outline], title: str) -> bytes:
 
 
 def _rows(parent: Element, path: tuple[str, ...]) -> Iterator[Outline | RowError]:
-    """Yield all rows in document order; recursion depth is limited by libxml2."""
+    """Yield all feeds and invalid rows in document order. libxml2 limits the recursion depth."""
     for element in parent:
         if _name(element) != "outline":
             yield from _rows(element, path)  # <body>, and other elements of a repaired document
@@ -107,9 +105,9 @@ def _rows(parent: Element, path: tuple[str, ...]) -> Iterator[Outline | RowError
         elif len(element) == 0:
             yield RowError(
                 element.sourceline or 0,
-                _("“%(title)s” has no xmlUrl", title=title)
+                _("“%(title)s” has no feed address (xmlUrl)", title=title)
                 if title
-                else _("this outline has no xmlUrl"),
+                else _("this line has no feed address (xmlUrl)"),
             )
         if len(element):
             # A feed may contain outlines too; only an outline without a URL is a folder.
@@ -123,7 +121,7 @@ def _name(element: Element) -> str:
 
 
 def _category(text: str) -> str:
-    """Return the first category as folder path.
+    """Return the first category of an outline as a folder path.
 
     OPML 2.0 separates categories by commas and their levels by slashes.
     """
@@ -150,7 +148,10 @@ def _deduplicate(rows: Iterable[Outline | RowError]) -> tuple[list[Outline], lis
 
 
 def _normalize_url(url: str) -> str:
-    """Return an HTTP URL with the old scheme ``feed:`` replaced; empty for other URLs."""
+    """Return an HTTP URL with the old scheme ``feed:`` replaced, or an empty string.
+
+    Other URLs than HTTP give an empty string.
+    """
     if url.lower().startswith("feed:"):
         rest = url[5:].lstrip("/")
         url = rest if rest.lower().startswith(("http:", "https:")) else "http://" + rest

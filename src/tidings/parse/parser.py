@@ -1,4 +1,4 @@
-"""Feed parser entry point: detects the format (RSS, Atom, JSON Feed) and parses it."""
+"""Entry point of the feed parser, which detects the format (RSS, Atom, JSON Feed)."""
 
 import re
 
@@ -9,21 +9,22 @@ from tidings.parse.jsonfeed import decode_json, has_too_many_objects, parse_json
 from tidings.parse.xml_tree import parse_xml
 from tidings.parse.xmlfeed import is_feed, parse_feed
 
-#: Default maximum size of a document; the fetcher has its own limit.
+#: Default maximum size of a document in bytes. The fetcher has its own limit.
 MAX_BYTES = 20_000_000
 
 
 class ParseError(TidingsError):
-    """A document that is not a feed; the message says what it is instead."""
+    """Error for a document that is not a feed. The message says what the document is instead."""
 
 
 def parse(
     body: bytes, *, content_type: str = "", url: str = "", max_bytes: int = MAX_BYTES
 ) -> Document:
-    """Parse a feed.
+    """Parse a feed document.
 
-    `content_type` is the HTTP header, `url` the URL after redirects, to resolve relative URLs.
-    Raises `ParseError` if the body is not a feed or larger than `max_bytes`.
+    `content_type` is the HTTP header, and `url` is the URL after redirects, which resolves relative
+    URLs.
+    Raises `ParseError` if the body is not a feed or is larger than `max_bytes`.
     """
     if len(body) > max_bytes:
         raise ParseError(
@@ -41,7 +42,7 @@ def parse(
             raise ParseError(_("this JSON document has too many objects to be a feed"))
         data = decode_json(body)
         if data is None:
-            raise ParseError(_("this is not valid JSON, or not a JSON object as in a JSON Feed"))
+            raise ParseError(_("this is not a valid JSON Feed"))
         if "jsonfeed.org" not in str(data.get("version")) and not isinstance(
             data.get("items"), list
         ):
@@ -70,7 +71,5 @@ def _describe_document(body: bytes, root: str | None) -> str:
     if root == "opml":
         return _("this is a list of feeds (OPML), not a feed; import it instead")
     if root is not None:
-        return _(
-            "this is XML with the root element <%(root)s>, not a feed (rss, feed or rdf)", root=root
-        )
+        return _("this is an XML file that starts with <%(root)s>, not a feed", root=root)
     return _("this is neither XML nor JSON, so it is not a feed")

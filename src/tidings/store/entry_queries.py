@@ -1,14 +1,15 @@
-"""Entry queries of a user (streams) with keyset pagination and cursors.
+"""Queries for the entries of a user (streams), with keyset pagination and cursors.
 
-A page starts after the cursor of the previous one, which is the sort key of its last entry (the id,
-which is the order of arrival, or publication time and id). No entry is skipped or shown twice if
-others arrive or change in between.
+A page starts after the cursor of the previous page. The cursor is the sort key of the last entry of
+that page (the id, which is the order of arrival, or publication time and id). No entry is skipped
+or
+shown twice if others arrive or change in between.
 
 A stream is read from the table with the fewest matching rows: `unread`, `entry_states`,
-`entry_tags`, or `entries`. For few feeds, their rows are collected and sorted; for many, the index
-of the order is scanned until the page is full. Search terms that many entries contain are matched
-in SQLite's index range by range during the scan. ``+ 0`` in a query prevents both databases from
-using the index of a column.
+`entry_tags`, or `entries`. For few feeds, their rows are collected and sorted; for many feeds, the
+index of the order is scanned until the page is full. Search terms that many entries contain are
+matched in SQLite's index range by range during the scan. ``+ 0`` in a query prevents both databases
+from using the index of a column.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,35 +25,38 @@ from tidings.store.entries import ENTRY, decode_entry
 from tidings.store.search import SearchTerms, parse_query
 from tidings.store.user_models import IdPage, Item, Page, Stream
 
-#: Maximum number of feeds whose entries are collected and sorted; for more feeds, scanning the
-#: order finds the newest faster.
+#: Maximum number of feeds whose entries are collected and sorted. For more feeds, scanning entries
+#: in the order of the stream finds the newest faster.
 FEW_FEEDS = 300
-#: A search is common if at least one in `COMMON` of the newest entries matches, estimated from the
-#: `SAMPLE` newest matches.
+#: A search term is common if at least one in `COMMON` of the newest entries matches it. That is
+#: estimated from the `SAMPLE` newest matches.
 COMMON, SAMPLE = 50, 300
-#: One lookup in SQLite's search index takes as long as scanning this number of entries in it.
+#: Number of entries in SQLite's search index that can be scanned in the time of one lookup.
 SPARSE = 500
-#: Typical page size, for cost estimates.
+#: Typical number of entries per page, for cost estimates.
 PAGE = 100
-#: Number of entries around a time of arrival that contain the lowest (or highest) id after (or
-#: before) it. Ids are not exactly in the order of arrival: concurrent polls are recorded as they
-#: finish.
+#: Number of entries next to a time of arrival among which the lowest id after that time, or the
+#: highest id before it, is found. Ids are not exactly in the order of arrival, because concurrent
+#: polls are recorded as they finish.
 DISORDER = 5000
 
 
 class Selection(Struct, frozen=True):
-    """Entries as SQL: ``FROM ... WHERE ...``, its parameters, and the names of the key columns."""
+    """SQL query that selects the entries of a stream.
+
+    It consists of ``FROM ... WHERE ...``, the parameters, and the names of the key columns.
+    """
 
     sql: str
     values: tuple[Any, ...]
     id: str
     published: str
-    collected: bool  #: rows are collected and sorted, not scanned in order
+    collected: bool  #: whether rows are collected and sorted instead of scanned in order
     match: str = ""  #: FTS5 expression to apply to each range of a scan
 
 
 class _Conditions:
-    """SQL conditions with their parameters."""
+    """SQL conditions of a query with their parameters."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -75,9 +79,10 @@ def selection(
     unread_until: float | None = None,
     ordered: bool = False,
 ) -> Selection | None:
-    """Translate a stream to SQL; None if it has no entries.
+    """Translate a stream to SQL, or return None if the stream has no entries.
 
-    ``unread_until`` selects only unread entries received until then. ``ordered`` says that the rows
+    ``unread_until`` selects only unread entries received until that time. ``ordered`` says that the
+    rows
     will be read in the stream's order, and not to the end.
     """
     unread = True if unread_until is not None else stream.unread
@@ -106,7 +111,7 @@ def selection(
         source, entry, feed, table = "entries AS e", "e.id", "e.feed_id", "e"
     published, seen = f"{table}.published_at", f"{table}.first_seen_at"
 
-    # Users star and tag few entries.
+    # Users star and tag few entries, so their rows can be collected.
     collected, single = source.startswith(("entry_states", "entry_tags")), False
     if stream.feeds or stream.folders or stream.not_feeds or stream.not_folders:
         feeds = _source_feeds(db, user_id, stream)
@@ -115,7 +120,7 @@ def selection(
         few, single = 1 < len(feeds) <= FEW_FEEDS, len(feeds) == 1
         collected = collected or few
         if unread and not db.postgres and (few or single):
-            source += " INDEXED BY unread_feed"  # SQLite prefers a scan of the user's order
+            source += " INDEXED BY unread_feed"  # otherwise SQLite scans all entries of the user
         if single:
             where.add(f"{feed} = ?", feeds[0])
         else:
@@ -199,7 +204,7 @@ def _has_muted(db: Connection, user_id: int) -> bool:
 
 
 def _has_few_entries(db: Connection, user_id: int) -> bool:
-    """Whether collecting a user's entries costs less than scanning all entries for a page.
+    """Return whether collecting a user's entries costs less than scanning all entries.
 
     The highest ids approximate the numbers of entries and feeds.
     """
@@ -213,7 +218,7 @@ def _has_few_entries(db: Connection, user_id: int) -> bool:
 
 
 def _source_feeds(db: Connection, user_id: int, stream: Stream) -> list[int]:
-    """Return the feeds that a stream selects, of the user's subscriptions."""
+    """Return the ids of the subscribed feeds that a stream selects."""
     condition, values = (
         (f" AND feed_id {IN_MANY}", (Many(stream.feeds),))
         if stream.feeds and not stream.folders
@@ -238,7 +243,7 @@ def _source_feeds(db: Connection, user_id: int, stream: Stream) -> list[int]:
 def _bound_ids(
     db: Connection, where: _Conditions, entry: str, since: float | None, until: float | None
 ) -> bool:
-    """Add bounds on ids for times of arrival, to end a scan by id early.
+    """Add bounds on ids that follow from times of arrival, to end a scan by id early.
 
     Returns False if no entry arrived in that time.
     """
@@ -286,7 +291,7 @@ def _match(query_terms: SearchTerms) -> str:
 
 
 def _is_common(db: Connection, expression: str) -> bool:
-    """Whether a scan in order fills a page faster than collecting all matches."""
+    """Return whether a scan in order fills a page faster than collecting all matches."""
     newest = "SELECT rowid FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT ?"
     found, first, last = db.execute(
         f"SELECT count(*), min(rowid), (SELECT max(id) FROM entries) FROM ({newest})",
@@ -299,9 +304,11 @@ def _is_common(db: Connection, expression: str) -> bool:
 
 
 def ids(db: Connection, user_id: int, stream: Stream, limit: int, after: str | None) -> IdPage:
-    """Return a page of entry ids; ``after`` is the cursor of the page before, None at the start.
+    """Return a page of entry ids.
 
-    Raises `UsageError` for an invalid cursor.
+    ``after`` is the cursor of the page before, or None at the start. Raises `UsageError` for an
+    invalid
+    cursor.
     """
     chosen = selection(db, user_id, stream, ordered=True)
     if chosen is None or limit < 1:
@@ -323,7 +330,10 @@ def ids(db: Connection, user_id: int, stream: Stream, limit: int, after: str | N
 def _next_rows(
     db: Connection, chosen: Selection, stream: Stream, count: int, after: str | None
 ) -> list[Any]:
-    """Return the next rows in the stream's order: the id, and the publication time if needed."""
+    """Return the next rows in the stream's order.
+
+    A row has the entry id, and the publication time if the stream is ordered by it.
+    """
     direction, sign = ("ASC", ">") if stream.oldest_first else ("DESC", "<")
     sql, values = chosen.sql, list(chosen.values)
     no_index = " + 0" if chosen.collected else ""
@@ -345,10 +355,11 @@ def _next_rows(
 
 
 def _matching(db: Connection, match: str, rows: list[Any]) -> list[Any]:
-    """Filter rows by an FTS5 expression.
+    """Return the rows whose entries match an FTS5 expression.
 
-    The index is scanned from their lowest id to the highest; if these are far apart, such as those
-    of one feed, each id is looked up.
+    The index is scanned from the lowest id to the highest. If these ids are far apart, such as
+    those of
+    one feed, each id is looked up.
     """
     ids = Many(row[0] for row in rows)
     first, last = min(ids, default=0), max(ids, default=0)
@@ -365,30 +376,36 @@ def _matching(db: Connection, match: str, rows: list[Any]) -> list[Any]:
 
 
 def _encode_cursor(row: Any, stream: Stream) -> str:
-    """Encode the sort key of a row as a cursor."""
+    """Return the sort key of a row as a cursor."""
     return str(row[0]) if stream.by == "arrival" else f"{row[1]!r},{row[0]}"
 
 
 def _decode_cursor(after: str, parts: int) -> list[Any]:
-    """Decode a cursor: the id, or publication time and id."""
+    """Return the sort key in a cursor, which is the id, or publication time and id.
+
+    Raises `UsageError` if the cursor does not have this number of parts.
+    """
     try:
         *at, last = after.split(",")
         key = [*map(float, at), int(last)]
     except ValueError:
         key = []
     if len(key) != parts or not 0 <= key[-1] < 2**31:
-        raise UsageError(_("%(cursor)r is not a cursor of this stream", cursor=after))
+        raise UsageError(_("the cursor %(cursor)r is not valid for this stream", cursor=after))
     return key
 
 
 def page(db: Connection, user_id: int, stream: Stream, limit: int, after: str | None) -> Page:
-    """Return a page of entries; ``after`` is the cursor of the page before, None at the start."""
+    """Return a page of entries.
+
+    ``after`` is the cursor of the page before, or None at the start.
+    """
     found = ids(db, user_id, stream, limit, after)
     return Page(tuple(items(db, user_id, found.ids)), found.next)
 
 
 def count(db: Connection, user_id: int, stream: Stream) -> int:
-    """Count the entries of a stream."""
+    """Return the number of entries of a stream."""
     chosen = selection(db, user_id, stream)
     return (
         0
@@ -401,9 +418,9 @@ def count(db: Connection, user_id: int, stream: Stream) -> int:
 
 
 def visible(db: Connection, user_id: int, entry_ids: Iterable[int]) -> dict[int, int]:
-    """Return those of these entries (with their feeds) that a user may access.
+    """Return the feed ids, by entry id, of those entries that a user may access.
 
-    Entries of subscribed feeds, and entries that the user starred or tagged.
+    A user may access entries of subscribed feeds, and entries that the user starred or tagged.
     """
     rows = db.execute(
         f"SELECT e.id, e.feed_id FROM entries AS e WHERE e.id {IN_MANY} AND ("
@@ -417,7 +434,10 @@ def visible(db: Connection, user_id: int, entry_ids: Iterable[int]) -> dict[int,
 
 
 def items(db: Connection, user_id: int, entry_ids: Sequence[int]) -> list[Item]:
-    """Return entries with their state for a user, in this order, without inaccessible ones."""
+    """Return entries with their state for a user, in the order of ``entry_ids``.
+
+    Entries that the user may not access are left out.
+    """
     accessible = visible(db, user_id, entry_ids)
     if not accessible:
         return []
@@ -470,7 +490,7 @@ def items(db: Connection, user_id: int, entry_ids: Sequence[int]) -> list[Item]:
 
 
 def _duplicates(db: Connection, user_id: int, ids: Many) -> dict[int, tuple[int, ...]]:
-    """Return the accessible duplicates of each of these entries."""
+    """Return the ids of the accessible duplicates of each entry."""
     first_ids = {i: i for i in ids} | dict(
         db.execute(
             f"SELECT entry_id, first_entry_id FROM duplicate_groups WHERE entry_id {IN_MANY}",

@@ -82,11 +82,11 @@ CONFLICT_ERRORS = (
 ADVICE: tuple[tuple[Any, Callable[[], str]], ...] = (
     (
         asyncpg.InvalidAuthorizationSpecificationError,
-        lambda: _("check the user and the password in its URL"),
+        lambda: _("check the user name and password in the database URL"),
     ),
     (
         asyncpg.InvalidCatalogNameError,
-        lambda: _("create it with `createdb`, or name another database in the URL"),
+        lambda: _("create the database with `createdb`, or choose another database"),
     ),
     (
         asyncpg.InsufficientPrivilegeError,
@@ -461,9 +461,9 @@ def _version(db: PostgresConnection, name: str) -> int:
     if version > len(MIGRATIONS):
         raise StoreError(
             _(
-                "%(database)s has schema version %(version)s, but this version of tidings supports "
-                "at most %(supported)s; install the newer tidings again, or restore a backup "
-                "from before the upgrade",
+                "%(database)s was used by a newer version of tidings (schema "
+                "%(version)s instead of %(supported)s); upgrade tidings, or restore "
+                "an older backup",
                 database=name,
                 version=version,
                 supported=len(MIGRATIONS),

@@ -76,7 +76,7 @@ def validate_rule(rule: Rule) -> None:
     if rule.action == "tag" and not rule.tag.strip():
         raise UsageError(_("enter the tag to add"))
     if rule.words.strip() and not _compile_words(rule.words):
-        raise UsageError(_("%(words)r contains no word to search for", words=rule.words))
+        raise UsageError(_("%(words)r contains no word; enter at least one", words=rule.words))
     if rule.regex:
         try:
             parsed = patterns.parse(rule.regex)
@@ -99,9 +99,8 @@ def validate_rule(rule: Rule) -> None:
         ):
             raise UsageError(
                 _(
-                    "the regular expression %(regex)r may take too long; use at most one * or + "
-                    "(two if it starts with ^), {1,9} instead of others, no repetition or "
-                    "alternative inside a repetition, and no back reference",
+                    "the regular expression %(regex)r may be slow; use only one * or "
+                    "+, no back reference, and no nested repetition",
                     regex=rule.regex,
                 )
             )

@@ -25,10 +25,12 @@ log = Log("tidings.store")
 
 #: What to do about an error, by a part of SQLite's message.
 ADVICE: dict[str, Callable[[], str]] = {
-    "locked": lambda: _("another process has been writing for too long; try again, or stop it"),
-    "full": lambda: _("free some space on its disk"),
-    "malformed": lambda: _("run `tidings doctor`, and `tidings restore` with your last backup"),
-    "not a database": lambda: _("name the store's own file, or restore a backup over it"),
+    "locked": lambda: _(
+        "another process is writing to the database; try again, or stop that process"
+    ),
+    "full": lambda: _("free some disk space"),
+    "malformed": lambda: _("run `tidings doctor`, then `tidings restore` with your last backup"),
+    "not a database": lambda: _("choose the database of tidings, or restore a backup"),
     "readonly": lambda: _("make the file and its directory writable for this user"),
     "unable to open": lambda: _("check that its directory exists and is writable for this user"),
 }
@@ -93,14 +95,14 @@ def schema_version(db: sqlite3.Connection, path: Path) -> int:
     )
     if foreign:
         raise StoreError(
-            _("%(path)s is a database of another program; name another file", path=path)
+            _("%(path)s is a database of another program; choose another file", path=path)
         )
     if version > len(MIGRATIONS):
         raise StoreError(
             _(
-                "%(path)s has schema version %(version)s, but this version of tidings supports "
-                "at most %(supported)s; install the newer tidings again, or restore a backup "
-                "from before the upgrade",
+                "%(path)s was used by a newer version of tidings (schema %(version)s "
+                "instead of %(supported)s); upgrade tidings, or restore an older "
+                "backup",
                 path=path,
                 version=version,
                 supported=len(MIGRATIONS),
@@ -215,7 +217,7 @@ def backup(db: sqlite3.Connection, path: Path, to: Path, progress: Progress | No
     ``db`` is within a transaction, which keeps the snapshot until the copy is complete.
     """
     if to.exists() and to.samefile(path):
-        raise UsageError(_("%(file)s is the store itself; name another file", file=to))
+        raise UsageError(_("%(file)s is the database in use; choose another file", file=to))
     # The first read determines the snapshot.
     db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     os.replace(_copy_database(db, to, progress), to)
@@ -228,11 +230,14 @@ def restore(source: Path, path: Path, progress: Progress | None = None) -> None:
     """
     if not source.is_file():
         raise UsageError(
-            _("%(file)s does not exist; name a file created by `tidings backup`", file=source)
+            _("%(file)s does not exist; choose a file created by `tidings backup`", file=source)
         )
     if path.exists() and source.samefile(path):
         raise UsageError(
-            _("%(file)s is the store itself; name a file created by `tidings backup`", file=source)
+            _(
+                "%(file)s is the database in use; choose a file created by `tidings backup`",
+                file=source,
+            )
         )
     lock = lock_serving(path)
     try:
@@ -242,7 +247,7 @@ def restore(source: Path, path: Path, progress: Progress | None = None) -> None:
         try:
             if schema_version(db, source) == 0:
                 raise StoreError(
-                    _("%(file)s is not a backup of tidings; name another file", file=source)
+                    _("%(file)s is not a backup of tidings; choose another file", file=source)
                 )
             if (problem := db.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
                 raise StoreError(

@@ -57,7 +57,10 @@ async def move(source: Path, url: str, report: ProgressCallback) -> int:
     """
     if not source.is_file():
         raise UsageError(
-            _("%(file)s does not exist; name the file of the store to move", file=source)
+            _(
+                "%(file)s does not exist; enter the path of the SQLite database to migrate",
+                file=source,
+            )
         )
     with (
         closing(sqlite_file.lock_serving(source)),
@@ -66,8 +69,8 @@ async def move(source: Path, url: str, report: ProgressCallback) -> int:
         if (version := sqlite_file.schema_version(origin, source)) != len(MIGRATIONS):
             raise StoreError(
                 _(
-                    "%(file)s has schema version %(version)s instead of %(current)s; run a "
-                    "command such as `tidings status` on it first, which migrates it",
+                    "%(file)s has the old schema version %(version)s; run `tidings "
+                    "status` on it first to upgrade it to %(current)s",
                     file=source,
                     version=version,
                     current=len(MIGRATIONS),
@@ -99,9 +102,9 @@ async def _move(
         if expected != actual:
             raise StoreError(
                 _(
-                    "%(table)s differs: %(source_rows)s rows in the file, %(target_rows)s in "
-                    "%(target)s; one of them was changed during the copy. Start again with an "
-                    "empty database",
+                    "%(table)s changed during the copy (%(source_rows)s rows in the "
+                    "file, %(target_rows)s in %(target)s); start again with an empty "
+                    "database",
                     table=table.name,
                     source_rows=f"{expected[0]:,}",
                     target_rows=f"{actual[0]:,}",

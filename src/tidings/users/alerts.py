@@ -66,15 +66,15 @@ def _plugin(url: str) -> Any:
         from apprise import Apprise
     except ImportError:
         raise TidingsError(
-            _("alerts need Apprise; install it with: pip install 'tidings[alerts]'")
+            _("notifications need Apprise; install it with: pip install 'tidings[alerts]'")
         ) from None
 
     scheme = url.partition(":")[0].strip().lower()
     if scheme in _LOCAL_SCHEMES or _READS_FILES.search(url):
         raise UsageError(
             _(
-                "%(scheme)s:// is not allowed: alerts cannot use the server's desktop, log or "
-                "files; use a network service such as ntfy://ntfy.sh/topic",
+                "%(scheme)s:// is not allowed for notifications; use a network "
+                "service such as ntfy://ntfy.sh/topic",
                 scheme=scheme,
             )
         )

@@ -159,7 +159,7 @@ class NotificationSender:
             )
         except TidingsError as error:
             return str(error)
-        return "" if delivered else _("Apprise could not deliver the alert")
+        return "" if delivered else _("the notification could not be delivered; check its URL")
 
     async def _post_webhook(self, delivery: Delivery, settings: Settings) -> str:
         """Send a webhook with Miniflux's headers and return the error message, empty on success."""
@@ -189,7 +189,7 @@ def _alert_messages(settings: Settings, batches: Sequence[FeedMatches]) -> list[
         for feed, entry, rule in matches[:MAX_ALERT_ENTRIES]
     ]
     if len(matches) > MAX_ALERT_ENTRIES:
-        paragraphs.append(_("and %(count)s more", count=len(matches) - MAX_ALERT_ENTRIES))
+        paragraphs.append(_("and %(count)s more posts", count=len(matches) - MAX_ALERT_ENTRIES))
     title = (
         matches[0][1].title or matches[0][0]
         if len(matches) == 1

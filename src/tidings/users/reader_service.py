@@ -173,8 +173,8 @@ class ReaderService:
         if not least <= seconds <= most:
             raise UsageError(
                 _(
-                    "the minimum interval must be between %(least)s and %(most)s, or automatic, "
-                    "not %(given)s",
+                    "%(given)s is not allowed as a minimum interval; choose "
+                    "automatic, or %(least)s to %(most)s",
                     least=duration(least),
                     most=duration(most),
                     given=duration(seconds),
@@ -311,7 +311,7 @@ class ReaderService:
     async def item(self, entry_id: int) -> Item:
         found = await self.items([entry_id])
         if not found:
-            raise NotFound(_("there is no entry %(id)s", id=entry_id))
+            raise NotFound(_("there is no post %(id)s", id=entry_id))
         return found[0]
 
     async def full_text(self, entry_id: int) -> str:
@@ -454,7 +454,7 @@ class ReaderService:
         """Queue an entry for delivery to the user's webhook (Miniflux's "save entry")."""
         await self.subscription((await self.item(entry_id)).entry.feed_id)
         if not (await self.store.read(users.settings, self.user.id)).webhook_url:
-            raise UsageError(_("no webhook configured; enter a webhook URL in the settings"))
+            raise UsageError(_("there is no webhook; enter a webhook URL in the settings"))
         await self.store.write(
             ingest.add_notifications, self.user.id, "save_entry", [entry_id], "", self._clock()
         )
@@ -469,11 +469,12 @@ class ReaderService:
         if not settings.alert_urls and not newest:
             raise UsageError(
                 _(
-                    "nothing to test; enter a notification URL, or a webhook URL and subscribe to "
-                    "a feed with at least one post"
+                    "there is nothing to test; save a notification URL, or save a "
+                    "webhook URL and wait for the first post"
                 )
             )
-        message = json.encode((_("Test"), _("Alerts are delivered to this address."))).decode()
+        text = _("Notifications are delivered to this address.")
+        message = json.encode((_("Test notification"), text)).decode()
         messages = [(url, message) for url in settings.alert_urls]
         await self.store.write(
             notifications.add_deliveries, self.user.id, "alert", messages, self._clock()

@@ -298,5 +298,5 @@ async def change_users(context: RequestContext) -> Response:
         await user_service.set_password(user_id, form.get("password"), by=me)
         context.flash(_("Password changed."))
     else:
-        raise UsageError(_("the form names no action; reload the page and try again"))
+        raise UsageError(_("the form is incomplete; reload the page and try again"))
     return context.redirect("/users")

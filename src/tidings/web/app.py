@@ -148,7 +148,11 @@ def make_app(
     async def prometheus_metrics(request: Request) -> Response:
         if not await allowed(request):
             return PlainTextResponse(
-                _("An administrator's token is required: Authorization: Bearer <token>") + "\n",
+                _(
+                    "This address needs an administrator's token in the header "
+                    "Authorization: Bearer <token>."
+                )
+                + "\n",
                 HTTPStatus.FORBIDDEN,
             )
         return PlainTextResponse(

@@ -163,14 +163,19 @@ def delay_chart(
             figures(budget),
             "tick current" if budget == chosen else "tick",
         )
-    plot.text((plot.left + plot.right) / 2, plot.height - 8, _("polls per feed and day"))
+    plot.text((plot.left + plot.right) / 2, plot.height - 8, _("checks per feed and day"))
     ends = []
-    colors = _assign_colors([name for name in points if name != "the limit"])
+    colors = _assign_colors([name for name in points if name != _("the limit")])
     for name, line in points.items():
         kind = f"c{colors[name]}" if name in colors else "limit"
         if line:
             tooltips = [
-                _("%(name)s: %(delay)s at %(n)s", name=name, delay=duration_short(d), n=figures(b))
+                _(
+                    "%(name)s: delay %(delay)s at %(n)s checks per feed and day",
+                    name=name,
+                    delay=duration_short(d),
+                    n=figures(b),
+                )
                 for b, d in line
             ]
             plot.line([(x(b), y(d)) for b, d in line], kind, text=tooltips)
@@ -178,7 +183,7 @@ def delay_chart(
     plot.line_labels(ends)
     text = "; ".join(
         _(
-            "%(name)s: %(first)s at %(low)s polls per feed and day, %(last)s at %(high)s",
+            "%(name)s: delay %(first)s at %(low)s checks per feed and day, %(last)s at %(high)s",
             name=name,
             first=duration_short(line[0][1]),
             low=figures(line[0][0]),
@@ -211,7 +216,7 @@ def delay_histogram(delays_s: Floats, p50_s: float, p90_s: float) -> Markup:
     x, y = plot.x_scale(edges[0], edges[-1], log=True), plot.y_scale(0, max(int(counts.max()), 1))
     for low, high, number in zip(edges, edges[1:], counts.tolist(), strict=False):
         text = _(
-            "%(share)s within %(low)s to %(high)s",
+            "%(share)s of the posts arrived after %(low)s to %(high)s",
             share=percent_short(number / len(delays_s)),
             low=duration_short(low),
             high=duration_short(high),
@@ -223,13 +228,16 @@ def delay_histogram(delays_s: Floats, p50_s: float, p90_s: float) -> Markup:
     for at, label in TIME_TICKS:
         if MIN_DELAY_S <= at <= MAX_DELAY_S:
             plot.text(x(at), plot.bottom_y + 18, label)
-    for delay_s, label, anchor in ((p50_s, _("median"), "end"), (p90_s, _("90 %"), "start")):
+    for delay_s, label, anchor in (
+        (p50_s, _("median"), "end"),
+        (p90_s, _("90 % of posts"), "start"),
+    ):
         left = x(float(np.clip(delay_s, MIN_DELAY_S, edges[-1])))
         plot.vertical_line(left)
         offset = -5 if anchor == "end" else 5
         plot.text(left + offset, plot.top - 10, label, "tick current", anchor)
     text = _(
-        "Median %(median)s, 90 %% within %(p90)s",
+        "The median delay is %(median)s. 90 %% of the posts arrived within %(p90)s.",
         median=duration_short(p50_s),
         p90=duration_short(p90_s),
     )
@@ -261,7 +269,7 @@ def daily_delay_chart(days: Sequence[tuple[str, float | None, float | None]]) ->
     ends = []
     for name, kind, values in (
         (_("median"), "c2", [d[1] for d in days]),
-        (_("90 %"), "c1", [d[2] for d in days]),
+        (_("90 % of posts"), "c1", [d[2] for d in days]),
     ):
         lines = _contiguous_runs(values)
         for line in lines:
@@ -276,7 +284,14 @@ def daily_delay_chart(days: Sequence[tuple[str, float | None, float | None]]) ->
     description = "; ".join(
         f"{day}: {duration_short(median)}, {duration_short(p90)}" for day, median, p90 in days
     )
-    return plot.svg(_("Delay by day"), _("Median, 90 %% within. %(days)s", days=description))
+    return plot.svg(
+        _("Delay by day"),
+        _(
+            "For each day: the median delay, then the delay within which 90 %% of the "
+            "posts arrived. %(days)s",
+            days=description,
+        ),
+    )
 
 
 def _contiguous_runs(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
@@ -303,8 +318,8 @@ def daily_requests_chart(
     x, y = plot.x_scale(0, len(days)), plot.y_scale(0, most * 1.08)
     plot.horizontal_line(y(budget), figures(budget), "reference-line")
     names = (
-        (_("new posts"), "column"),
-        (_("nothing new"), "column pale"),
+        (_("found new posts"), "column"),
+        (_("found nothing new"), "column pale"),
         (_("failed"), "column bad"),
     )
     tops: dict[str, tuple[float, float, str, str]] = {}
@@ -335,7 +350,11 @@ def daily_requests_chart(
         for day, counts in days
     )
     return plot.svg(
-        _("Requests by day"), _("New posts, nothing new, failed. %(days)s", days=description)
+        _("Requests by day"),
+        _(
+            "For each day: requests that found new posts, found nothing new, and failed. %(days)s",
+            days=description,
+        ),
     )
 
 
@@ -357,13 +376,13 @@ def budget_chart(
     x, y = plot.x_scale(budgets[0], budgets[-1], log=True), plot.y_scale(low, high, log=True)
     plot.delay_grid(y, low, high)
     ends = []
-    for which, name, kind in ((1, _("mean"), "c2"), (2, _("median"), "c0")):
+    for which, name, kind in ((1, _("mean delay"), "c2"), (2, _("median delay"), "c0")):
         line = [
             (b, point[which]) for b, point in zip(budgets, points, strict=True) if point[which] > 0
         ]
         text = [
             _(
-                "%(n)s requests a day: %(name)s %(delay)s",
+                "%(name)s at %(n)s requests a day: %(delay)s",
                 n=figures(b),
                 name=name,
                 delay=duration_short(d),
@@ -396,7 +415,7 @@ def budget_chart(
         "c1",
         text=[f"{figures(b)}: {percent(m)}" for b, _d, _h, m in points],
     )
-    missed.line_labels([(x(budgets[-1]), z(points[-1][3]), _("missed"), "c1")])
+    missed.line_labels([(x(budgets[-1]), z(points[-1][3]), _("missed posts"), "c1")])
     for budget in budgets:
         missed.text(x(budget), base + 20, figures(budget))
     if hourly is not None and budgets[0] <= hourly[0] <= budgets[-1]:
@@ -409,14 +428,14 @@ def budget_chart(
     plot.parts += missed.parts
     description = "; ".join(
         _(
-            "%(n)s: mean %(mean)s, missed %(share)s",
+            "%(n)s requests a day: mean delay %(mean)s, %(share)s of posts missed",
             n=figures(b),
             mean=duration_short(mean),
             share=percent(share),
         )
         for b, mean, _median, share in points
     )
-    return plot.svg(_("Delay and missed posts against the budget"), description)
+    return plot.svg(_("Delay and missed posts, by budget"), description)
 
 
 # --- feed page ------------------------------------------------------------------------------------
@@ -460,7 +479,7 @@ def heatmap(posts: Floats) -> Markup:
         plot.text(x(hour), plot.height - 6, f"{hour}", anchor="start")
     day, hour = divmod(int(counts.argmax()), 24)
     text = _(
-        "%(number)s posts, most of them on %(day)s at %(hour)s h",
+        "%(number)s posts, most often on %(day)s at %(hour)s h",
         number=len(posts),
         day=DAYS_OF_WEEK[day],
         hour=hour,
@@ -512,19 +531,19 @@ def timeline(
     checks = ", ".join(f"{number} {labels[kind]}" for kind, number in counts.items() if number)
     return plot.svg(
         _("Posts and checks"),
-        _("%(posts)s posts; checks: %(checks)s", posts=len(posts), checks=checks or _("none")),
+        _("Posts: %(posts)s. Checks: %(checks)s.", posts=len(posts), checks=checks or _("none")),
     )
 
 
 def poll_kind_labels() -> dict[str, str]:
     """Return the labels of `POLL_KINDS` for the legend and tooltips."""
     return {
-        "found": _("new posts"),
-        "nothing": _("nothing new"),
-        "unchanged": _("not changed (304)"),
-        "failed": _("failed or refused"),
+        "found": _("found new posts"),
+        "nothing": _("found nothing new"),
+        "unchanged": _("feed not changed (304)"),
+        "failed": _("failed or was refused"),
         "push": _("pushed (WebSub)"),
-        "peer": _("from a peer"),
+        "peer": _("received from a peer"),
     }
 
 

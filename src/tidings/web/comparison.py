@@ -82,8 +82,8 @@ def read_request(query: Mapping[str, Sequence[str]], kinds: Sequence[str]) -> Co
     if not MIN_BUDGET <= budget <= MAX_BUDGET:
         raise UsageError(
             _(
-                "the budget must be between %(least)s and %(most)s polls per feed and day,"
-                " not %(budget)s",
+                "the budget must be between %(least)s and %(most)s checks per feed "
+                "and day, not %(budget)s",
                 least=f"{MIN_BUDGET:g}",
                 most=f"{MAX_BUDGET:g}",
                 budget=f"{budget:g}",

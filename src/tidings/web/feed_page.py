@@ -125,12 +125,14 @@ def _timeline(
         for poll in polls
     ]
     for at, number in peer_arrivals:
-        result = f"{labels['peer']}: {n_('%(num)s new post', '%(num)s new posts', number)}"
+        found = n_("%(num)s new post", "%(num)s new posts", number)
+        result = f"{labels['peer']}: {found}"
         poll_points.append(
             (at, "peer", f"{templating.format_datetime(at, settings, now)}: {result}")
         )
+    published = _("published")
     post_points = [
-        (at, f"{templating.format_datetime(at, settings, now)}: {_('published')}")
+        (at, f"{templating.format_datetime(at, settings, now)}: {published}")
         for at in posts.tolist()
     ]
     next_poll = (
@@ -149,7 +151,7 @@ def _outcome(poll: Poll, labels: dict[str, str]) -> str:
         else labels[poll_kind(poll)]
     )
     delay = (
-        ", " + _("%(delay)s after publication", delay=duration_short(poll.delay_mean_s))
+        ", " + _("found %(delay)s after publication", delay=duration_short(poll.delay_mean_s))
         if poll.delay_mean_s is not None
         else ""
     )
@@ -189,19 +191,19 @@ def min_interval_text(own: Subscription, found: MinInterval) -> str:
     if not code:
         return _("not known until the first check")
     reason = {
-        "min_interval": _("server supports 304 Not Modified"),
-        "min_interval_full": _("server always sends the full feed"),
+        "min_interval": _("the server supports 304 Not Modified"),
+        "min_interval_full": _("the server always sends the full feed"),
         "min_interval_overflow": _("the feed lists posts only for a short time"),
         "min_interval_override": _("set by you"),
-        "ttl": _("ttl of the feed"),
-        "update_period": _("sy:updatePeriod of the feed"),
-        "fresh": _("Cache-Control or Expires header of the server"),
+        "ttl": _("requested by the feed with ttl"),
+        "update_period": _("requested by the feed with sy:updatePeriod"),
+        "fresh": _("requested by the server with Cache-Control or Expires"),
     }.get(code, code)
     if code == "min_interval_override" and own.min_interval_s != set_s:
         reason = _("set by another user; the shortest interval applies")
     elif code in ("ttl", "update_period", "fresh") and 0 < own.min_interval_s < found.interval_s:
         reason = _(
-            "%(reason)s; it overrides your shorter interval of %(own)s",
+            "%(reason)s, which overrides your interval of %(own)s",
             reason=reason,
             own=duration(own.min_interval_s),
         )

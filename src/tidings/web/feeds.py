@@ -142,7 +142,11 @@ async def import_list(context: RequestContext) -> Response:
         )
     text = n_("Imported %(num)s feed.", "Imported %(num)s feeds.", len(report.new))
     if report.known:
-        text += " " + _("%(num)s already subscribed.", num=len(report.known))
+        text += " " + n_(
+            "You were already subscribed to %(num)s feed.",
+            "You were already subscribed to %(num)s feeds.",
+            len(report.known),
+        )
     context.flash(text)
     return context.redirect("/unread")
 
@@ -223,7 +227,7 @@ def _interval(text: str) -> float:
         return 0.0
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise UsageError(
-            _("choose a minimum interval from the list, not %(text)s", text=repr(text[:50]))
+            _("%(text)s is not a minimum interval; choose one from the list", text=repr(text[:50]))
         )
     return float(text)
 
@@ -235,7 +239,8 @@ async def unsubscribe(context: RequestContext) -> Response:
     )
     await context.reader_service.unsubscribe(subscription.feed.id)
     text = _(
-        "Unsubscribed from %(title)s. Starred and tagged posts stay.", title=subscription.title
+        "Unsubscribed from %(title)s. Your starred and tagged posts are kept.",
+        title=subscription.title,
     )
     context.flash(text, undo=undo_action)
     return context.redirect("/feeds")
@@ -248,12 +253,12 @@ async def poll_now(context: RequestContext) -> Response:
     if polled.skipped:
         context.flash(templating.sentence(render(polled.skipped[0].reason)))
     elif polled.failed:
-        context.flash(_("Check failed; see below."))
+        context.flash(_("The check failed. The error is shown below."))
     else:
         context.flash(
             n_("%(num)s new post.", "%(num)s new posts.", polled.new)
             if polled.new
-            else _("Nothing new.")
+            else _("No new posts.")
         )
     return context.redirect(f"/feed/{subscription.feed.id}/about")
 
@@ -268,10 +273,10 @@ async def change_folder(context: RequestContext) -> Response:
         folder_id = form.number("id", 1, 2**40)
         undo_action = await undo.undo_remove_folder(reader_service, folder_id)
         await reader_service.remove_folder(folder_id)
-        context.flash(_("Folder deleted. Its feeds stay."), undo=undo_action)
+        context.flash(_("Folder deleted. Its feeds are kept."), undo=undo_action)
         return context.redirect("/feeds#folders")
     else:
-        raise UsageError(_("the form names no action; reload the page and try again"))
+        raise UsageError(_("the form is incomplete; reload the page and try again"))
     context.flash(_("Saved."))
     return context.redirect("/feeds#folders")
 
@@ -288,7 +293,7 @@ async def change_tag(context: RequestContext) -> Response:
         )
         return context.redirect("/feeds#tags")
     else:
-        raise UsageError(_("the form names no action; reload the page and try again"))
+        raise UsageError(_("the form is incomplete; reload the page and try again"))
     context.flash(_("Saved."))
     return context.redirect("/feeds#tags")
 
@@ -322,7 +327,7 @@ async def change_rules(context: RequestContext) -> Response:
     }
     feed_id = form.number("feed_id", 1, 2**40) if form.get("feed_id") else None
     await context.reader_service.save_rule(Rule(action=action, feed_id=feed_id, **conditions))
-    context.flash(_("Rule added; applies to new posts."))
+    context.flash(_("Rule added. It applies to new posts."))
     return context.redirect("/rules")
 
 

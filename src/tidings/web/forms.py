@@ -73,7 +73,9 @@ async def read_form(request: Request) -> Form:
     """Read and parse the body of a form request; raise `UsageError` if it is too large."""
     body = await read_body(request, MAX_BYTES)
     if len(body) > MAX_BYTES:
-        raise UsageError(_("the file is larger than %(mb)s MB", mb=MAX_BYTES // 1_000_000))
+        raise UsageError(
+            _("the file is larger than %(mb)s MB; choose a smaller one", mb=MAX_BYTES // 1_000_000)
+        )
     kind = request.headers.get("content-type", "")
     fields: dict[str, list[str]] = {}
     files: dict[str, bytes] = {}
@@ -113,7 +115,9 @@ def pairs(encoded: str, most: int) -> list[tuple[str, str]]:
     try:
         found = parse_qsl(encoded, keep_blank_values=True, max_num_fields=most)
     except ValueError:
-        raise TooLarge(_("the request has more than %(most)s fields", most=f"{most:,}")) from None
+        raise TooLarge(
+            _("the form has more than %(most)s fields; send fewer", most=f"{most:,}")
+        ) from None
     return [(name, text(value.encode("utf-8", "replace"))) for name, value in found]
 
 

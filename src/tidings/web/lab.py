@@ -128,8 +128,8 @@ def _results(lab_request: ComparisonRequest, found: dict[str, Any]) -> dict[str,
         ]
         for i, result in enumerate(chosen["results"])
     }
-    lines["the limit"] = [point["limit_charged_s"] for point in found["curve"]]
-    title = _("Delay incl. missed posts against budget")
+    lines[_("the limit")] = [point["limit_charged_s"] for point in found["curve"]]
+    title = _("Delay including missed posts, by budget")
     rows = [
         (
             result["policy"],

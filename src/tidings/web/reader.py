@@ -218,7 +218,7 @@ async def change(context: RequestContext) -> Response:
     elif "untag" in form:
         changes = {"remove_tags": [form.get("untag")]}
     else:
-        raise UsageError(_("the form names no action; reload the page and try again"))
+        raise UsageError(_("the form is incomplete; reload the page and try again"))
     await reader_service.mark([item.entry.id], **changes)
     if context.wants_json:
         return context.json(_entry_state(await reader_service.item(item.entry.id)))

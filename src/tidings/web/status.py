@@ -90,7 +90,7 @@ class StatusReporter:
             return PollEvent(_title(feed), feed.state.last_poll_at or 0.0, "")
         poll = polls[0]
         found = (
-            n_("%(num)s new post", "%(num)s new posts", poll.new) if poll.new else _("nothing new")
+            n_("%(num)s new post", "%(num)s new posts", poll.new) if poll.new else _("no new posts")
         )
         return PollEvent(_title(feed), poll.at, poll.error or found)
 

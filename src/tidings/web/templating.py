@@ -164,9 +164,9 @@ def sentence(text: str) -> str:
 
 
 def enclosure_label(file: Enclosure) -> str:
-    """Return the label of a link to an attached file, such as ``Picture (example.org)``."""
+    """Return the label of a link to an attached file, such as ``Video (example.org)``."""
     if file.type.startswith("image/"):
-        kind = _("Picture")
+        kind = _("Image")
     elif file.type in VIDEO_PLAYER_TYPES:
         kind = _("Video")
     else:

@@ -165,18 +165,20 @@ def _facts(week: Week) -> dict[str, str]:
     if week.evidence.has_delays:
         found |= {
             _("median delay"): duration_short(week.p50_s),
-            _("90 % within"): duration_short(week.p90_s),
+            _("90 % of posts arrived within"): duration_short(week.p90_s),
         }
     if week.evidence.is_polled:
         found |= {
-            _("missed"): figures(max(missed - recovered, 0.0), 2),
-            _("recovered"): figures(recovered, 2),
+            _("posts missed"): figures(max(missed - recovered, 0.0), 2),
+            _("posts recovered"): figures(recovered, 2),
         }
         if requests:
-            found[_("answered with 304")] = percent_short(week.total("unchanged") / requests)
+            found[_("unchanged responses (304)")] = percent_short(
+                week.total("unchanged") / requests
+            )
     return found | {
-        _("requests"): f"{requests:,.0f}",
-        _("received"): size(week.total("bytes")),
+        _("requests sent"): f"{requests:,.0f}",
+        _("data received"): size(week.total("bytes")),
         _("posts from hubs and peers"): f"{week.total('pushed'):,.0f}",
     }
 
@@ -220,23 +222,23 @@ def _problem_text(problem: FeedProblem, now: float) -> str:
     since = duration_short(now - problem.since) if problem.since is not None else ""
     return {
         "broken": n_(
-            "failing for %(since)s, %(num)s failed check: %(error)s",
-            "failing for %(since)s, %(num)s failed checks: %(error)s",
+            "failing for %(since)s (%(num)s failed check): %(error)s",
+            "failing for %(since)s (%(num)s failed checks): %(error)s",
             int(problem.number),
             since=since,
             error=problem.detail,
         ),
         "late": _("posts arrive %(delay)s after publication", delay=duration_short(problem.number)),
         "silent": _(
-            "no posts for %(since)s; it used to post every %(gap)s",
+            "no posts for %(since)s; posts used to appear every %(gap)s",
             since=since,
             gap=duration_short(problem.number),
         )
         if problem.number
         else _("no posts for %(since)s", since=since),
         "lying": n_(
-            "%(num)s post of this week was dated in the future",
-            "%(num)s posts of this week were dated in the future",
+            "%(num)s post of this week has a date in the future",
+            "%(num)s posts of this week have a date in the future",
             int(problem.number),
         ),
     }[problem.kind]
@@ -270,15 +272,14 @@ def comparison(forecast: Forecast) -> tuple[str, str] | None:
     """
     if forecast.hourly is None:
         return None
-    hourly = _(
-        "Hourly polling of the same feeds: %(figures)s.", figures=_simulated(forecast.hourly)
-    )
-    return hourly, _("tidings: %(figures)s.", figures=_simulated(forecast.own))
+    hourly = _("With hourly polling: %(figures)s.", figures=_simulated(forecast.hourly))
+    return hourly, _("With tidings: %(figures)s.", figures=_simulated(forecast.own))
 
 
 def _simulated(point: Point) -> str:
     return _(
-        "%(requests)s requests a day, mean delay %(mean)s, median %(median)s, %(missed)s missed",
+        "%(requests)s requests a day, mean delay %(mean)s, median delay %(median)s, "
+        "%(missed)s of posts missed",
         requests=f"{point.polls_per_day:,.0f}",
         mean=duration_short(point.mean_s),
         median=duration_short(point.median_s),
