@@ -1,6 +1,6 @@
 """Storage of feeds, entries, polls and users in SQLite or PostgreSQL.
 
-`Store` is the interface for other packages, with the models of `tidings.store.feed_models`.
+`Store` is the interface for other packages. It uses the models of `tidings.store.feed_models`.
 `restore` replaces a store with a backup.
 """
 

@@ -1,11 +1,12 @@
-"""SQL dialect layer: the interface of connections and databases for SQLite and PostgreSQL.
+"""Interface of connections and databases that SQLite and PostgreSQL implement.
 
 Queries are written once, with ``?`` placeholders, in the SQL that both databases support:
 ``ON CONFLICT``, ``RETURNING``, ``count(*) FILTER (WHERE ...)``, ``NULLS LAST`` where nulls matter,
 and only functions that both have (``CASE`` instead of ``max(a, b)``). Types are strict: integer
-columns get an int, text a str, binary data bytes; infinity is passed as a parameter, never written
-into the SQL. Two things have no common syntax: lists of values (`IN_MANY` with `Many`) and bulk
-inserts (`Connection.insert`). Queries that must differ check ``db.postgres``.
+columns get an int, text columns a str, binary columns bytes; infinity is passed as a parameter,
+never written into the SQL. Two things have no common syntax: lists of values (`IN_MANY` with
+`Many`)
+and bulk inserts (`Connection.insert`). Queries that must differ check ``db.postgres``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,29 +21,35 @@ from tidings.store.pubsub import PubSub
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Progress callback: called with the amount done and the total.
+#: Callback that is called with the amount of finished work and the total amount.
 Progress: TypeAlias = Callable[[int, int], object]
 
-#: ``f"feed_id {IN_MANY}"`` with the parameter ``Many(feed_ids)``: one statement for any number of
-#: values. Numbers or text.
+#: SQL condition for any number of values, which are numbers or text. Use ``f"feed_id {IN_MANY}"``
+#: with the parameter ``Many(feed_ids)``.
 IN_MANY = "IN (SELECT value FROM json_each(?))"
 
 _json = msgspec.json.Encoder()
 
 
 class StoreError(TidingsError):
-    """The store cannot be used. The message names the database and what to do."""
+    """Error raised when the store cannot be used.
+
+    The message names the database and says what to do.
+    """
 
 
 class Many(list[Any]):
-    """A list as one SQL parameter: JSON for SQLite, an array for PostgreSQL."""
+    """List that is passed as one SQL parameter.
+
+    It is sent as JSON to SQLite and as an array to PostgreSQL.
+    """
 
     def __conform__(self, protocol: object) -> str:
         return _json.encode(list(self)).decode()
 
 
 class Rows(Protocol):
-    """Result of a statement: its rows as sequences, and the number of rows that it changed."""
+    """Result of a statement, with its rows and the number of rows that it changed."""
 
     @property
     def rowcount(self) -> int: ...
@@ -52,7 +59,7 @@ class Rows(Protocol):
 
 
 class Connection(Protocol):
-    """A connection within a transaction."""
+    """Connection to a database within a transaction."""
 
     @property
     def postgres(self) -> bool: ...
@@ -63,21 +70,21 @@ class Connection(Protocol):
         ...
 
     def allocate_entry_ids(self, count: int) -> list[int]:
-        """Allocate ids for new entries: higher than all before, never used twice."""
+        """Return ids for new entries, which are higher than all ids before and never used twice."""
         ...
 
 
 class Database(Protocol):
-    """A database: connections and threads that run functions, one transaction per call."""
+    """Database that runs functions in threads, with one transaction per call."""
 
     @property
     def name(self) -> str:
-        """The location for messages, without the password."""
+        """Location of the database for messages, without the password."""
         ...
 
     @property
     def allows_multiple_processes(self) -> bool:
-        """Whether several processes may serve it."""
+        """Whether several processes may serve the database."""
         ...
 
     @property
@@ -86,21 +93,21 @@ class Database(Protocol):
     async def write(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs
     ) -> T:
-        """Run ``work`` in a transaction, which is rolled back if it raises."""
+        """Run ``work`` in a transaction, which is rolled back if ``work`` raises an error."""
         ...
 
     async def read(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs
     ) -> T:
-        """Run ``work``, which only reads; all its queries see the same snapshot."""
+        """Run ``work``, which only reads. All its queries see the same snapshot."""
         ...
 
     async def backup(self, to: Path, progress: Progress | None) -> None:
-        """Copy a snapshot to a file."""
+        """Copy a snapshot of the database to a file."""
         ...
 
     async def check(self) -> list[str]:
-        """Check the integrity; return the problems as messages."""
+        """Check the integrity of the database and return the problems as messages."""
         ...
 
     async def prune_old_partitions(
@@ -108,8 +115,9 @@ class Database(Protocol):
     ) -> tuple[int, int]:
         """Delete old entries partition by partition, if the database has partitions.
 
-        Returns the number of deleted entries, and the first id that is not covered: entries from
-        there on must be deleted row by row.
+        Returns the number of deleted entries, and the first id that is not covered. Entries with
+        this id or a
+        higher id must be deleted row by row.
         """
         ...
 

@@ -1,8 +1,11 @@
-"""Near-duplicate detection (dedup): same link, or similar texts by SimHash and shingles.
+"""Detection of near-duplicate entries (dedup) by link, SimHash and shingles.
 
-Two texts are near-duplicates if their SimHashes differ in few bits (Charikar 2002): 64 bits, for
-which every pair of adjacent words votes, so that texts with most pairs in common differ in few
-bits. Candidates are found by keys: the link, and the lowest hashes of the shingles (sequences of
+Two texts are near-duplicates if their SimHashes differ in few bits (Charikar 2002). A SimHash has
+64
+bits, for which every pair of adjacent words votes, so that texts with most pairs in common differ
+in
+few bits. Candidates are found by keys: the link, and the lowest hashes of the shingles (sequences
+of
 four words; min-wise sampling, Broder 1997). Texts that share most of their shingles share at least
 one of these. Texts are processed in batches, as arrays of bytes: one by one they would cost as much
 as all other work for an entry. The functions have no side effects.
@@ -17,17 +20,19 @@ from urllib.parse import parse_qsl, urlencode
 import numpy as np
 import numpy.typing as npt
 
-#: Minimum number of words of a text: short texts such as "Continue reading" are not comparable.
+#: Minimum number of words of a text that is compared. Short texts such as "Continue reading" are
+#: not comparable.
 MIN_WORDS = 12
-#: Words compared: the beginning identifies a text, and the cost does not depend on its length.
+#: Maximum number of words of a text that are compared. The beginning identifies a text, and the
+#: cost does not depend on its length.
 MAX_WORDS = 80
-#: Maximum Hamming distance of two SimHashes: a few words in a hundred differ. Unrelated texts
-#: differ in about 32 bits, with a standard deviation of 4.
+#: Maximum Hamming distance between the SimHashes of two duplicates, which differ in a few words of
+#: a hundred. Unrelated texts differ in about 32 bits, with a standard deviation of 4.
 MAX_HAMMING_DISTANCE = 10
-#: Shingles stored as keys per entry.
+#: Number of shingles that are stored as keys of an entry.
 SHINGLE_COUNT = 4
 
-#: Tracking parameters of links.
+#: Pattern for the names of tracking parameters in links.
 _TRACKING = re.compile(
     r"utm_\w+|fbclid|gclid|mc_[ce]id|ref|ref_src|cmp|source|at_\w+", re.IGNORECASE
 )
@@ -36,22 +41,25 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _Hashes: TypeAlias = "npt.NDArray[np.uint64]"
 #: Whether a byte of a normalized text belongs to a word: letters, digits and non-ASCII bytes.
 _IN_WORD = np.array([byte >= 128 or chr(byte).isalnum() for byte in range(256)])
-#: Bytes of a text that are read.
+#: Maximum number of bytes of a text that are read.
 _WIDTH = 640
-#: Texts per batch: they fit into the processor's cache.
+#: Number of texts per batch, which fit into the processor's cache.
 _BATCH_SIZE = 64
-#: Base of the rolling hash, its powers by position, and their inverses (mod 2**64).
+#: Base of the rolling hash, the powers of the base by position, and their inverses (mod 2**64).
 _BASE = 0xD1342543DE82EF95
 _POWERS: _Hashes = np.cumprod(np.full(_WIDTH + 1, _BASE, np.uint64), dtype=np.uint64)
 _INVERSES: _Hashes = np.cumprod(
     np.full(_WIDTH + 1, pow(_BASE, -1, 2**64), np.uint64), dtype=np.uint64
 )
-#: Hash of a shingle beyond the end of a text.
+#: Hash that stands for a shingle beyond the end of a text.
 _NONE = np.uint64(2**64 - 1)
 
 
 def canonicalize_url(url: str) -> str:
-    """Remove scheme, fragment, ``www.`` and tracking parameters; empty for a home page."""
+    """Return a URL without scheme, fragment, ``www.`` and tracking parameters.
+
+    Returns an empty string for a home page.
+    """
     scheme, _, rest = url.partition("#")[0].partition("://")
     address, _, query = rest.partition("?")
     host, _, path = address.partition("/")
@@ -63,7 +71,7 @@ def canonicalize_url(url: str) -> str:
 
 
 def link_key(url: str) -> int | None:
-    """Return the dedup key of a link, None for a link that identifies no entry."""
+    """Return the dedup key of a link, or None for a link that identifies no entry."""
     link = canonicalize_url(url)
     return (
         int.from_bytes(
@@ -75,14 +83,14 @@ def link_key(url: str) -> int | None:
 
 
 class TextSignature(NamedTuple):
-    """Signature of a text for comparison with others."""
+    """SimHash and shingles of a text, for comparison with other texts."""
 
-    simhash: int  #: 64 bits as a signed number
-    shingles: tuple[int, ...]  #: dedup keys
+    simhash: int  #: SimHash of 64 bits as a signed number
+    shingles: tuple[int, ...]  #: hashes of shingles, which are dedup keys
 
 
 def text_signatures(texts: Sequence[str]) -> list[TextSignature | None]:
-    """Compute the signatures of normalized texts; None for texts with fewer than `MIN_WORDS`."""
+    """Return the signatures of normalized texts, with None for texts below `MIN_WORDS` words."""
     return [
         signature
         for i in range(0, len(texts), _BATCH_SIZE)
@@ -119,8 +127,10 @@ def _first_words(texts: Sequence[str]) -> tuple[_Hashes, npt.NDArray[np.int64]]:
     """Return the hashes of each text's first words (one row per text), and the numbers of words.
 
     The rolling hash of a word is the sum of its bytes, each times a power of the base by its
-    position in the row: the difference of two cumulative sums. Multiplied by the inverse power of
-    the word's start it does not depend on the position.
+    position in
+    the row: the difference of two cumulative sums. Multiplied by the inverse power of the word's
+    start,
+    the hash does not depend on the position.
     """
     parts = [
         text[:_WIDTH].encode("utf-8", "replace")[:_WIDTH].ljust(_WIDTH + 1, b"\0") for text in texts
@@ -145,11 +155,11 @@ def _first_words(texts: Sequence[str]) -> tuple[_Hashes, npt.NDArray[np.int64]]:
 
 
 def _mix_hash(hashes: _Hashes) -> _Hashes:
-    """Mix the bits of hashes, so that each bit of the result depends on all bits (finalizer)."""
+    """Mix the bits of hashes so that each bit of the result depends on all bits (finalizer)."""
     hashes = hashes * _MULTIPLIER
     return (hashes ^ (hashes >> np.uint64(29))) * _MULTIPLIER
 
 
 def is_near_duplicate(one: int, other: int) -> bool:
-    """Whether the Hamming distance of two SimHashes is at most `MAX_HAMMING_DISTANCE`."""
+    """Return whether two SimHashes differ in at most `MAX_HAMMING_DISTANCE` bits."""
     return ((one ^ other) & (2**64 - 1)).bit_count() <= MAX_HAMMING_DISTANCE

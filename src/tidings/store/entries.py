@@ -13,7 +13,7 @@ from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.feed_models import Entry, Gap, Poll, Version
 from tidings.store.search import parse_query
 
-#: Row of the array of publication times.
+#: Data type of one row in the array of publication times.
 POSTING = np.dtype([("feed_id", "i8"), ("at", "f8")])
 
 ENTRY = ", ".join(f"entries.{name}" for name in Entry.__struct_fields__)
@@ -26,7 +26,7 @@ _enclosures = msgspec.json.Decoder(tuple[Enclosure, ...])
 
 
 def decode_entry(row: Sequence[Any]) -> Entry:
-    """Decode an entry from the columns of `ENTRY`."""
+    """Return an entry from a row with the columns of `ENTRY`."""
     return Entry(*(*row[:-2], _tags.decode(row[-2]), _enclosures.decode(row[-1])))
 
 
@@ -40,9 +40,11 @@ def list_page(
     before: int | None,
     limit: int,
 ) -> list[Entry]:
-    """List entries, newest first by id, which is the order of arrival (keyset pagination).
+    """List a page of entries, newest first by id, which is the order of arrival.
 
-    ``before`` is the last id of the page before; ``since`` and ``until`` are times of arrival.
+    ``before`` is the last id of the page before (keyset pagination). ``since`` and ``until`` are
+    times of
+    arrival.
     """
     tables, conditions, values = "entries", ["1 = 1"], list[Any]()
     query_terms = parse_query(search, postgres=db.postgres)
@@ -75,7 +77,7 @@ def list_page(
         if value is not None:
             conditions.append(condition)
             values.append(value)
-    # Ids first, rows after: otherwise SQLite would sort complete rows to find the few of the page.
+    # The subquery selects only ids, because SQLite would otherwise sort complete rows.
     rows = db.execute(
         f"SELECT {ENTRY} FROM entries WHERE id IN (SELECT entries.id FROM {tables} "
         f"WHERE {' AND '.join(conditions)} ORDER BY {order} DESC LIMIT ?) ORDER BY id DESC",
@@ -101,7 +103,10 @@ def versions(db: Connection, entry_id: int) -> list[Version]:
 def posting_times(
     db: Connection, feed_ids: Sequence[int] | None, since: float
 ) -> npt.NDArray[np.void]:
-    """Return publication times from ``since`` on, by feed and time, as an array of `POSTING`."""
+    """Return publication times from ``since`` on, as an array of `POSTING`.
+
+    The array is sorted by feed and time. ``feed_ids`` restricts the feeds; None means all feeds.
+    """
     query, values = (
         "SELECT feed_id, published_at FROM entries WHERE published_at >= ?",
         list[Any]([since]),
@@ -123,14 +128,14 @@ def polls(db: Connection, feed_id: int, limit: int) -> list[Poll]:
 
 
 def decode_poll(row: Sequence[Any]) -> Poll:
-    """Decode a poll from the columns of the poll log."""
+    """Return a poll from a row with the columns of the poll log."""
     columns = list(row)
     columns[_REASON] = decode(columns[_REASON])
     return Poll(*columns)
 
 
 def polls_since(db: Connection, since: float) -> int:
-    """Count polls since a time, without pushes."""
+    """Return the number of polls since a time, without pushes."""
     return int(
         db.execute(
             "SELECT count(*) FROM polls WHERE at >= ? AND source <> 'push'", (since,)
@@ -139,7 +144,7 @@ def polls_since(db: Connection, since: float) -> int:
 
 
 def gaps(db: Connection, feed_id: int | None, state: str | None, limit: int) -> list[Gap]:
-    """List gaps, newest first; of one feed or all, in one state or any."""
+    """List gaps, newest first. None as ``feed_id`` or ``state`` means all feeds or all states."""
     rows = db.execute(
         f"SELECT {_GAP} FROM gaps WHERE feed_id = coalesce(?, feed_id) "
         "AND state = coalesce(?, state) ORDER BY found_at DESC LIMIT ?",

@@ -1,4 +1,4 @@
-"""Entry state of a user: read, starred, rated, muted, tagged, own title and content.
+"""Entry state of a user, such as read, starred, rated, muted and tagged.
 
 An entry is unread while it has a row in `unread`. A row in `entry_states` records when an entry was
 read individually (not by "mark all as read"), starred or muted, its rating, and the user's own
@@ -16,7 +16,7 @@ from tidings.store.user_models import Stream, Tag
 
 
 class EntryStateChange(Struct, frozen=True):
-    """A change of the state of entries; None or empty: no change."""
+    """Change of the state of entries. A field that is None or empty changes nothing."""
 
     unread: bool | None = None
     starred: bool | None = None
@@ -30,7 +30,10 @@ class EntryStateChange(Struct, frozen=True):
 def update_entry_state(
     db: Connection, user_id: int, entry_ids: Sequence[int], change: EntryStateChange, now: float
 ) -> list[int]:
-    """Change the state of those of these entries that the user may access; return their ids."""
+    """Change the state of entries for a user, and return the ids of the changed entries.
+
+    Entries that the user may not access are left out.
+    """
     feeds = visible(db, user_id, entry_ids)
     ids = Many(feeds)
     if not ids:
@@ -75,7 +78,7 @@ def _set(
 ) -> None:
     """Set a column of entry states.
 
-    ``keep`` keeps an existing value: starring an entry twice does not change the time.
+    With ``keep``, an existing value stays: starring an entry twice does not change the time.
     """
     new = f"coalesce(entry_states.{column}, excluded.{column})" if keep else f"excluded.{column}"
     db.executemany(
@@ -86,7 +89,10 @@ def _set(
 
 
 def mark_all_read(db: Connection, user_id: int, stream: Stream, until: float) -> list[int]:
-    """Mark unread entries of a stream received until then as read; return their ids."""
+    """Mark unread entries of a stream that were received until a time as read.
+
+    Returns the ids of the entries.
+    """
     chosen = selection(db, user_id, stream, unread_until=until)
     if chosen is None:
         return []
@@ -99,7 +105,7 @@ def mark_all_read(db: Connection, user_id: int, stream: Stream, until: float) ->
 
 
 def read_since(db: Connection, user_id: int, since: float) -> list[int]:
-    """List entries that were marked as read individually since then."""
+    """List the ids of entries that were marked as read individually since a time."""
     return [
         i
         for (i,) in db.execute(
@@ -109,7 +115,7 @@ def read_since(db: Connection, user_id: int, since: float) -> list[int]:
 
 
 def mute_read_entries(db: Connection, user_id: int, limit: int, now: float) -> int:
-    """Mute at most ``limit`` read entries that are not starred; return how many."""
+    """Mute at most ``limit`` read entries that are not starred, and return their number."""
     chosen = selection(db, user_id, Stream(unread=False, starred=False))
     if chosen is None:
         return 0
@@ -135,7 +141,7 @@ def tags(db: Connection, user_id: int) -> list[Tag]:
 
 
 def rename_tag(db: Connection, user_id: int, name: str, new: str) -> bool:
-    """Rename a tag, or merge it into an existing one; return whether it existed."""
+    """Rename a tag, or merge it into an existing tag, and return whether the old tag existed."""
     inserted = db.execute(
         "INSERT INTO entry_tags (user_id, name, entry_id) "
         "SELECT user_id, CAST(? AS TEXT), entry_id FROM entry_tags WHERE user_id = ? AND name = ? "
@@ -146,7 +152,7 @@ def rename_tag(db: Connection, user_id: int, name: str, new: str) -> bool:
 
 
 def remove_tag(db: Connection, user_id: int, name: str) -> bool:
-    """Remove a tag from all entries; return whether it existed."""
+    """Remove a tag from all entries, and return whether the tag existed."""
     return (
         db.execute(
             "DELETE FROM entry_tags WHERE user_id = ? AND name = ?", (user_id, name)
@@ -156,7 +162,10 @@ def remove_tag(db: Connection, user_id: int, name: str) -> bool:
 
 
 def restore_tag(db: Connection, user_id: int, name: str, entry_ids: Sequence[int]) -> None:
-    """Undo the removal of a tag, also for entries that the user can access only by this tag."""
+    """Add a tag to entries again after it was removed (undo).
+
+    This includes entries that the user can access only by this tag.
+    """
     db.execute(
         "INSERT INTO entry_tags (user_id, name, entry_id) "
         "SELECT CAST(? AS BIGINT), CAST(? AS TEXT), id FROM entries "

@@ -3,6 +3,18 @@
 A young installation has no meaningful figures: its first polls find old posts, which have no delay,
 and the few that follow depend on the time of day. The rules, for pages, command line and API
 (docs/guide/understand.md), are:
+
+- delays (median, p90) of a week or a month need `DELAY_DAYS` of polling and `DELAY_POSTS` posts
+  with a known delay;
+- the median of a part (a day, an hour, one feed) needs, in addition, `MEDIAN_POSTS` posts of that
+  part, and its p90 needs `P90_POSTS`;
+- missed posts, and shares of requests, need `DELAY_DAYS` of polling;
+- the comparison with hourly polling needs `COMPARISON_DAYS` of polling and the history of the
+  curve;
+- the curve of delay against budget needs `CURVE_DAYS` of history, of which `DELAY_DAYS` were
+  polled, and `CURVE_POSTS` evaluated posts.
+
+Plain counts (requests, bytes, posts received) need no minimum.
 """
 
 from msgspec import Struct
@@ -11,8 +23,8 @@ from tidings.i18n import _, n_
 from tidings.store.connection import Connection
 
 DAY_S = 86400.0
-#: Minimum days of polling for delays: by then every hour of the day was polled more than once, and
-#: the first documents, whose entries are all new, are no longer counted.
+#: Minimum number of days of polling for delays. After that time, every hour of the day was polled
+#: more than once, and the first documents, whose entries are all new, are no longer counted.
 DELAY_DAYS = 3.0
 #: Minimum number of posts for delays. Of 50 posts five are later than the p90, whose 95 %
 #: confidence interval reaches from the 82nd to the 98th percentile.
@@ -103,7 +115,7 @@ def polling_needs(evidence: Evidence) -> str:
 
 
 def comparison_needs(evidence: Evidence) -> str:
-    """Return a text that says how much history is missing for the comparison with hourly polling.
+    """Return a text that says how much history the comparison with hourly polling still needs.
 
     Returns an empty string if the comparison can be shown.
     """

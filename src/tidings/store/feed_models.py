@@ -1,12 +1,12 @@
-"""Models of feeds, entries and polls: the values that the store reads and writes.
+"""Models of feeds, entries and polls that the store reads and writes.
 
 A field has the name of its column; a different name in JSON output is given by `msgspec.field`.
-What polls learn about a feed is one value, `FeedState`: the aggregator takes it from the leased
-feed, replaces what has changed, and returns it within a `PollOutcome`. `NewSubscription`,
-`EntryText` and `PollOutcome` with its parts are inputs; the others are what the database holds.
-
-Texts must be valid Unicode: the `parse` package removes lone surrogates and null characters. Models
-of which there are thousands are not tracked by the garbage collector (``gc=False``), which took a
+The results of polls that belong to a feed are one value, `FeedState`: the aggregator takes it from
+the leased feed, replaces what has changed, and returns it within a `PollOutcome`.
+`NewSubscription`,
+`EntryText` and `PollOutcome` with its parts are inputs; the others are rows of the database. Texts
+must be valid Unicode: the `parse` package removes lone surrogates and null characters. Models of
+which there are thousands are not tracked by the garbage collector (``gc=False``), which took a
 quarter of the time to build a list.
 """
 
@@ -18,53 +18,53 @@ from tidings.document import NO_HINTS, Enclosure, Hints
 from tidings.reasons import NO_REASON, Reason
 from tidings.reasons import reason as reason_value
 
-#: How an entry was received: by a poll, pushed by a WebSub hub, from an archive (RFC 5005), or from
-#: a peer. "confirmed": from a peer, and confirmed since by our own poll or by independent peers.
-#: The stored value for peers is FeedEx's term.
+#: Way in which an entry was received: by a poll, by a push of a WebSub hub, from an archive (RFC
+#: 5005), or from a peer. "confirmed" is an entry from a peer that a poll by this service or
+#: independent peers have confirmed. The stored value for peers is FeedEx's term.
 Source: TypeAlias = Literal["poll", "push", "archive", "neighbour", "confirmed"]
 
-#: Id of the user that every store has from the start.
+#: Id of the user that every new store contains.
 DEFAULT_USER_ID = 1
 
 
 class FeedState(Struct, frozen=True, gc=False):
-    """What polls have learned about a feed; all fields are written with every poll."""
+    """Properties of a feed that polls have found. All fields are written with every poll."""
 
     title: str = ""
     site_url: str = ""
     format: str = ""
-    window: int = 0  #: maximum number of entries seen in a document
+    window: int = 0  #: largest number of entries in any document
     shown: int = 0  #: number of entries in the last document
-    oldest_at: float | None = None  #: publication time of the oldest of these
+    oldest_at: float | None = None  #: publication time of the oldest entry in the last document
     #: 1 if a full document dropped entries, so that `window` is the publisher's limit
     dropped: int = 0
-    by_age: int = 0  #: consecutive documents that dropped entries although they were not full
-    usual_gap_s: float | None = None  #: between the entries of the last document
-    next_poll_at: float | None = None  #: None: no automatic polls
-    reason: Reason = NO_REASON  #: of `next_poll_at`
+    by_age: int = 0  #: number of consecutive documents that dropped entries without being full
+    usual_gap_s: float | None = None  #: mean time between two entries of the last document
+    next_poll_at: float | None = None  #: time of the next poll, or None for no automatic polls
+    reason: Reason = NO_REASON  #: reason of `next_poll_at`
     last_poll_at: float | None = None
     last_ok_at: float | None = None
-    errors: int = 0  #: consecutive failures
+    errors: int = 0  #: number of consecutive failures
     failing_since: float | None = None
-    error_kind: str = ""  #: category for statistics: "timeout", "http 404"
+    error_kind: str = ""  #: category for statistics, such as "timeout" or "http 404"
     last_error: str = ""
     etag: str = ""
     last_modified: str = ""
     validators_since: float | None = None
-    #: URL that the validators (ETag, Last-Modified) belong to; may be the target of a redirect
+    #: URL to which the validators (ETag, Last-Modified) belong, which may be a redirect target
     validators_url: str = ""
     body_digest: bytes = b""
-    #: no poll before this time, not even a manual one (Retry-After)
+    #: earliest time of the next poll, including manual polls (Retry-After)
     earliest_at: float | None = None
-    #: the publisher's last stated interval, 0 for none: see `policy.constraints`
+    #: last interval that the publisher has stated, or 0 for none (see `policy.constraints`)
     stated_s: float = 0.0
-    stated_by: int = 0  #: source of that interval
-    not_modified: float = 0.0  #: share of unchanged polls that were answered with 304
-    document_bytes: float = 0.0  #: transfer size of the last full document
-    poll_bytes: float = 0.0  #: mean transfer of a poll
-    #: hours of the week without polls, Monday first: 168 bits in 21 bytes, or empty
+    stated_by: int = 0  #: source of `stated_s`
+    not_modified: float = 0.0  #: fraction of polls without news that were answered with 304
+    document_bytes: float = 0.0  #: bytes transferred for the last full document
+    poll_bytes: float = 0.0  #: mean number of bytes transferred by a poll
+    #: hours of the week without polls as 168 bits in 21 bytes, Monday first; empty for none
     forbidden: bytes = b""
-    moved_to: str = ""  #: target of a permanent redirect, until it is accepted
+    moved_to: str = ""  #: target of a permanent redirect that is not accepted yet
     moved_sightings: int = 0
     moved_since: float | None = None
     self_url: str = ""
@@ -73,7 +73,7 @@ class FeedState(Struct, frozen=True, gc=False):
 
 
 class Feed(Struct, frozen=True, gc=False):
-    """A feed."""
+    """Feed with its URL, its state and the settings of its subscribers."""
 
     id: int
     url: str
@@ -81,34 +81,34 @@ class Feed(Struct, frozen=True, gc=False):
     weight: float
     retired_at: float | None
     retired_reason: str = field(name="retired_why")
-    min_interval_s: float  #: set by its subscribers, 0 for none
+    min_interval_s: float  #: minimum interval that subscribers have set, or 0
     state: FeedState
-    subscribers: int = 1  #: counted only for leased feeds
+    subscribers: int = 1  #: number of subscribers, which is counted only for leased feeds
 
 
 class FeedSummary(Struct, frozen=True):
-    """A feed as its subscriber sees it."""
+    """Feed with the title and folder that a subscriber has given it."""
 
     feed: Feed
-    title: str  #: set by the subscriber, else the feed's, else its URL
+    title: str  #: title that the subscriber has set, or else the feed's title or URL
     folder: str
     entries: int
-    newest_at: float | None  #: publication time of its newest entry
+    newest_at: float | None  #: publication time of the newest entry
 
 
 class NewSubscription(Struct, frozen=True):
-    """A subscription to be added."""
+    """Subscription that is to be added."""
 
     url: str
     first_poll_at: float
     title: str = ""
-    folder: str = ""  #: a path such as "News/Science"; empty for none
+    folder: str = ""  #: path such as "News/Science", or empty for none
     site_url: str = ""
     reason: Reason = reason_value("added")
 
 
 class SubscribeResult(Struct, frozen=True):
-    """Result of a `NewSubscription`."""
+    """Result of adding a `NewSubscription`."""
 
     url: str
     feed_id: int
@@ -117,28 +117,28 @@ class SubscribeResult(Struct, frozen=True):
 
 
 class EntryText(Struct, frozen=True, gc=False):
-    """An entry to store, with validated dates and sanitized HTML."""
+    """Entry that is to be stored, with validated dates and sanitized HTML."""
 
     identity: str
     digest: bytes
-    published_at: float  #: declared date, or the time of arrival if that is not plausible
+    published_at: float  #: declared date if it is plausible, otherwise the time of arrival
     url: str = ""
     title: str = ""
     author: str = ""
     content: str = ""
     summary: str = ""
-    text: str = ""  #: `search_text` of the content, or of the summary if there is none
-    declared_published_at: float | None = None  #: the date in the document
+    text: str = ""  #: `search_text` of the content, or of the summary if there is no content
+    declared_published_at: float | None = None  #: date in the document
     updated_at: float | None = None
     comments_url: str = ""
     tags: tuple[str, ...] = ()
     enclosures: tuple[Enclosure, ...] = ()
-    #: arrival minus publication; None if unknown (first document of a feed, no date)
+    #: seconds from publication to arrival; None if unknown (first document of a feed, no date)
     delay_s: float | None = None
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """A stored entry."""
+    """Entry in the store."""
 
     id: int
     feed_id: int
@@ -162,7 +162,7 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 class Version(Struct, frozen=True):
-    """A former version of a changed entry."""
+    """Former version of an entry that was changed."""
 
     replaced_at: float
     digest: bytes
@@ -175,7 +175,7 @@ class Version(Struct, frozen=True):
 
 
 class KnownEntry(Struct, frozen=True):
-    """A known identity; ``entry_id`` is None if retention deleted the entry."""
+    """Entry whose identity is known. ``entry_id`` is None if retention deleted the entry."""
 
     entry_id: int | None
     digest: bytes
@@ -183,7 +183,7 @@ class KnownEntry(Struct, frozen=True):
 
 
 class Pause(Struct, frozen=True):
-    """A host that is paused."""
+    """Host to which no requests are sent until a time, with the reason."""
 
     host: str
     until: float
@@ -191,15 +191,19 @@ class Pause(Struct, frozen=True):
 
 
 class SuspectedGap(Struct, frozen=True):
-    """A detected gap: entries between the two times were probably missed."""
+    """Period in which entries were probably missed."""
 
     from_at: float
     until_at: float
-    missed: float  #: estimated number of entries
+    missed: float  #: estimated number of missed entries
 
 
 class Gap(Struct, frozen=True):
-    """A stored gap. ``state`` is open, repaired, partly (repaired) or lost (not recoverable)."""
+    """Stored period in which entries were missed.
+
+    ``state`` is open, repaired, partly (some entries were recovered) or lost (none can be
+    recovered).
+    """
 
     id: int
     feed_id: int
@@ -212,7 +216,7 @@ class Gap(Struct, frozen=True):
 
 
 class GapRepair(Struct, frozen=True):
-    """The gap that an outcome repairs: its new entries count as recovered."""
+    """Gap for which an outcome has entries. The new entries of the outcome count as recovered."""
 
     gap_id: int
     state: str
@@ -226,14 +230,14 @@ class Estimate(Struct, frozen=True):
 
 
 class PollOutcome(Struct, frozen=True, kw_only=True):
-    """Everything that one poll, push or archive page changes; stored atomically."""
+    """All changes by one poll, push or archive page, which are stored in one transaction."""
 
     feed_id: int
     at: float
-    reason: Reason = NO_REASON  #: of the poll
+    reason: Reason = NO_REASON  #: reason of the poll
     source: Source = "poll"
-    host: str = ""  #: that the request was sent to
-    status: int = 0  #: HTTP status; 0 without a response
+    host: str = ""  #: host to which the request was sent
+    status: int = 0  #: HTTP status, or 0 without a response
     bytes: int = 0
     elapsed_s: float = 0.0
     error_kind: str = ""
@@ -241,28 +245,28 @@ class PollOutcome(Struct, frozen=True, kw_only=True):
     entries: int = 0  #: number of entries in the document
     new: tuple[EntryText, ...] = ()
     changed: tuple[EntryText, ...] = ()
-    #: identities of all entries in the document; None if it is unchanged or not parsed
+    #: identities of all entries in the document, or None if it is unchanged or was not parsed
     document: tuple[str, ...] | None = None
-    state: FeedState | None = None  #: None: no change
+    state: FeedState | None = None  #: new state of the feed, or None for no change
     estimate: Estimate | None = None
     pause: Pause | None = None
     gap: SuspectedGap | None = None
     repair: GapRepair | None = None
-    new_url: str = ""  #: the feed's new URL
-    retire_reason: str = ""  #: non-empty: the feed is retired
-    #: node ids on the path of new entries from a peer; the last one is the sender
+    new_url: str = ""  #: new URL of the feed, or empty for no change
+    retire_reason: str = ""  #: reason for ending polls of the feed, or empty to continue
+    #: ids of the nodes that forwarded new entries from a peer; the last one is the sender
     peer_path: tuple[str, ...] = ()
 
 
 class RecordResult(Struct, frozen=True):
-    """Result of `Store.record`: ids of new entries, and the number of changed ones."""
+    """Ids of the new entries and number of the changed entries of a recorded outcome."""
 
     new: tuple[int, ...]
     changed: int
 
 
 class Poll(Struct, frozen=True):
-    """A row of the poll log."""
+    """Row of the poll log."""
 
     feed_id: int
     at: float
@@ -275,44 +279,48 @@ class Poll(Struct, frozen=True):
     changed: int
     delay_mean_s: float | None
     delay_max_s: float | None
-    missed: float | None = field(name="lost")  #: estimate; None: no gap
+    missed: float | None = field(name="lost")  #: estimated missed entries, or None without a gap
     reason: Reason
     error_kind: str
     error: str
 
 
 class Schedule(Struct, frozen=True):
-    """A new poll time of a feed, with its reason."""
+    """New time of the next poll of a feed, with its reason."""
 
     feed_id: int
     next_poll_at: float | None
     reason: Reason
-    #: compare-and-set: written only if this is still the poll time, not leased or polled meanwhile
+    #: The new time is written only if the stored poll time still has this value (compare-and-set),
+    #: so that a feed that was leased or polled in between does not change.
     expected_poll_at: float | None = None
 
 
 class PushSubscription(Struct, frozen=True):
-    """A WebSub subscription. ``state`` is `asked` (requested), active, refused or ended."""
+    """WebSub subscription of a feed.
+
+    ``state`` is `asked` (requested but not verified), active, refused or ended.
+    """
 
     feed_id: int
     hub: str
     topic: str
     token: str  #: secret part of the callback URL
-    secret: str  #: for the signature (HMAC)
+    secret: str  #: key of the signature (HMAC), or empty
     state: str
     lease_until: float | None = None
     last_push_at: float | None = None
-    pushed_count: int = 0  #: entries that were pushed
-    unpushed_count: int = 0  #: entries that only a poll found
+    pushed_count: int = 0  #: number of entries that the hub has pushed
+    unpushed_count: int = 0  #: number of entries that only a poll has found
 
 
 class Period(Struct, frozen=True):
-    """Statistics of a period up to now."""
+    """Statistics of polls and entries in a period that ends now."""
 
     polls: int
     bytes: int
     new: int
-    delays: int  #: entries with a known delay
+    delays: int  #: number of entries with a known delay
     delay_p50_s: float | None
     delay_p90_s: float | None
     missed: float = field(name="lost")
@@ -320,7 +328,7 @@ class Period(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True):
-    """Status of the store."""
+    """Numbers of feeds and entries, and statistics of the last hour, day and week."""
 
     feeds: int
     retired: int
@@ -331,7 +339,7 @@ class Status(Struct, frozen=True):
     hour: Period
     day: Period
     week: Period
-    errors: dict[str, int]  #: failing feeds by kind of error
+    errors: dict[str, int]  #: number of failing feeds by kind of error
     paused: tuple[Pause, ...]
     polled_days: float  #: days since the first poll
 
@@ -342,7 +350,7 @@ class Status(Struct, frozen=True):
 
 
 class RetentionResult(Struct, frozen=True):
-    """Numbers of rows that `Store.apply_retention` deleted."""
+    """Numbers of entries and polls that `Store.apply_retention` has deleted."""
 
     entries: int
     polls: int

@@ -1,4 +1,4 @@
-"""Feeds: subscribing, poll schedule, policy estimates, key-value pairs, WebSub."""
+"""Queries for feeds, their poll schedule, policy estimates, and WebSub subscriptions."""
 
 import math
 from collections.abc import Sequence
@@ -35,14 +35,15 @@ _NUMBERS = (
     "document_bytes",
     "poll_bytes",
 )
-#: Columns that may be NULL, with the value that represents it.
+#: Columns that may be NULL, with the number that stands for NULL in arrays.
 _OPTIONAL = {
     "last_poll_at": -math.inf,
     "next_poll_at": math.inf,
     "earliest_at": -math.inf,
     "usual_gap_s": math.nan,
 }
-#: Row of the array from which policies build their feed table and poll constraints.
+#: Data type of one row in the array from which policies build their feed table and poll
+#: constraints.
 TIMING = np.dtype(
     [
         ("feed_id", "i8"),
@@ -79,14 +80,14 @@ _json = msgspec.json.Encoder()
 
 
 def state_row(state: FeedState) -> tuple[Any, ...]:
-    """Encode a state as the columns of `STATE_COLUMNS`."""
+    """Return a state as a row with the columns of `STATE_COLUMNS`."""
     *plain, hubs, hints = msgspec.structs.astuple(state)
     plain[REASON] = encode(state.reason)
     return (*plain, _json.encode(hubs).decode(), _json.encode(hints).decode())
 
 
 def decode_feed(row: Sequence[Any]) -> Feed:
-    """Decode a feed from the columns of `FEED`."""
+    """Return a feed from a row with the columns of `FEED`."""
     *plain, hubs, hints = row[_BEFORE_STATE:WIDTH]
     plain[REASON] = decode(plain[REASON])
     state = FeedState(*(*plain, _hubs.decode(hubs), _hints.decode(hints)))
@@ -94,20 +95,21 @@ def decode_feed(row: Sequence[Any]) -> Feed:
 
 
 def write_states(db: Connection, states: Sequence[tuple[int, FeedState]]) -> None:
-    """Write the states of feeds, except of those that were retired meanwhile."""
+    """Store the states of feeds, except of feeds that are retired."""
     db.executemany(_UPDATE, [(*state_row(state), feed_id) for feed_id, state in states])
 
 
 def host_of(url: str) -> str:
-    """Return scheme, host name and port of a URL: the unit of host leases."""
+    """Return scheme, host name and port of a URL, which is the unit of host leases."""
     scheme, _, rest = url.strip().lower().partition("://")
     return f"{scheme}://{rest.partition('/')[0].partition('?')[0].rpartition('@')[2]}"
 
 
 def find_feed_id(db: Connection, url: str) -> int | None:
-    """Find a feed by its present or a former URL.
+    """Return the id of the feed with this present or former URL, or None.
 
-    Former URLs come first: a feed that was merged into another one is found as the other one.
+    Former URLs take precedence: a feed that was merged into another feed is found as the other
+    feed.
     """
     row = db.execute("SELECT feed_id FROM aliases WHERE url = ?", (url,)).fetchone()
     row = row or db.execute("SELECT id FROM feeds WHERE url = ?", (url,)).fetchone()
@@ -115,7 +117,7 @@ def find_feed_id(db: Connection, url: str) -> int | None:
 
 
 def find(db: Connection, feed: int | str) -> Feed | None:
-    """Find a feed by id, or by its present or a former URL."""
+    """Return a feed by its id, or by its present or a former URL, or None."""
     feed_id = find_feed_id(db, feed) if isinstance(feed, str) else feed
     row = db.execute(f"SELECT {FEED} FROM feeds WHERE id = ?", (feed_id,)).fetchone()
     return decode_feed(row) if row else None
@@ -158,7 +160,7 @@ def add_subscriptions(
 
 
 def folder_id(db: Connection, user_id: int, name: str) -> int | None:
-    """Return the id of a user's folder, which is created if necessary; None for no name."""
+    """Return the id of a user's folder, which is created if necessary, or None without a name."""
     if not name:
         return None
     db.execute(
@@ -173,7 +175,7 @@ def folder_id(db: Connection, user_id: int, name: str) -> int | None:
 
 
 def list_page(db: Connection, user_id: int, after: int, limit: int) -> list[FeedSummary]:
-    """List a user's feeds by id; ``after`` is the last id of the page before."""
+    """List a page of a user's feeds by id. ``after`` is the last id of the page before."""
     rows = db.execute(
         f"SELECT {FEED}, coalesce(nullif(s.title, ''), nullif(feeds.title, ''), feeds.url), "
         "coalesce(folders.name, ''), "
@@ -191,13 +193,13 @@ def list_page(db: Connection, user_id: int, after: int, limit: int) -> list[Feed
 
 
 def next_due(db: Connection) -> float | None:
-    """Return the earliest poll time of all feeds."""
+    """Return the earliest poll time of all feeds, or None if no feed has one."""
     at: float | None = db.execute("SELECT min(next_poll_at) FROM feeds").fetchone()[0]
     return at
 
 
 def reschedule(db: Connection, schedules: Sequence[Schedule]) -> None:
-    """Write new poll times, in the order of feed ids to avoid deadlocks."""
+    """Store new poll times, in the order of feed ids to avoid deadlocks."""
     by_feed = sorted(schedules, key=lambda s: s.feed_id)
     db.executemany(
         _RESCHEDULE,
@@ -206,7 +208,7 @@ def reschedule(db: Connection, schedules: Sequence[Schedule]) -> None:
 
 
 def retire(db: Connection, feed_id: int, text: str, now: float) -> None:
-    """Stop polling a feed; ``text`` is the reason."""
+    """Stop polling a feed. ``text`` is the reason for display."""
     db.execute(
         "UPDATE feeds SET retired_at = ?, retired_reason = ?, next_poll_at = NULL, reason = ? "
         "WHERE id = ? AND retired_at IS NULL",
@@ -215,7 +217,10 @@ def retire(db: Connection, feed_id: int, text: str, now: float) -> None:
 
 
 def change_feed_url(db: Connection, feed_id: int, url: str, now: float) -> None:
-    """Change the URL of a feed. If another feed has it already, that one gets the subscribers."""
+    """Change the URL of a feed.
+
+    If another feed has that URL already, the other feed gets the subscribers.
+    """
     other = find_feed_id(db, url)
     old_url = db.execute("SELECT url FROM feeds WHERE id = ?", (feed_id,)).fetchone()[0]
     if old_url == url:
@@ -226,7 +231,7 @@ def change_feed_url(db: Connection, feed_id: int, url: str, now: float) -> None:
         retire(db, feed_id, f"moved to {redact_password(url)}, which is feed {other}", now)
         feed_id = other
     else:
-        db.execute("DELETE FROM aliases WHERE url = ?", (url,))  # it moved back to a former URL
+        db.execute("DELETE FROM aliases WHERE url = ?", (url,))  # the URL may be a former one
         db.execute("UPDATE feeds SET url = ?, host = ? WHERE id = ?", (url, host_of(url), feed_id))
     db.execute(
         "INSERT INTO aliases (url, feed_id, since) VALUES (?, ?, ?) "
@@ -250,7 +255,7 @@ def timings(db: Connection) -> npt.NDArray[np.void]:
 
 
 def timing_of(feed: Feed) -> npt.NDArray[np.void]:
-    """Return the poll data of one feed, as in `timings`."""
+    """Return the poll data of one feed as an array of `TIMING` with one row."""
     array = np.empty(1, dtype=TIMING)
     array["feed_id"] = feed.id
     for name in (TIMING.names or ())[1:]:
@@ -260,7 +265,10 @@ def timing_of(feed: Feed) -> npt.NDArray[np.void]:
 
 
 def forbidden_hours(db: Connection) -> dict[int, bytes]:
-    """Return the hours without polls (skipHours, skipDays) of the feeds that have some."""
+    """Return the hours of the week without polls (skipHours, skipDays) by feed id.
+
+    Feeds without such hours are left out.
+    """
     return dict(
         db.execute(
             "SELECT id, forbidden FROM feeds WHERE forbidden <> ? AND retired_at IS NULL", (b"",)
@@ -269,7 +277,10 @@ def forbidden_hours(db: Connection) -> dict[int, bytes]:
 
 
 def estimates(db: Connection, policy: str, feed_ids: Sequence[int] | None) -> dict[int, bytes]:
-    """Return a policy's saved states by feed, of all feeds or of these."""
+    """Return the saved states of a policy by feed id.
+
+    ``feed_ids`` restricts the feeds; None means all feeds.
+    """
     query, values = "SELECT feed_id, state FROM estimates WHERE policy = ?", list[Any]([policy])
     if feed_ids is not None:
         query += f" AND feed_id {IN_MANY}"
@@ -278,7 +289,7 @@ def estimates(db: Connection, policy: str, feed_ids: Sequence[int] | None) -> di
 
 
 def count_estimates(db: Connection, policy: str) -> int:
-    """Count the feeds for which a policy has a saved state."""
+    """Return the number of feeds for which a policy has a saved state."""
     return int(
         db.execute("SELECT count(*) FROM estimates WHERE policy = ?", (policy,)).fetchone()[0]
     )
@@ -287,7 +298,10 @@ def count_estimates(db: Connection, policy: str) -> int:
 def save_estimates(
     db: Connection, saved: Sequence[tuple[int, Estimate, float]], unless_since: float = math.inf
 ) -> None:
-    """Save policy states (feed id, estimate, time); keep those saved after ``unless_since``."""
+    """Store policy states, given as (feed id, estimate, time).
+
+    A state that was stored after ``unless_since`` is not replaced.
+    """
     db.executemany(
         "INSERT INTO estimates (feed_id, policy, state, updated_at) VALUES (?, ?, ?, ?) "
         "ON CONFLICT (feed_id, policy) DO UPDATE "
@@ -301,12 +315,12 @@ def save_estimates(
 
 
 def load_values(db: Connection) -> dict[str, bytes]:
-    """Return all key-value pairs."""
+    """Return all stored values by key."""
     return dict(db.execute("SELECT key, value FROM key_values").fetchall())
 
 
 def save_values(db: Connection, values: dict[str, bytes], now: float) -> None:
-    """Save key-value pairs."""
+    """Store values by key."""
     db.executemany(
         "INSERT INTO key_values (key, value, updated_at) VALUES (?, ?, ?) "
         "ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
@@ -325,7 +339,7 @@ def paused_hosts(db: Connection, now: float) -> tuple[Pause, ...]:
 
 
 def last_request_times(db: Connection, since: float) -> dict[str, float]:
-    """Return the last request times by host, if not before ``since``."""
+    """Return the last request time of each host, if it is not before ``since``."""
     return dict(
         db.execute(
             "SELECT host, last_request_at FROM hosts WHERE last_request_at >= ?", (since,)
@@ -362,7 +376,7 @@ def find_push_subscription_by_token(db: Connection, token: str) -> PushSubscript
 
 
 def expiring_push_subscriptions(db: Connection, before: float) -> list[PushSubscription]:
-    """List WebSub subscriptions whose lease ends before this time, earliest first."""
+    """List WebSub subscriptions whose lease ends before a time, earliest first."""
     rows = db.execute(
         f"SELECT {_PUSH_COLUMNS} FROM push_subscriptions WHERE lease_until < ? "
         "ORDER BY lease_until",

@@ -1,4 +1,4 @@
-"""Subscriptions of a user, and the folders that contain them."""
+"""Queries for the subscriptions of a user and the folders that contain them."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from tidings.store.feeds import folder_id as find_or_create_folder
 from tidings.store.ingest import update_feed_weights
 from tidings.store.user_models import PRIORITY_WEIGHT, Folder, Icon, Subscription, Totals
 
-#: Number of state columns that lists of feeds show, up to the last error. Reading all columns takes
+#: Number of state columns that lists of feeds read, up to the last error. Reading all columns takes
 #: twice as long.
 _SHOWN = 1 + FeedState.__struct_fields__.index("last_error")
 _BEFORE = Feed.__struct_fields__.index("state")
@@ -25,7 +25,7 @@ _LIST_COLUMNS = ", ".join(
 
 
 def subscription(db: Connection, user_id: int, feed_id: int) -> Subscription | None:
-    """Return one subscription with all columns of its feed."""
+    """Return one subscription with all columns of its feed, or None if there is none."""
     found = subscriptions(db, user_id, [feed_id])
     row = (
         db.execute(f"SELECT {FEED} FROM feeds WHERE id = ?", (feed_id,)).fetchone()
@@ -43,7 +43,7 @@ def subscriptions(
 ) -> list[Subscription]:
     """List a user's subscriptions by folder and title.
 
-    ``feed_ids`` and ``folder_ids`` (0: no folder) restrict the list.
+    ``feed_ids`` and ``folder_ids`` restrict the list. The folder id 0 means no folder.
     """
     conditions = ""
     values: tuple[Any, ...] = (user_id,)
@@ -114,7 +114,10 @@ def totals(db: Connection, user_id: int) -> Totals:
 
 
 def titles(db: Connection, user_id: int, feed_ids: Iterable[int]) -> dict[int, str]:
-    """Return the user's titles of these feeds; the feed's title without a subscription."""
+    """Return the titles of feeds for a user, by feed id.
+
+    A feed to which the user is not subscribed has its own title.
+    """
     rows = db.execute(
         "SELECT f.id, coalesce(nullif(s.title, ''), nullif(f.title, ''), f.url) FROM feeds AS f "
         f"LEFT JOIN subscriptions AS s ON s.feed_id = f.id AND s.user_id = ? WHERE f.id {IN_MANY}",
@@ -137,7 +140,7 @@ def counters(db: Connection, user_id: int) -> list[tuple[int, int, int]]:
 def update_subscription(
     db: Connection, user_id: int, feed_id: int, changes: Mapping[str, Any]
 ) -> bool:
-    """Change columns of a subscription; return whether it exists.
+    """Change columns of a subscription, and return whether the subscription exists.
 
     The key ``folder`` is the name of a folder, which is created if necessary.
     """
@@ -162,7 +165,7 @@ def update_subscription(
 
 
 def unsubscribe(db: Connection, user_id: int, feed_id: int, now: float) -> bool:
-    """Delete a subscription; return whether it existed."""
+    """Delete a subscription, and return whether it existed."""
     deleted = db.execute(
         "DELETE FROM subscriptions WHERE user_id = ? AND feed_id = ?", (user_id, feed_id)
     )
@@ -172,7 +175,7 @@ def unsubscribe(db: Connection, user_id: int, feed_id: int, now: float) -> bool:
 
 
 def icon(db: Connection, user_id: int, feed_id: int) -> Icon | None:
-    """Return the favicon of a feed if the user is subscribed to it."""
+    """Return the favicon of a feed if the user is subscribed to the feed, otherwise None."""
     row = db.execute(
         "SELECT type, data FROM icons JOIN subscriptions AS s ON s.feed_id = icons.feed_id "
         "WHERE s.user_id = ? AND s.feed_id = ? AND type <> ''",
@@ -195,7 +198,7 @@ def folders(db: Connection, user_id: int) -> list[Folder]:
 
 
 def add_folder(db: Connection, user_id: int, name: str) -> int | None:
-    """Create a folder; return its id, None if the name is in use."""
+    """Create a folder and return its id, or None if the name is in use."""
     row = db.execute(
         "INSERT INTO folders (user_id, name) VALUES (?, ?) "
         "ON CONFLICT (user_id, name) DO NOTHING RETURNING id",
@@ -205,7 +208,7 @@ def add_folder(db: Connection, user_id: int, name: str) -> int | None:
 
 
 def rename_folder(db: Connection, user_id: int, folder: int, name: str) -> bool | None:
-    """Rename a folder; return whether it exists, None if another one has this name."""
+    """Rename a folder and return whether it exists, or None if another folder has the name."""
     if db.execute(
         "SELECT 1 FROM folders WHERE user_id = ? AND name = ? AND id <> ?", (user_id, name, folder)
     ).fetchone():
@@ -219,7 +222,7 @@ def rename_folder(db: Connection, user_id: int, folder: int, name: str) -> bool 
 
 
 def remove_folder(db: Connection, user_id: int, folder: int) -> bool:
-    """Delete a folder, not its subscriptions; return whether it existed."""
+    """Delete a folder without its subscriptions, and return whether the folder existed."""
     return (
         db.execute("DELETE FROM folders WHERE user_id = ? AND id = ?", (user_id, folder)).rowcount
         == 1

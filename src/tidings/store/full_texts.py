@@ -1,4 +1,4 @@
-"""Full texts of articles, fetched from their sites.
+"""Queries for full texts of articles, which are fetched from their web pages.
 
 A row with empty content records when the extraction failed.
 """
@@ -7,10 +7,13 @@ from tidings.store.connection import Connection
 
 
 def list_missing(db: Connection, since: float, before: float, limit: int) -> list[tuple[int, str]]:
-    """List entries (id, URL) received after ``since`` whose full text is wanted but not stored.
+    """List entries (id, URL) received after ``since`` whose full text is not stored yet.
 
-    Failed entries are listed again if their last attempt was ``before`` this time. The cross join
-    fixes SQLite's join order: only few feeds have the option.
+    Only feeds with the option full text are included. Entries whose extraction failed are listed
+    again if
+    the last attempt was earlier than ``before``. The cross join fixes SQLite's join order, because
+    only
+    few feeds have the option.
     """
     rows = db.execute(
         "SELECT e.id, e.url "
@@ -26,13 +29,13 @@ def list_missing(db: Connection, since: float, before: float, limit: int) -> lis
 
 
 def stored_content(db: Connection, entry_id: int) -> str:
-    """Return the stored full text of an entry, empty if there is none."""
+    """Return the stored full text of an entry, or an empty string if there is none."""
     row = db.execute("SELECT content FROM full_texts WHERE entry_id = ?", (entry_id,)).fetchone()
     return row[0] if row else ""
 
 
 def save(db: Connection, entry_id: int, content: str, now: float) -> None:
-    """Save the full text of an entry; empty content records a failed attempt."""
+    """Store the full text of an entry. Empty content records a failed attempt."""
     db.execute(
         "INSERT INTO full_texts (entry_id, at, content) VALUES (?, ?, ?) "
         "ON CONFLICT (entry_id) DO UPDATE SET at = excluded.at, content = excluded.content",

@@ -1,4 +1,7 @@
-"""Favicons of feeds. A row with an empty type records when no icon was found."""
+"""Queries for favicons of feeds.
+
+A row with an empty type records when no icon was found.
+"""
 
 from tidings.store.connection import Connection
 from tidings.store.user_models import Icon
@@ -17,12 +20,15 @@ def list_missing(db: Connection, before: float, limit: int) -> list[tuple[int, s
 
 
 def is_looked_up(db: Connection, feed_id: int) -> bool:
-    """Whether the icon of a feed was looked up before, with or without success."""
+    """Return whether the icon of a feed was looked up before, with or without success."""
     return db.execute("SELECT 1 FROM icons WHERE feed_id = ?", (feed_id,)).fetchone() is not None
 
 
 def save(db: Connection, feed_id: int, icon: Icon | None, now: float) -> None:
-    """Save the result of a lookup. None (not found) keeps an icon that was found before."""
+    """Store the result of an icon lookup.
+
+    None means that no icon was found; an icon that was found before then stays.
+    """
     kind, data = (icon.type, icon.data) if icon else ("", b"")
     db.execute(
         "INSERT INTO icons (feed_id, at, type, data) VALUES (?, ?, ?, ?) "
@@ -34,7 +40,10 @@ def save(db: Connection, feed_id: int, icon: Icon | None, now: float) -> None:
 
 
 def icon_of_feed(db: Connection, feed_id: int) -> Icon | None:
-    """Return the icon of a feed without an access check; `folders.icon` is for subscribers."""
+    """Return the icon of a feed without an access check, or None.
+
+    `folders.icon` is the function for subscribers.
+    """
     row = db.execute(
         "SELECT type, data FROM icons WHERE feed_id = ? AND type <> ''", (feed_id,)
     ).fetchone()
@@ -42,7 +51,7 @@ def icon_of_feed(db: Connection, feed_id: int) -> Icon | None:
 
 
 def icons(db: Connection, user_id: int) -> list[tuple[int, Icon]]:
-    """List the icons (with feed ids) of a user's subscriptions that have one."""
+    """List (feed id, icon) of a user's subscriptions that have an icon."""
     rows = db.execute(
         "SELECT s.feed_id, icons.type, icons.data "
         "FROM subscriptions AS s JOIN icons ON icons.feed_id = s.feed_id "

@@ -1,4 +1,4 @@
-"""Identity hashes: which entries a feed has ever had, including deleted ones.
+"""Hashes of the identities of all entries that a feed has ever had, even if deleted.
 
 Each identity, which may have any length, is stored permanently as a 64-bit hash. Integers are
 stored and compared cheaply by both databases. Hashes are compared only within one feed, where
@@ -34,7 +34,10 @@ def identity_hash(identity: str) -> int:
 
 
 class IdentityHashes(dict[str, int]):
-    """Cache of hashes by identity: the document of a poll lists its new entries again."""
+    """Cache of hashes by identity.
+
+    It saves time because the document of a poll lists its new entries again.
+    """
 
     def __missing__(self, identity: str) -> int:
         self[identity] = value = identity_hash(identity)
@@ -42,17 +45,17 @@ class IdentityHashes(dict[str, int]):
 
 
 def pack_hashes(identity_hashes: Sequence[int]) -> bytes:
-    """Encode hashes as big-endian 64-bit integers."""
+    """Return hashes as bytes, each as a big-endian 64-bit integer."""
     return struct.pack(f">{len(identity_hashes)}q", *identity_hashes)
 
 
 def unpack_hashes(identity_hashes: bytes) -> tuple[int, ...]:
-    """Decode the result of `pack_hashes`."""
+    """Return the hashes in bytes that `pack_hashes` has returned."""
     return struct.unpack(f">{len(identity_hashes) // 8}q", identity_hashes)
 
 
 def known_entries(db: Connection, feed_id: int, identities: Sequence[str]) -> dict[str, KnownEntry]:
-    """Return those of these identities that the feed has had before, also if deleted since."""
+    """Return the entries, by identity, that the feed has had before, even if deleted since."""
     identity_hashes = {identity_hash(identity): identity for identity in identities}
     return {
         identity_hashes[value]: entry
@@ -65,11 +68,11 @@ def known_entries(db: Connection, feed_id: int, identities: Sequence[str]) -> di
 def find_known(
     db: Connection, keys: Iterable[tuple[int, int]]
 ) -> dict[tuple[int, int], KnownEntry]:
-    """Return those of these keys (feed id, identity hash) that are known."""
+    """Return the known entries by (feed id, identity hash) among these keys."""
     feeds: dict[int, list[int]] = {}
     for feed_id, value in keys:
         feeds.setdefault(feed_id, []).append(value)
-    if db.postgres and len(feeds) > 1:  # one query for all feeds saves round trips
+    if db.postgres and len(feeds) > 1:  # a single query for all feeds saves round trips
         pairs = [
             (feed_id, value)
             for feed_id, identity_hashes in feeds.items()

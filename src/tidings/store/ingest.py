@@ -1,4 +1,4 @@
-"""Ingest of new entries: unread rows for subscribers, deduplication, rules, notifications.
+"""Processing of new entries for users (unread rows, duplicates, rules, notifications).
 
 Everything happens in the transaction that stores the entries, so an entry that a rule mutes is
 never visible as unread.
@@ -16,17 +16,17 @@ from tidings.store.feed_models import EntryText, PollOutcome
 from tidings.store.rules import decode_rule, matches
 from tidings.store.user_models import PRIORITY_WEIGHT, NotificationKind, Rule, Settings
 
-#: Maximum age of entries that are checked for duplicates; older ones, such as most of a feed's
-#: first document, are not.
+#: Maximum age in seconds of entries that are checked for duplicates. Most entries of a feed's first
+#: document are older.
 DEDUP_WINDOW_S = 3 * 86400.0
-#: Maximum number of entries per dedup key, because some phrases are in every other post. Duplicates
-#: are found with fewer.
+#: Maximum number of entries that are stored per dedup key, because some phrases are in every other
+#: post. Duplicates are found with fewer entries.
 MAX_ENTRIES_PER_KEY = 8
 #: Reason for retiring a feed that has no subscriptions.
 NO_SUBSCRIPTIONS = "no subscriptions"
 
-#: Insert unread rows for all subscribers of these entries. The cross join fixes SQLite's join
-#: order, which would otherwise scan the entries of all feeds.
+#: SQL statement that inserts unread rows for all subscribers of the given entries. The cross join
+#: fixes SQLite's join order, which would otherwise scan the entries of all feeds.
 FAN_OUT = f"""
     INSERT INTO unread (user_id, entry_id, feed_id, published_at, first_seen_at)
     SELECT s.user_id, e.id, e.feed_id, e.published_at, e.first_seen_at
@@ -36,7 +36,7 @@ _WEIGHT_CASES = " ".join(f"WHEN '{name}' THEN {weight}" for name, weight in PRIO
 
 _settings_decoder = msgspec.json.Decoder(Settings)
 
-#: New entries of a feed, by id.
+#: New entries of a feed by id.
 NewEntries: TypeAlias = Mapping[int, EntryText]
 
 
@@ -48,7 +48,8 @@ def ingest_entries(
 ) -> None:
     """Process entries that were just stored.
 
-    ``new`` has them by feed and id, ``search_texts`` their normalized texts by id.
+    ``new`` has the entries by feed id and entry id, ``search_texts`` their normalized texts by
+    entry id.
     """
     if not new:
         return
@@ -88,7 +89,7 @@ def ingest_entries(
 
 
 def add_unread_for_subscriber(db: Connection, user_id: int, feed_id: int) -> None:
-    """Make the entries of the feed's current document unread for a new subscriber."""
+    """Mark the entries of the feed's current document as unread for a new subscriber."""
     row = db.execute('SELECT "window" FROM feeds WHERE id = ?', (feed_id,)).fetchone()
     ids = db.execute(
         "SELECT id FROM entries WHERE feed_id = ? ORDER BY published_at DESC, id DESC LIMIT ?",
@@ -101,7 +102,7 @@ def add_unread_for_subscriber(db: Connection, user_id: int, feed_id: int) -> Non
 
 
 def move_subscribers(db: Connection, old: int, new: int, now: float) -> None:
-    """Move all subscriptions from one feed to another; delete the unread rows of the first."""
+    """Move all subscriptions from one feed to another, and delete the unread rows of the first."""
     rows = db.execute(
         "INSERT INTO subscriptions (user_id, feed_id, folder_id, title, added_at, priority, "
         "full_text, min_interval_s) "
@@ -125,7 +126,8 @@ def update_feed_weights(db: Connection, feed_ids: Sequence[int], now: float) -> 
     """Update the weights and minimum intervals of feeds from their subscriptions.
 
     The weight is the sum of the priorities, the minimum interval the shortest one that is set. A
-    feed without subscriptions is retired.
+    feed
+    without subscriptions is retired.
     """
     db.execute(
         "UPDATE feeds SET "
@@ -145,9 +147,9 @@ def update_feed_weights(db: Connection, feed_ids: Sequence[int], now: float) -> 
 
 
 def delete_expired_dedup_keys(db: Connection, now: float) -> None:
-    """Delete dedup keys older than two windows; known duplicates stay.
+    """Delete dedup keys that are older than twice `DEDUP_WINDOW_S`. Known duplicates stay.
 
-    Scans the table once a day: an index by time would cost more for every entry.
+    The table is scanned once a day, because an index by time would cost more for every entry.
     """
     db.execute("DELETE FROM dedup_keys WHERE at < ?", (now - 2 * DEDUP_WINDOW_S,))
 
@@ -158,7 +160,10 @@ def _deduplicate(
     new: Mapping[int, NewEntries],
     search_texts: Mapping[int, str],
 ) -> None:
-    """Find duplicates of new entries; mark these as read for users that have both feeds."""
+    """Find duplicates of new entries, and mark new duplicates as read.
+
+    They are marked for users that are subscribed to both feeds.
+    """
     recent = [
         (outcome, i, e)
         for outcome in outcomes
@@ -210,7 +215,10 @@ def _dedup_keys(link: int | None, signature: TextSignature | None) -> list[int]:
 def _mark_duplicate(
     db: Connection, entry_id: int, feed_id: int, duplicates: Sequence[tuple[int, int]]
 ) -> None:
-    """Add an entry to the group of its duplicates; mark it as read for users that have both."""
+    """Add an entry to the group of its duplicates, and mark the entry as read.
+
+    It is marked for users that are subscribed to both feeds, unless they have turned that off.
+    """
     duplicate_id = duplicates[0][0]
     row = db.execute(
         "SELECT first_entry_id FROM duplicate_groups WHERE entry_id = ?", (duplicate_id,)
@@ -266,7 +274,7 @@ def add_notifications(
     rule_name: str,
     at: float,
 ) -> None:
-    """Add notifications of entries; one per entry, also if several rules match."""
+    """Add one notification per entry, even if several rules match."""
     db.executemany(
         "INSERT INTO notifications (user_id, kind, entry_id, rule_name, at) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (user_id, kind, entry_id) DO NOTHING",

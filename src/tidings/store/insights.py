@@ -13,9 +13,9 @@ from tidings.store.evidence import MEDIAN_POSTS, Evidence, polled_days
 from tidings.store.user_models import DailyReading, FeedUsage, Statistics, Suggestion
 
 DAY_S = 86400.0
-#: Maximum number of feeds in statistics, and of starred entries searched for links.
+#: Maximum number of feeds in statistics, and maximum number of starred entries searched for links.
 MAX_FEEDS, MAX_STARRED = 50, 200
-#: Minimum number of subscribers of a recommended feed: a feed with one subscriber may be private.
+#: Minimum number of subscribers of a recommended feed. A feed with one subscriber may be private.
 MIN_READERS = 2
 #: Minimum number of starred entries that link to a recommended site.
 MIN_LINKS = 2
@@ -23,7 +23,7 @@ _LINK = re.compile(r'href="(https?://[^"]+)"')
 
 
 def statistics(db: Connection, user_id: int, since: float, now: float) -> Statistics:
-    """Return statistics of the entries received or read since then.
+    """Return statistics of the entries that were received or read since a time.
 
     Delays are None if there is not enough history for them.
     """
@@ -79,20 +79,23 @@ def statistics(db: Connection, user_id: int, since: float, now: float) -> Statis
 
 
 def _median(delays: Sequence[float], evidence: Evidence) -> float | None:
-    """Median of one feed's delays; None if there are too few."""
+    """Return the median of one feed's delays, or None if there are too few posts."""
     return _quantile(delays, 0.5) if evidence.has_median(len(delays)) else None
 
 
 def _quantile(values: Sequence[float], share: float) -> float | None:
-    """Quantile: the smallest value that at least ``share`` of the values do not exceed."""
+    """Return the smallest value that at least the fraction ``share`` of values does not exceed."""
     return sorted(values)[math.ceil(len(values) * share) - 1] if values else None
 
 
 def suggestions(db: Connection, user_id: int, limit: int) -> list[Suggestion]:
-    """Recommend feeds: read by similar users, linked from starred entries, read by many users.
+    """Return recommended feeds for a user.
 
-    Feeds of other users are recommended only if several users read them, and never if the URL may
-    contain a secret (a query or credentials).
+    They are feeds of users with similar subscriptions, feeds of sites to which starred entries
+    link, and
+    feeds with many subscribers. Feeds of other users are recommended only if several users read
+    them, and
+    never if the URL may contain a secret (a query or credentials).
     """
     found: dict[str, Suggestion] = {}
     sources: tuple[tuple[list[Any], Callable[[int], str]], ...] = (
@@ -125,7 +128,7 @@ def suggestions(db: Connection, user_id: int, limit: int) -> list[Suggestion]:
 
 
 def _similar(db: Connection, user_id: int) -> list[Any]:
-    """Feeds of the users with the most similar subscriptions (Jaccard similarity)."""
+    """Return feeds of the users with the most similar subscriptions (Jaccard similarity)."""
     rows = db.execute(
         "SELECT t.user_id, count(*), "
         "(SELECT count(*) FROM subscriptions AS a WHERE a.user_id = t.user_id) "
@@ -142,7 +145,10 @@ def _similar(db: Connection, user_id: int) -> list[Any]:
 
 
 def _others(db: Connection, user_id: int, readers: Sequence[int] | None) -> list[Any]:
-    """Most popular feeds among these users (None: all) that this user does not have."""
+    """Return the most popular feeds of other users to which this user is not subscribed.
+
+    ``readers`` are the ids of these users; None means all users.
+    """
     only = "" if readers is None else f"s.user_id {IN_MANY} AND "
     return db.execute(
         "SELECT f.id, f.url, f.title, count(*) "
@@ -155,7 +161,7 @@ def _others(db: Connection, user_id: int, readers: Sequence[int] | None) -> list
 
 
 def _linked(db: Connection, user_id: int) -> list[Any]:
-    """Sites that the user's newest starred entries link to, with their feeds if these are known."""
+    """Return the sites to which the user's newest starred entries link, with known feeds."""
     rows = db.execute(
         "SELECT e.url, e.content FROM entry_states AS m JOIN entries AS e ON e.id = m.entry_id "
         "WHERE m.user_id = ? AND m.starred_at IS NOT NULL ORDER BY m.entry_id DESC LIMIT ?",

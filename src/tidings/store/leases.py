@@ -1,9 +1,10 @@
-"""Leases of due feeds and of hosts, so that several workers poll without conflicts.
+"""Leases of due feeds and of hosts, with which several workers poll without conflicts.
 
 A feed lease is written as the feed's next poll time: a leased feed becomes due again when the lease
 expires, unless an outcome was recorded before. The query for due feeds therefore needs only one
 index, and dead workers need no detection. A named worker also leases the hosts of its feeds; feeds
-of hosts that another worker holds are skipped, so only one worker at a time sends requests to a
+of hosts that another worker has leased are skipped, so only one worker at a time sends requests to
+a
 host. The lease is longer than any delay between two requests to a host, so the last request time of
 a dead worker does not matter.
 """
@@ -16,8 +17,8 @@ from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.feed_models import Feed
 from tidings.store.feeds import FEED, WIDTH, decode_feed
 
-#: Whether no other worker holds the feed's host. A subquery per feed: PostgreSQL estimates that
-#: hardly any host is leased, and would run an anti-join as a nested loop.
+#: SQL condition that no other worker has leased the feed's host. It is a subquery per feed, because
+#: PostgreSQL estimates that hardly any host is leased, and would run an anti-join as a nested loop.
 _HOST_IS_FREE = (
     "coalesce((SELECT leased_until <= ? OR leased_by = ? FROM hosts "
     "WHERE hosts.host = feeds.host), TRUE)"
@@ -30,9 +31,11 @@ _LEASE_HOST = """
 
 
 def lease_feeds(db: Connection, now: float, limit: int, lease_s: float, worker: str) -> list[Feed]:
-    """Lease due feeds, longest due first.
+    """Lease due feeds and return them, with the feed that has been due longest first.
 
-    Without a worker name no host is leased: for a process that is the only one to poll.
+    Without a worker name no host is leased, which is right if no other process polls. ``lease_s``
+    is in
+    seconds.
     """
     host_is_free = f"AND {_HOST_IS_FREE}" if worker else ""
     rows = db.execute(
@@ -59,7 +62,10 @@ def lease_feeds(db: Connection, now: float, limit: int, lease_s: float, worker: 
 def lease_feeds_by_id(
     db: Connection, now: float, lease_s: float, feed_ids: Sequence[int]
 ) -> list[Feed]:
-    """Lease these feeds for a manual poll, due or not, also if another worker holds their hosts."""
+    """Lease feeds for a manual poll and return them, whether they are due or not.
+
+    Feeds of hosts that another worker has leased are included.
+    """
     rows = db.execute(
         f"SELECT {FEED} FROM feeds WHERE id {IN_MANY} AND retired_at IS NULL "
         "ORDER BY next_poll_at, id" + (" FOR UPDATE" if db.postgres else ""),
@@ -69,7 +75,7 @@ def lease_feeds_by_id(
 
 
 def _write_leases(db: Connection, feeds: list[Feed], until: float) -> list[Feed]:
-    """Write the leases; return the feeds with their subscriber counts (for the User-Agent)."""
+    """Store the leases, and return the feeds with their subscriber counts (for the User-Agent)."""
     ids = Many(feed.id for feed in feeds)
     if not ids:
         return feeds
@@ -84,7 +90,7 @@ def _write_leases(db: Connection, feeds: list[Feed], until: float) -> list[Feed]
 
 
 def release(db: Connection, leased_feeds: Sequence[Feed], worker: str, until: float) -> None:
-    """Return feeds that were not polled, with their former poll times.
+    """Restore the poll times of leased feeds that were not polled.
 
     The worker's host leases are shortened to ``until``.
     """
@@ -101,7 +107,7 @@ def release(db: Connection, leased_feeds: Sequence[Feed], worker: str, until: fl
 
 
 def release_hosts(db: Connection, hosts: Sequence[tuple[str, float]], worker: str) -> None:
-    """End the worker's leases of these hosts, each at its time."""
+    """End the worker's leases of hosts, each at its own time."""
     db.executemany(
         "UPDATE hosts SET leased_until = ? WHERE host = ? AND leased_by = ?",
         [(at, host, worker) for host, at in sorted(hosts)],
@@ -109,7 +115,10 @@ def release_hosts(db: Connection, hosts: Sequence[tuple[str, float]], worker: st
 
 
 def reserve(db: Connection, host: str, spacing_s: float, now: float) -> float:
-    """Reserve the next request slot of a host; return its time. Slots are ``spacing_s`` apart."""
+    """Reserve the next request slot of a host and return its time.
+
+    Slots are ``spacing_s`` seconds apart.
+    """
     row = db.execute(
         "INSERT INTO hosts (host, next_at) VALUES (?, ?) ON CONFLICT (host) DO UPDATE SET "
         "next_at = ? + CASE WHEN hosts.next_at > ? THEN hosts.next_at ELSE ? END RETURNING next_at",

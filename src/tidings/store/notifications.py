@@ -26,7 +26,7 @@ FeedMatches = tuple[Subscription, Sequence[tuple[Item, str]]]
 
 
 def pending_notifications(db: Connection) -> list[tuple[int, NotificationKind, Settings]]:
-    """List users (id, kind, settings) that have waiting notifications."""
+    """List (user id, kind, settings) of the users that have waiting notifications."""
     rows = db.execute(
         "SELECT DISTINCT n.user_id, n.kind, u.settings "
         "FROM notifications AS n JOIN users AS u ON u.id = n.user_id ORDER BY n.user_id"
@@ -41,10 +41,11 @@ def create_deliveries(
     make: Callable[[Sequence[FeedMatches]], Sequence[tuple[str, str]]],
     now: float,
 ) -> int:
-    """Convert a user's waiting notifications into deliveries; return the number of entries.
+    """Convert a user's waiting notifications into deliveries, and return the number of entries.
 
     ``make`` renders the matches as messages (address, body). Alerts are sent only for entries that
-    are still unread: not muted, marked as duplicate or read since.
+    are
+    still unread, which excludes entries that were muted, marked as duplicate or read since.
     """
     rows = db.execute(
         "DELETE FROM notifications WHERE user_id = ? AND kind = ? RETURNING entry_id, rule_name",
@@ -88,7 +89,7 @@ def add_deliveries(
 
 
 def lease_deliveries(db: Connection, now: float, until: float) -> list[tuple[Delivery, Settings]]:
-    """Lease due deliveries until this time; return them with the settings of their users."""
+    """Lease due deliveries until a time, and return them with the settings of their users."""
     rows = db.execute(
         "UPDATE deliveries SET tries = tries + 1, next_at = ? WHERE next_at <= ? AND id IN "
         "(SELECT id FROM deliveries WHERE next_at <= ? ORDER BY next_at, id LIMIT ?) "
@@ -103,14 +104,17 @@ def lease_deliveries(db: Connection, now: float, until: float) -> list[tuple[Del
 
 
 def postpone_delivery(db: Connection, delivery_id: int, until: float, problem: str) -> None:
-    """Schedule the next attempt of a failed delivery."""
+    """Set the time of the next attempt of a failed delivery."""
     db.execute(
         "UPDATE deliveries SET next_at = ?, problem = ? WHERE id = ?", (until, problem, delivery_id)
     )
 
 
 def abandon_delivery(db: Connection, delivery_id: int, problem: str, before: float) -> None:
-    """Give up a delivery, which stays listed; delete abandoned ones created ``before`` a time."""
+    """End the attempts of a delivery, which stays in the list of failed deliveries.
+
+    Abandoned deliveries that were created before the time ``before`` are deleted.
+    """
     db.execute(
         "UPDATE deliveries SET next_at = ?, problem = ?, body = '' WHERE id = ?",
         (math.inf, problem, delivery_id),
@@ -129,5 +133,5 @@ def failed_deliveries(db: Connection, user_id: int) -> list[Delivery]:
 
 
 def delete_delivery(db: Connection, delivery_id: int) -> None:
-    """Delete a delivery that was accepted or is no longer wanted."""
+    """Delete a delivery that was accepted or is not needed any more."""
     db.execute("DELETE FROM deliveries WHERE id = ?", (delivery_id,))

@@ -1,7 +1,7 @@
-"""Range partitioning of entries by id in PostgreSQL, with retention by partition.
+"""Partitions of the table of entries by id in PostgreSQL, with retention by partition.
 
-Ids grow with arrival, so a partition holds a period of time. Each partition has its own small
-indexes: inserting the hundred millionth entry costs as much as inserting the first. The next
+Ids grow with arrival, so a partition contains the entries of a period. Each partition has its own
+small indexes: inserting the hundred millionth entry costs as much as inserting the first. The next
 partition is created when an id from the second half of the last one is allocated. When all entries
 of a partition are old and most can be deleted, the retained ones are copied to a new table, which
 replaces the partition: dropping a table is cheap for any number of rows.
@@ -13,18 +13,18 @@ from tidings.i18n import _
 from tidings.store.connection import Connection
 from tidings.store.schema import ENTRY_TABLES, KEPT_ENTRY_QUERIES
 
-#: Ids in the first partition. A partition that fills within a week is followed by one of twice
-#: the size.
+#: Number of ids in the first partition. A partition that fills within a week is followed by a
+#: partition of twice the size.
 MIN_SPAN = 1_000_000
 WEEK_S = 7 * 86400.0
-#: Minimum time between two prunings of a partition.
+#: Minimum time in seconds between two prunings of a partition.
 MIN_PRUNE_INTERVAL_S = 30 * 86400.0
-#: Advisory lock of the process that creates partitions.
+#: Id of the advisory lock of the process that creates partitions.
 PARTITION_LOCK_ID = 0x74696474
 
 
 class PartitionedConnection(Connection, Protocol):
-    """A connection to PostgreSQL."""
+    """Connection to PostgreSQL with the functions that partitions need."""
 
     partitioned_until_id: int
 
@@ -33,7 +33,7 @@ class PartitionedConnection(Connection, Protocol):
 
 
 class Partition(NamedTuple):
-    """A partition: entries with ids from ``low`` to below ``high``."""
+    """Partition of the entries with ids from ``low`` to below ``high``."""
 
     low: int
     high: int
@@ -49,7 +49,10 @@ class Partition(NamedTuple):
 
 
 def partitions(db: Connection) -> list[Partition]:
-    """List partitions by id. Their names contain the bounds, their comments the pruning time."""
+    """List partitions by id.
+
+    The names of their tables contain the bounds, and the comments contain the pruning time.
+    """
     rows = db.execute(
         "SELECT relname, obj_description(pg_class.oid) "
         "FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid "
@@ -62,7 +65,7 @@ def partitions(db: Connection) -> list[Partition]:
 
 
 def allocate_ids(db: PartitionedConnection, count: int) -> list[int]:
-    """Allocate ids for new entries, and create the partition for them if necessary."""
+    """Return ids for new entries, and create the partition for them if necessary."""
     ids = [
         i
         for (i,) in db.execute(
@@ -79,7 +82,7 @@ def ensure_partition(db: PartitionedConnection, last_id: int) -> None:
     existing = partitions(db)
     if not _has_room(existing, last_id):
         db.execute("SELECT pg_advisory_xact_lock(?)", (PARTITION_LOCK_ID,))
-        existing = partitions(db)  # read again: another process may have created them meanwhile
+        existing = partitions(db)  # another process may have created partitions meanwhile
     while not _has_room(existing, last_id):
         low = existing[-1].high if existing else 1
         span = _next_span(db, existing[-1]) if existing else MIN_SPAN
@@ -94,7 +97,10 @@ def _has_room(existing: list[Partition], last_id: int) -> bool:
 
 
 def _next_span(db: Connection, last: Partition) -> int:
-    """Size of the next partition: doubled if the last one fills within a week."""
+    """Return the number of ids in the next partition.
+
+    The number doubles if the last partition fills within a week.
+    """
     first_at, last_at = (
         db.execute(
             f"SELECT (SELECT first_seen_at FROM {last.table} ORDER BY id {direction} LIMIT 1)"
@@ -114,7 +120,8 @@ def _attach(db: PartitionedConnection, partition: Partition) -> None:
     """Attach a table as a partition.
 
     The check constraint spares PostgreSQL a scan of the table. Attaching a separate table needs
-    only a SHARE UPDATE EXCLUSIVE lock on `entries`, which blocks neither reads nor writes.
+    only a
+    SHARE UPDATE EXCLUSIVE lock on `entries`, which blocks neither reads nor writes.
     """
     (low, high), table = partition[:2], partition.table
     db.command(f"ALTER TABLE {table} ADD CONSTRAINT bounds CHECK (id >= {low} AND id < {high})")
@@ -123,9 +130,9 @@ def _attach(db: PartitionedConnection, partition: Partition) -> None:
 
 
 def prunable_partitions(db: Connection, before: float, now: float) -> list[Partition]:
-    """List partitions with only entries older than ``before``, not pruned lately.
+    """List partitions whose entries are all older than ``before``.
 
-    The last partition is still in use and never listed.
+    Partitions that were pruned lately are left out, and so is the last partition, which is in use.
     """
     return [
         partition
@@ -145,11 +152,13 @@ def first_id_in_use(db: Connection) -> int:
 def copy_retained_entries(
     db: PartitionedConnection, partition: Partition, min_entries: int, now: float
 ) -> int:
-    """Copy the entries that retention keeps to a new table; return the number of the others.
+    """Copy the entries that retention does not delete to a new table.
 
-    Kept are each feed's ``min_entries`` newest entries, entries that documents still list, and
-    starred or tagged ones. If less than half can be deleted, the partition stays as it is and 0 is
-    returned.
+    Returns the number of the other entries. Each feed's ``min_entries`` newest entries, entries
+    that
+    documents still list, and starred or tagged entries are copied. If less than half can be
+    deleted, the
+    partition stays as it is and 0 is returned.
     """
     db.disable_timeout()
     db.command(f"DROP TABLE IF EXISTS {partition.new_table}")
@@ -212,12 +221,15 @@ def delete_dependent_rows(db: PartitionedConnection, partition: Partition) -> No
 
 
 def _is_kept() -> str:
-    """SQL condition of entries ``e`` that retention never deletes."""
+    """Return the SQL condition for entries ``e`` that retention never deletes."""
     return " OR ".join(f"e.id IN ({query})" for query in KEPT_ENTRY_QUERIES) or "false"
 
 
 def check(db: Connection) -> list[str]:
-    """Check what PostgreSQL does not enforce: valid indexes, id sequence, feeds of entries."""
+    """Check indexes, id sequence and feeds of entries, which PostgreSQL does not enforce.
+
+    Returns the problems as messages.
+    """
     problems = [
         _("the index %(name)s is not complete; run: REINDEX INDEX %(name)s", name=name)
         for (name,) in db.execute(

@@ -1,4 +1,4 @@
-"""Peer exchange: stored peers, claims of peers about entries, private feeds, poll notices.
+"""Queries for peers, unconfirmed entries from peers, private feeds and poll notices.
 
 An entry from a peer has the source of peers until it is confirmed, and a row in `peer_claims` with
 its sender. So a restart does not turn a false claim into a confirmed one, and entries that only a
@@ -19,28 +19,28 @@ from tidings.store.retention import delete_entries
 
 #: Maximum number of former peers that are stored.
 MAX_FORMER_PEERS = 200
-#: Age after which poll notices of workers are deleted.
+#: Age in seconds after which poll notices of workers are deleted.
 POLL_NOTICE_RETENTION_S = 3600.0
 
 
 class Peer(Struct, frozen=True):
-    """A present, former or banned peer."""
+    """Present, former or banned peer."""
 
     nid: str
     at: float = 0.0  #: time of the last change
     present: bool = False
     usefulness: float = 0.0
     banned_until: float | None = None
-    reason: str = ""  #: why the connection ended
+    reason: str = ""  #: reason why the connection ended
     key: bytes = b""
     #: statistics, with the keys of `tidings peers --json`
     figures: Mapping[str, float] = {}
 
 
 class PeerClaim(Struct, frozen=True):
-    """An unconfirmed entry, received from a peer."""
+    """Unconfirmed entry that was received from a peer."""
 
-    feed: str  #: URL
+    feed: str  #: URL of the feed
     identity: str
     digest: bytes
     published: float | None
@@ -50,13 +50,13 @@ class PeerClaim(Struct, frozen=True):
 
 
 class ShareableFeed(Struct, frozen=True):
-    """An active feed that is not marked as private."""
+    """Active feed that is not marked as private."""
 
     id: int
     url: str
     weight: float
     last_ok_at: float | None = None
-    oldest_at: float | None = None  #: in its last document
+    oldest_at: float | None = None  #: time of the oldest entry in the last document
 
 
 #: Value of ``entries.source`` for unconfirmed entries from peers (FeedEx's term).
@@ -72,12 +72,12 @@ _INSERT_PEER_CLAIM = (
     "INSERT INTO peer_claims (entry_id, sender, path, received_at, recovered) "
     "VALUES (?, ?, ?, ?, ?) ON CONFLICT (entry_id) DO NOTHING"
 )
-#: Ids of a feed's unconfirmed entries among these identities.
+#: SQL query for the ids of a feed's unconfirmed entries with given identities.
 _SELECT_UNCONFIRMED = (
     "SELECT e.id FROM identities AS i JOIN entries AS e ON e.id = i.entry_id "
     f"WHERE i.feed_id = ? AND i.identity_hash {IN_MANY} AND e.source = ?"
 )
-#: Entries that may be sent to peers: those that are not unconfirmed.
+#: SQL condition for entries that may be sent to peers, which excludes unconfirmed entries.
 _ARCHIVE = (
     "FROM entries WHERE feed_id = ? AND source <> ? AND published_at >= ? AND published_at < ? "
     "AND lower(title) LIKE ? ESCAPE '\\'"
@@ -85,7 +85,7 @@ _ARCHIVE = (
 
 
 def save_peers(db: Connection, peers: Sequence[Peer]) -> None:
-    """Insert or update peers; delete the oldest former peers that are not banned."""
+    """Insert or update peers, and delete the oldest former peers that are not banned."""
     rows = [
         (
             p.nid,
@@ -108,7 +108,7 @@ def save_peers(db: Connection, peers: Sequence[Peer]) -> None:
 
 
 def peers(db: Connection) -> list[Peer]:
-    """List peers: present ones by usefulness, then the others, most recent first."""
+    """List present peers by usefulness, then the others with the most recent first."""
     rows = db.execute(
         f"SELECT {', '.join(_COLUMNS)} FROM peers "
         "ORDER BY present DESC, usefulness DESC, at DESC, nid"
@@ -137,7 +137,10 @@ def save_peer_claims(
     *,
     recovered: bool = False,
 ) -> None:
-    """Save the path of nodes by which these entries came; the last one is the sender."""
+    """Store the path of nodes by which entries came from peers.
+
+    The last node of ``path`` is the sender. ``recovered`` marks entries from archives of peers.
+    """
     entry_ids = _unconfirmed_ids(db, feed_id, identities)
     encoded_path = msgspec.json.encode(path).decode()
     db.executemany(
@@ -147,7 +150,7 @@ def save_peer_claims(
 
 
 def unconfirmed_peer_claims(db: Connection) -> list[PeerClaim]:
-    """List unconfirmed entries, without recovered ones, which no document will confirm."""
+    """List unconfirmed entries, except recovered ones, which no document will confirm."""
     rows = db.execute(
         "SELECT f.url, e.identity, e.digest, e.declared_published_at, c.received_at, c.sender, "
         "c.path FROM peer_claims AS c JOIN entries AS e ON e.id = c.entry_id "
@@ -159,7 +162,7 @@ def unconfirmed_peer_claims(db: Connection) -> list[PeerClaim]:
 
 
 def confirm(db: Connection, feed_id: int, identities: Sequence[str]) -> int:
-    """Mark entries as confirmed; return how many were unconfirmed."""
+    """Mark entries as confirmed, and return how many were unconfirmed."""
     ids = Many(_unconfirmed_ids(db, feed_id, identities))
     db.execute(f"UPDATE entries SET source = 'confirmed' WHERE id {IN_MANY}", (ids,))
     db.execute(f"DELETE FROM peer_claims WHERE entry_id {IN_MANY}", (ids,))
@@ -167,12 +170,12 @@ def confirm(db: Connection, feed_id: int, identities: Sequence[str]) -> int:
 
 
 def withdraw(db: Connection, feed_id: int, identities: Sequence[str]) -> int:
-    """Delete unconfirmed entries that turned out to be forged; return how many."""
+    """Delete unconfirmed entries that are forged, and return their number."""
     return _withdraw(db, _unconfirmed_ids(db, feed_id, identities))
 
 
 def withdraw_all(db: Connection, sender: str) -> int:
-    """Delete all unconfirmed entries of a sender; return how many."""
+    """Delete all unconfirmed entries of a sender, and return their number."""
     rows = db.execute(
         "SELECT e.id FROM peer_claims AS c JOIN entries AS e ON e.id = c.entry_id "
         "WHERE c.sender = ? AND e.source = ?",
@@ -189,7 +192,10 @@ def _unconfirmed_ids(db: Connection, feed_id: int, identities: Sequence[str]) ->
 
 
 def _withdraw(db: Connection, ids: Sequence[int]) -> int:
-    """Delete entries with their identities: the feed may later publish one with the same."""
+    """Delete entries with their identities, and return their number.
+
+    Identities are deleted because the feed may later publish an entry with the same identity.
+    """
     for table in ("identities", "dedup_keys"):
         db.execute(f"DELETE FROM {table} WHERE entry_id {IN_MANY}", (Many(ids),))
     delete_entries(db, ids)
@@ -214,7 +220,10 @@ def set_private(db: Connection, feed_id: int, private: bool) -> None:
 
 
 def save_poll_notice(db: Connection, at: float, feed_url: str, notice: bytes) -> None:
-    """Save what a worker's poll found for the process with the exchange; delete old notices."""
+    """Store the result of a worker's poll for the process with the exchange.
+
+    Old notices are deleted.
+    """
     db.execute("DELETE FROM poll_notices WHERE at < ?", (at - POLL_NOTICE_RETENTION_S,))
     db.execute(
         "INSERT INTO poll_notices (at, feed_url, notice) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
@@ -231,7 +240,7 @@ def take_poll_notices(db: Connection) -> list[bytes]:
 def archived_entries(
     db: Connection, feed_id: int, since: float, until: float, title_text: str, limit: int
 ) -> list[Entry]:
-    """List entries for peers, newest first, whose titles contain a text."""
+    """List entries for peers whose titles contain a text, newest first."""
     rows = db.execute(
         f"SELECT {ENTRY} {_ARCHIVE} ORDER BY published_at DESC, id DESC LIMIT ?",
         (*_archive_parameters(feed_id, since, until, title_text), limit),
@@ -242,7 +251,10 @@ def archived_entries(
 def archive_extent(
     db: Connection, feed_id: int, since: float, until: float, title_text: str
 ) -> tuple[int, float, float] | None:
-    """Return the number of entries for peers, and the times of the oldest and newest; or None."""
+    """Return the number of entries for peers and the times of the oldest and newest.
+
+    Returns None if there are no such entries.
+    """
     row = db.execute(
         f"SELECT count(*), min(published_at), max(published_at) {_ARCHIVE}",
         _archive_parameters(feed_id, since, until, title_text),

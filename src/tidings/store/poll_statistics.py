@@ -1,4 +1,4 @@
-"""Poll statistics: delays and requests by day, rate-limited hosts, problem feeds."""
+"""Statistics of delays and requests by day, rate-limited hosts and feeds with problems."""
 
 import math
 from collections.abc import Iterator
@@ -12,42 +12,44 @@ from tidings.store.connection import Connection
 from tidings.store.evidence import MEDIAN_POSTS, Evidence, polled_days
 
 DAY_S = 86400.0
-#: Days of the statistics; the poll log is complete for eight days.
+#: Number of days that the statistics cover. The poll log is complete for eight days.
 DAYS = 7
 #: Maximum number of feeds listed per kind of problem.
 MAX_PER_KIND = 8
-#: A feed is broken after this number of consecutive failures, or this time of failing: a single
-#: failure may be a rate limit, but feeds that are rarely polled take days to fail three times.
+#: Number of consecutive failures, or time in seconds since the first of them, after which a feed is
+#: broken. A single failure may be a rate limit, but feeds that are rarely polled take days to fail
+#: three times.
 BROKEN_FAILURES, BROKEN_S = 3, DAY_S
-#: A feed is late if its mean delay is this many times the mean of all.
+#: Ratio of a feed's mean delay to the mean delay of all feeds above which the feed is late.
 LATE = 3.0
-#: A feed is silent if it has no new entry for this time, and for this number of its usual gaps.
+#: Time in seconds, and multiple of the usual time between two entries, after which a feed without
+#: new entries is silent. Both must have passed.
 SILENT_S, SILENT_GAPS = 30 * DAY_S, 10.0
-#: Dates further in the future than this are not explained by clock skew.
+#: Maximum time in seconds by which a date may be in the future because of clock skew.
 MAX_CLOCK_SKEW_S = 300.0
-#: HTTP status codes of rate limits.
+#: HTTP status codes that mean a rate limit.
 RATE_LIMIT_STATUSES = (429, 503)
 
 
 class Day(Struct, frozen=True):
-    """Statistics of 24 hours."""
+    """Statistics of a period of 24 hours."""
 
-    at: float  #: start
-    requests: int = field(name="asked")  #: requests to feeds
-    polls_with_new_entries: int = field(name="found")  #: of these, found new entries
-    unchanged: int  #: answered with 304
+    at: float  #: start of the period
+    requests: int = field(name="asked")  #: number of requests to feeds
+    polls_with_new_entries: int = field(name="found")  #: number of polls that found new entries
+    unchanged: int  #: number of polls that were answered with 304
     failed: int
-    pushed: int  #: entries from hubs or peers
+    pushed: int  #: number of entries from hubs or peers
     bytes: int
     new_entries: int = field(name="came")
-    p50_s: float | None  #: None if there are too few posts: see `store.evidence`
+    p50_s: float | None  #: median delay, or None if there are too few posts (`store.evidence`)
     p90_s: float | None
     missed: float = field(name="lost")
     recovered: int
 
     @property
     def has_data(self) -> bool:
-        """Whether anything was polled or received on this day."""
+        """Whether any feed was polled or any entry was received on this day."""
         return bool(self.requests or self.new_entries)
 
 
@@ -56,25 +58,25 @@ class Week(Struct, frozen=True):
 
     days: tuple[Day, ...]
     delays_s: Floats  #: known delays of all entries
-    p50_s: float | None  #: None if there is not enough history: see `store.evidence`
+    p50_s: float | None  #: median delay, or None if there is too little history (`store.evidence`)
     p90_s: float | None
     evidence: Evidence
 
     def total(self, attribute: str) -> float:
-        """Sum of an attribute over all days."""
+        """Return the sum of an attribute over all days."""
         return float(sum(getattr(day, attribute) for day in self.days))
 
 
 class RateLimitedHost(Struct, frozen=True):
-    """A host that answered with a rate limit (429 or 503)."""
+    """Host that has answered with a rate limit (429 or 503)."""
 
     host: str
-    refusals: int = field(name="refused")  #: refused requests of the last week
+    refusals: int = field(name="refused")  #: number of refused requests in the last week
     last_at: float
 
 
 class FeedProblem(Struct, frozen=True):
-    """A feed that needs attention.
+    """Feed that needs attention.
 
     ``kind`` is broken, late, silent or `lying` (entries dated in the future).
     """
@@ -82,13 +84,16 @@ class FeedProblem(Struct, frozen=True):
     kind: str
     feed_id: int
     title: str
-    since: float | None  #: start of the failures, or newest entry
-    number: float  #: failures, mean delay, usual gap, or entries dated in the future
+    since: float | None  #: time of the first failure, or of the newest entry
+    number: float  #: number of failures, mean delay, usual gap, or number of future-dated entries
     detail: str = field(default="", name="words")
 
 
 def week(db: Connection, now: float) -> Week:
-    """Return the statistics of the last seven days, with the delays that have enough history."""
+    """Return the statistics of the last seven days.
+
+    Delays for which there is not enough history are None.
+    """
     starts = [now - DAY_S * back for back in range(DAYS, 0, -1)]
     delays = [_delays(db, start, start + DAY_S) for start in starts]
     all_delays = np.concatenate(delays)
@@ -150,7 +155,7 @@ def _day(db: Connection, start: float, end: float, delays: Floats, evidence: Evi
 
 
 def _quantile(delays: Floats, share: float) -> float | None:
-    """Quantile: the smallest delay that at least ``share`` of them do not exceed."""
+    """Return the smallest delay that at least the fraction ``share`` of delays does not exceed."""
     if not len(delays):
         return None
     rank = math.ceil(len(delays) * share) - 1
@@ -158,7 +163,7 @@ def _quantile(delays: Floats, share: float) -> float | None:
 
 
 def peer_arrivals(db: Connection, feed_id: int, since: float) -> list[tuple[float, int]]:
-    """List the times when peers sent entries of a feed, with their numbers."""
+    """List the times at which peers sent entries of a feed, with the numbers of entries."""
     return db.execute(
         "SELECT first_seen_at, count(*) FROM entries WHERE feed_id = ? AND first_seen_at >= ? "
         "AND source IN ('neighbour', 'confirmed') GROUP BY first_seen_at ORDER BY first_seen_at",
@@ -167,7 +172,7 @@ def peer_arrivals(db: Connection, feed_id: int, since: float) -> list[tuple[floa
 
 
 def rate_limited_hosts(db: Connection, now: float) -> list[RateLimitedHost]:
-    """List hosts that rate-limited requests in the last week, most refusals first."""
+    """List hosts that limited the rate of requests in the last week, most refusals first."""
     rows = db.execute(
         "SELECT f.host, count(*), max(p.at) FROM polls AS p JOIN feeds AS f ON f.id = p.feed_id "
         f"WHERE p.at >= ? AND p.status IN {RATE_LIMIT_STATUSES} "

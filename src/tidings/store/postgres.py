@@ -1,6 +1,6 @@
-"""PostgreSQL database: connection pool, transaction retry, migrations with an advisory lock.
+"""PostgreSQL database with a connection pool, transaction retries and migrations.
 
-Any number of processes on any number of machines may use it. A few threads hold one connection
+Any number of processes on any number of machines may use it. A few threads have one connection
 each. A connection has its own event loop, which runs only while a statement does, so that
 synchronous functions of the store can wait for the result. Each call is one transaction. A
 transaction that fails before its commit (server restart, network failure, serialization conflict,
@@ -44,22 +44,23 @@ log = Log("tidings.store")
 
 #: Maximum number of connections per process. They are opened on demand.
 MAX_CONNECTIONS = 6
-#: How long a call retries while the server is not reachable. A restart takes seconds.
+#: Time in seconds for which a call retries while the server is not reachable. A restart of the
+#: server takes seconds.
 RECONNECT_TIMEOUT_S = 30.0
-#: Statement timeout on the client, after which the network is considered down. Longer than any
-#: statement except a few that call `disable_timeout`.
+#: Statement timeout in seconds on the client, after which the network is considered down. It is
+#: longer than any statement except a few for which `disable_timeout` is called.
 STATEMENT_TIMEOUT_S = 60.0
-#: Timeout after which the server ends an idle transaction and releases its locks: the client was
-#: disconnected.
+#: Timeout in seconds after which the server ends an idle transaction and releases its locks. Such a
+#: transaction belongs to a client that was disconnected.
 IDLE_IN_TRANSACTION_TIMEOUT_S = 30.0
 #: Maximum number of retries after serialization conflicts and deadlocks.
 MAX_CONFLICT_RETRIES = 10
-#: Prepared statements cached per connection.
+#: Maximum number of prepared statements that are cached per connection.
 STATEMENT_CACHE_SIZE = 256
-#: Advisory lock of the process that migrates; the same number as the SQLite application id.
+#: Id of the advisory lock of the process that migrates, which equals the SQLite application id.
 MIGRATION_LOCK_ID = 0x74696473
 
-#: Errors of a connection that is lost or cannot be opened now. Nothing was committed.
+#: Errors of a connection that is lost or cannot be opened now. The transaction was not committed.
 CONNECTION_ERRORS = (
     OSError,
     TimeoutError,
@@ -72,13 +73,13 @@ CONNECTION_ERRORS = (
     asyncpg.IdleSessionTimeoutError,
     asyncpg.InternalClientError,  # raised by asyncpg if a statement is cut off in the middle
 )
-#: Errors of transactions that conflict with another one.
+#: Errors of transactions that conflict with another transaction.
 CONFLICT_ERRORS = (
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
     asyncpg.LockNotAvailableError,
 )
-#: What to do about an error, by its type; the first match counts.
+#: Advice on what to do about an error, by the type of the error. The first match is used.
 ADVICE: tuple[tuple[Any, Callable[[], str]], ...] = (
     (
         asyncpg.InvalidAuthorizationSpecificationError,
@@ -116,14 +117,14 @@ def translate_placeholders(sql: str) -> str:
 
 
 class PostgresRows:
-    """A `tidings.store.connection.Rows`."""
+    """Result of a statement (see `tidings.store.connection.Rows`)."""
 
     def __init__(self, rows: list[Any], status: str) -> None:
         self._rows, self._status = iter(rows), status
 
     @property
     def rowcount(self) -> int:
-        """The last number of the status message, such as ``INSERT 0 3``."""
+        """Number of changed rows, which is the last number in a status such as ``INSERT 0 3``."""
         return int(self._status.rpartition(" ")[2])
 
     def fetchone(self) -> Any:
@@ -137,7 +138,7 @@ class PostgresRows:
 
 
 class PostgresConnection:
-    """A `tidings.store.connection.Connection`."""
+    """Connection to PostgreSQL (see `tidings.store.connection.Connection`)."""
 
     postgres = True
 
@@ -145,7 +146,7 @@ class PostgresConnection:
         self._loop = event_loop.new()
         self._statements = OrderedDict[str, Any]()
         self._timeout_s: float | None = STATEMENT_TIMEOUT_S
-        #: Entry ids below this one have a partition, as far as this connection knows.
+        #: Entry ids below this number have a partition, as far as this connection knows.
         self.partitioned_until_id = 0
         try:
             self._db = self._wait(connect(url))
@@ -181,11 +182,11 @@ class PostgresConnection:
         return partitions.allocate_ids(self, count)
 
     def command(self, sql: str) -> None:
-        """Execute a statement without parameters and results; it is not prepared."""
+        """Execute a statement without parameters and results, which is not prepared."""
         self._wait(self._db.execute(sql, timeout=self._timeout_s))
 
     def begin(self, statement: str) -> None:
-        """Start a transaction, with the default statement timeout."""
+        """Start a transaction with the default statement timeout."""
         self._timeout_s = STATEMENT_TIMEOUT_S
         self.command(statement)
 
@@ -219,8 +220,9 @@ def _parse_number(text: str) -> float:
 async def connect(url: str, timeout_s: float | None = None) -> Any:
     """Open a connection with the settings of the store.
 
-    ``timeout_s`` is the default timeout of its commands. JIT compilation is off: it only pays for
-    long queries.
+    ``timeout_s`` is the default timeout of its commands in seconds. JIT compilation is off, because
+    it
+    saves time only for long queries.
     """
     settings = {"application_name": f"tidings {socket.gethostname()[:40]}:{os.getpid()}"}
     options = {
@@ -229,15 +231,15 @@ async def connect(url: str, timeout_s: float | None = None) -> Any:
         "command_timeout": timeout_s,
     }
     db = await asyncpg.connect(url, timeout=RECONNECT_TIMEOUT_S / 3, **options)
-    # Set with statements, because poolers reject them as startup parameters. The keepalive lets the
-    # server end sessions of clients that are gone.
+    # These are set with statements, because poolers reject them as startup parameters. The
+    # keepalive lets the server end sessions of clients that are gone.
     await db.execute(
         "SET jit = off; SET idle_in_transaction_session_timeout = "
         f"'{IDLE_IN_TRANSACTION_TIMEOUT_S:.0f}s';"
         f"SET tcp_keepalives_idle = {RECONNECT_TIMEOUT_S:.0f}"
     )
-    # tsvector: encoded by `search.encode_tsvector`. numeric: the type of sums of integers, decoded
-    # to int or float instead of Decimal.
+    # Values of type tsvector are encoded by `search.encode_tsvector`. Values of type numeric, which
+    # sums of integers have, are decoded to int or float instead of Decimal.
     await db.set_type_codec(
         "tsvector", schema="pg_catalog", encoder=bytes, decoder=bytes, format="binary"
     )
@@ -275,7 +277,7 @@ class PostgresDatabase:
         *args: P.args,
         **options: P.kwargs,
     ) -> T:
-        """Run ``work`` in a transaction, which is rolled back if it raises."""
+        """Run ``work`` in a transaction, which is rolled back if ``work`` raises an error."""
         return await self._in_thread("BEGIN", lambda db: work(db, *args, **options))
 
     async def read(
@@ -284,7 +286,7 @@ class PostgresDatabase:
         *args: P.args,
         **options: P.kwargs,
     ) -> T:
-        """Run ``work``, which only reads; all its queries see the same snapshot."""
+        """Run ``work``, which only reads. All its queries see the same snapshot."""
         return await self._in_thread(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", lambda db: work(db, *args, **options)
         )
@@ -316,7 +318,7 @@ class PostgresDatabase:
         return deleted, await self.read(partitions.first_id_in_use)
 
     async def optimize(self) -> None:
-        """Do nothing: autovacuum does the maintenance."""
+        """Do nothing, because autovacuum does the maintenance."""
 
     async def close(self) -> None:
         """Wait for running calls, then close the connections."""
@@ -332,7 +334,7 @@ class PostgresDatabase:
     def _transact(
         self, begin: str, work: Callable[[PostgresConnection], T], timeout_s: float | None = None
     ) -> T:
-        """Run ``work`` in a transaction; retry conflicts and connection errors with backoff."""
+        """Run ``work`` in a transaction, and retry conflicts and connection errors with backoff."""
         conflicts, delay_s, committing, deadline = 0, 0.05, False, math.inf
         while True:
             db = None
@@ -408,7 +410,7 @@ class PostgresDatabase:
 
 
 def _is_our_error(error: asyncpg.PostgresError) -> bool:
-    """Whether a statement is wrong, rather than not permitted."""
+    """Return whether a statement is wrong, rather than not permitted."""
     return isinstance(error, asyncpg.SyntaxOrAccessError) and not isinstance(
         error, asyncpg.InsufficientPrivilegeError
     )
@@ -429,7 +431,7 @@ def migrate(db: PostgresConnection, name: str) -> None:
         log.warning("migration_started", store=name, version=version, to=len(MIGRATIONS))
     db.disable_timeout()
     db.execute("SELECT pg_advisory_xact_lock(?)", (MIGRATION_LOCK_ID,))
-    version = _version(db, name)  # read again: another process may have migrated meanwhile
+    version = _version(db, name)  # another process may have migrated meanwhile
     if version == 0:
         db.command("CREATE TABLE tidings_version (version BIGINT NOT NULL)")
         db.command("INSERT INTO tidings_version VALUES (0)")
@@ -475,7 +477,7 @@ def _version(db: PostgresConnection, name: str) -> int:
 def reset_sequences(db: PostgresConnection, last_ids: Mapping[str, int]) -> None:
     """Set the id sequences to the highest id of each table, or to its value in ``last_ids``.
 
-    Necessary after rows were inserted with explicit ids.
+    This is necessary after rows were inserted with explicit ids.
     """
     sequences = db.execute(
         "SELECT table_name, pg_get_serial_sequence(table_name, 'id') "

@@ -1,6 +1,6 @@
-"""Leader election (advisory lock) and publish/subscribe between processes (LISTEN/NOTIFY).
+"""Leader election (advisory lock) and messages between processes (LISTEN/NOTIFY).
 
-In PostgreSQL the leader holds an advisory lock on a dedicated connection; the lock ends with the
+In PostgreSQL the leader has an advisory lock on a dedicated connection; the lock ends with the
 process or with the connection. Messages are sent with NOTIFY. Heartbeats detect a connection that
 is cut without notice: the client that gets no answer reconnects, and the server ends a session that
 is idle for too long, so that another process can become the leader. A SQLite file is served by only
@@ -15,40 +15,40 @@ from typing import Any, Protocol, TypeAlias
 
 Callback: TypeAlias = Callable[[str], object]
 
-#: Delay before a reconnect.
+#: Delay in seconds before a reconnect.
 RECONNECT_DELAY_S = 1.0
-#: Interval between heartbeats.
+#: Interval in seconds between heartbeats.
 HEARTBEAT_INTERVAL_S = 10.0
-#: Idle time after which the server ends the session.
+#: Idle time in seconds after which the server ends the session.
 SESSION_TIMEOUT_S = 40.0
 
 
 class PubSub(Protocol):
-    """Interface of both implementations."""
+    """Interface for leader election and messages, implemented for both databases."""
 
     async def acquire_leadership(self, lock_id: int) -> bool:
-        """Whether this process is the leader; it becomes the leader if there is none.
+        """Try to become the leader, and return whether this process is the leader.
 
-        Call it repeatedly: leadership ends with the connection.
+        Call this repeatedly, because leadership ends with the connection.
         """
         ...
 
     async def listen(self, channel: str, callback: Callback) -> None:
-        """Call back with the payload of every message on the channel, from any process.
+        """Call ``callback`` with the payload of every message on a channel, from any process.
 
         An empty payload means that messages may have been missed during a reconnect.
         """
         ...
 
     async def notify(self, channel: str, payload: str) -> None:
-        """Send a payload (less than 8,000 bytes) to all listeners. It may be lost."""
+        """Send a payload of less than 8,000 bytes to all listeners. The message may be lost."""
         ...
 
     async def close(self) -> None: ...
 
 
 class LocalPubSub:
-    """Publish/subscribe within one process."""
+    """Messages within one process, which is always the leader."""
 
     def __init__(self) -> None:
         self._callbacks: defaultdict[str, list[Callback]] = defaultdict(list)
@@ -68,12 +68,15 @@ class LocalPubSub:
 
 
 class PostgresPubSub:
-    """Publish/subscribe between all processes that use a PostgreSQL database."""
+    """Messages and leader election between all processes that use a PostgreSQL database."""
 
     def __init__(
         self, connect: Callable[[], Any], connection_errors: tuple[type[BaseException], ...]
     ) -> None:
-        """``connect`` opens a connection whose commands raise `TimeoutError` without an answer."""
+        """Create an object without a connection, which is opened on first use.
+
+        ``connect`` opens a connection whose commands raise `TimeoutError` without an answer.
+        """
         self._connect, self._connection_errors = connect, connection_errors
         self._callbacks: defaultdict[str, list[Callback]] = defaultdict(list)
         self._connection_lock = asyncio.Lock()  # asyncpg allows one command at a time
@@ -115,7 +118,7 @@ class PostgresPubSub:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
-        """Lock the connection for one command; open it first if there is none."""
+        """Lock the connection for one command, and open it first if there is none."""
         async with self._connection_lock:
             try:
                 if self._db is None or self._db.is_closed():
@@ -152,7 +155,10 @@ class PostgresPubSub:
             self._reconnect_task = asyncio.get_running_loop().create_task(self._reconnect())
 
     async def _reconnect(self) -> None:
-        """Reconnect, then send every listener an empty payload: messages may have been missed."""
+        """Reconnect, then send every listener an empty payload.
+
+        Messages may have been missed during the time without a connection.
+        """
         while True:
             await asyncio.sleep(RECONNECT_DELAY_S)
             try:

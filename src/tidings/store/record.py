@@ -1,4 +1,4 @@
-"""Record poll results: upsert of entries, poll log, feed state, estimates and gaps.
+"""Recording of poll results, which are entries, poll log, feed state, estimates and gaps.
 
 All effects of a poll are stored in one transaction: the row in the poll log, new and changed
 entries with their words in the search index, the feed's state with its next poll time, the
@@ -24,7 +24,7 @@ from tidings.store.ingest import ingest_entries
 from tidings.store.peers import save_peer_claims
 from tidings.store.search import encode_tsvector, normalize_texts
 
-#: Maximum number of former versions stored per entry.
+#: Maximum number of former versions that are stored per entry.
 MAX_VERSIONS = 10
 
 _CHANGEABLE = (
@@ -51,7 +51,8 @@ _COLUMNS = (
     "identity",
     *_CHANGEABLE,
 )
-#: The publication time is not updated: some feeds change their dates with every edit.
+#: SQL statement that updates an entry. The publication time is not updated, because some feeds
+#: change their dates with every edit.
 _UPDATE_ENTRY = f"""
     UPDATE entries SET source = ?, changed_at = ?,
       {", ".join(f"{name} = ?" for name in _CHANGEABLE)}"""
@@ -87,7 +88,7 @@ _json = msgspec.json.Encoder()
 
 
 class _KeyedEntry(NamedTuple):
-    """An entry with its outcome and its identity hash."""
+    """Entry with its outcome and its identity hash."""
 
     outcome: PollOutcome
     identity_hash: int
@@ -99,14 +100,14 @@ class _KeyedEntry(NamedTuple):
 
 
 def record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[RecordResult]:
-    """Store all outcomes in one transaction; return the result of each."""
+    """Store all outcomes in one transaction, and return the result of each."""
     return [result for batch in _split_by_feed(outcomes) for result in _record(db, batch)]
 
 
 def _split_by_feed(outcomes: Sequence[PollOutcome]) -> Iterator[list[PollOutcome]]:
-    """Split outcomes into batches with at most one per feed.
+    """Split outcomes into batches with at most one outcome per feed.
 
-    A second poll of a feed depends on what the first one stored.
+    A second poll of a feed depends on the entries that the first poll stored.
     """
     batch = dict[int, PollOutcome]()
     for outcome in outcomes:
@@ -135,14 +136,14 @@ def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[RecordResul
     new, search_texts = _insert(db, [t for key, t in offered.items() if key not in known])
     ingest_entries(db, outcomes, new, search_texts)
     for o in outcomes:
-        if o.peer_path and o.feed_id in new:  # only entries from archives come without a state
+        if o.peer_path and o.feed_id in new:  # only entries from archives have no state
             identities = [e.identity for e in new[o.feed_id].values()]
             save_peer_claims(
                 db, o.feed_id, identities, o.peer_path, o.at, recovered=o.state is None
             )
     changed = _change(db, [(known[key], t) for key, t in edited.items() if key in known])
     by_feed = sorted(outcomes, key=lambda o: o.feed_id)
-    polls = [o for o in by_feed if o.source != "neighbour"]  # the log has our own requests only
+    polls = [o for o in by_feed if o.source != "neighbour"]  # the log has no polls by peers
     db.executemany(
         _INSERT_POLL,
         [_poll_row(o, new.get(o.feed_id, {}).values(), changed[o.feed_id]) for o in polls],
@@ -190,12 +191,15 @@ def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[RecordResul
 def _insert(
     db: Connection, texts: Sequence[_KeyedEntry]
 ) -> tuple[dict[int, dict[int, EntryText]], dict[int, str]]:
-    """Insert new entries; return them by feed and id, and their normalized texts by id."""
+    """Insert new entries, and return them with their normalized texts.
+
+    The entries are by feed id and entry id, the texts by entry id.
+    """
     new: dict[int, dict[int, EntryText]] = {}
     if not texts:
         return new, {}
     numbered = list(zip(db.allocate_entry_ids(len(texts)), texts, strict=True))
-    if db.postgres:  # another process may have inserted some of them meanwhile
+    if db.postgres:  # another process may have inserted some of the entries meanwhile
         inserted = {
             i
             for (i,) in db.execute(
@@ -231,13 +235,16 @@ def _insert(
 
 
 def _normalized_texts(entries: Sequence[EntryText]) -> tuple[list[str], list[str]]:
-    """Return the normalized titles and texts for the search index."""
+    """Return the normalized titles and the normalized texts of entries for the search index."""
     both = normalize_texts([text for e in entries for text in (e.title, e.text)])
     return both[::2], both[1::2]
 
 
 def _change(db: Connection, texts: Sequence[tuple[KnownEntry, _KeyedEntry]]) -> Counter[int]:
-    """Update entries whose digest differs, and save their former versions; count them by feed."""
+    """Update entries whose digest differs, and return their number by feed id.
+
+    The former versions are stored.
+    """
     changed = [
         (k.entry_id, t) for k, t in texts if k.entry_id is not None and k.digest != t.entry.digest
     ]
@@ -265,7 +272,7 @@ def _change(db: Connection, texts: Sequence[tuple[KnownEntry, _KeyedEntry]]) -> 
 
 
 def _changeable(e: EntryText) -> tuple[object, ...]:
-    """Encode the columns of `_CHANGEABLE`."""
+    """Return the values of an entry for the columns of `_CHANGEABLE`."""
     lists = (_json.encode(items).decode() if items else "[]" for items in (e.tags, e.enclosures))
     return (
         *(

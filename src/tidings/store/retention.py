@@ -1,6 +1,6 @@
-"""Retention: delete old entries and prune the poll log in many short transactions.
+"""Retention, which deletes old entries and polls in many short transactions.
 
-Short transactions let polls be recorded in between.
+Polls can be recorded between these transactions.
 """
 
 from collections.abc import Sequence
@@ -11,17 +11,21 @@ from tidings.store.feeds import save_values
 from tidings.store.identities import identity_hash, unpack_hashes
 from tidings.store.schema import ENTRY_TABLES, KEPT_ENTRY_QUERIES
 
-#: Age up to which the log has every poll; older polls stay only if they found new or changed
-#: entries, failed, or detected a gap.
+#: Age in seconds up to which the poll log is complete. Older polls stay only if they found new or
+#: changed entries, failed, or detected a gap.
 FULL_POLL_LOG_S = 8 * 86400.0
-#: Feeds and polls processed per transaction, so that recording never waits long.
+#: Numbers of feeds and polls processed per transaction. They are small so that recording never
+#: waits long.
 FEEDS_PER_TRANSACTION, POLLS_PER_TRANSACTION = 20, 2000
-#: Key in `key_values`: the time up to which the poll log is pruned.
+#: Key in `key_values` of the time up to which the poll log is pruned.
 PRUNED_UNTIL_KEY = "log thinned until"
 
 
 def feeds_with_old_entries(db: Connection, before: float, first: int) -> list[int]:
-    """List feeds that have entries received before this time, with ids of at least ``first``."""
+    """List the ids of feeds that have entries received before a time.
+
+    Only entries with ids of at least ``first`` are considered.
+    """
     rows = db.execute(
         "SELECT DISTINCT feed_id FROM entries WHERE first_seen_at < ? AND id >= ?", (before, first)
     )
@@ -31,11 +35,13 @@ def feeds_with_old_entries(db: Connection, before: float, first: int) -> list[in
 def delete_old_entries(
     db: Connection, feed_ids: Sequence[int], before: float, first: int, min_entries: int
 ) -> int:
-    """Delete entries of these feeds received before this time; return how many.
+    """Delete entries of feeds that were received before a time, and return their number.
 
-    Kept are each feed's ``min_entries`` newest entries, entries that its document still lists, and
-    entries that a user starred or tagged. Identities stay, so that a deleted entry is not new when
-    an archive or a peer sends it again.
+    Each feed's ``min_entries`` newest entries, entries that its document still lists, and entries
+    that a
+    user starred or tagged are not deleted. Identities stay, so that a deleted entry is not new when
+    an
+    archive or a peer sends it again.
     """
     deleted = [
         entry_id
@@ -73,10 +79,11 @@ def _old_entry_ids(
 
 
 def prune_polls(db: Connection, now: float, before: float) -> int | None:
-    """Prune the next batch of the poll log; return how many polls were deleted, None at the end.
+    """Delete polls of the next part of the poll log, and return how many were deleted.
 
-    Polls before ``before`` are deleted, later ones by the rule of `FULL_POLL_LOG_S`. The position
-    is stored, so that rows which stay are not read again every day.
+    Returns None at the end of the log. Polls before ``before`` are deleted, later polls by the rule
+    of
+    `FULL_POLL_LOG_S`. The position is stored, so that rows which stay are not read again every day.
     """
     end = now - FULL_POLL_LOG_S
     deleted = db.execute(

@@ -1,4 +1,4 @@
-"""User-defined rules (filters): mute, mark as read, star, tag or notify about new entries."""
+"""Rules of users that mute, star, tag, mark as read or notify about new entries."""
 
 import math
 import re
@@ -14,8 +14,8 @@ from tidings.store.connection import Connection
 from tidings.store.feed_models import EntryText
 from tidings.store.user_models import Rule
 
-#: Characters of a text that a regular expression searches, and its maximum number of backtracking
-#: steps: 0.1 s in the worst case.
+#: Maximum number of characters of a text that a regular expression searches, and maximum number of
+#: its backtracking steps. The search takes 0.1 s in the worst case.
 MAX_PATTERN_TEXT, MAX_PATTERN_STEPS = 1000, 5e6
 #: Maximum number of rules per user.
 MAX_RULES = 200
@@ -32,14 +32,16 @@ def rules(db: Connection, user_id: int) -> list[Rule]:
 
 @lru_cache(maxsize=1000)
 def decode_rule(rule_id: int, text: str) -> Rule:
-    """Decode a rule from the JSON of its row."""
+    """Return a rule from the JSON of its row."""
     return msgspec.structs.replace(_rule_decoder.decode(text), id=rule_id)
 
 
 def save_rule(db: Connection, user_id: int, rule: Rule) -> int | None:
-    """Insert a rule (id 0) or update it; return its id, None if there is no such rule.
+    """Insert a rule (id 0) or update a rule, and return its id.
 
-    Raises `UsageError` if the user already has `MAX_RULES` rules.
+    Returns None if there is no rule with this id. Raises `UsageError` if the user already has
+    `MAX_RULES`
+    rules.
     """
     if (
         not rule.id
@@ -61,7 +63,7 @@ def save_rule(db: Connection, user_id: int, rule: Rule) -> int | None:
 
 
 def remove_rule(db: Connection, user_id: int, rule_id: int) -> bool:
-    """Delete a rule; return whether it existed."""
+    """Delete a rule, and return whether it existed."""
     return (
         db.execute("DELETE FROM rules WHERE user_id = ? AND id = ?", (user_id, rule_id)).rowcount
         == 1
@@ -69,9 +71,9 @@ def remove_rule(db: Connection, user_id: int, rule_id: int) -> bool:
 
 
 def validate_rule(rule: Rule) -> None:
-    """Reject rules that cannot work and regular expressions that may backtrack too long (ReDoS).
+    """Raise `UsageError` for a rule that cannot work or may take too long.
 
-    Raises `UsageError`.
+    A regular expression may take too long because of backtracking (ReDoS).
     """
     if rule.action == "tag" and not rule.tag.strip():
         raise UsageError(_("enter the tag to add"))
@@ -107,7 +109,7 @@ def validate_rule(rule: Rule) -> None:
 
 
 def matches(rule: Rule, feed_id: int, entry: EntryText) -> bool:
-    """Whether an entry of this feed fulfills all conditions of a rule."""
+    """Return whether an entry of a feed fulfills all conditions of a rule."""
     if rule.feed_id is not None and rule.feed_id != feed_id:
         return False
     if rule.author and rule.author.casefold() not in entry.author.casefold():
@@ -126,7 +128,10 @@ def matches(rule: Rule, feed_id: int, entry: EntryText) -> bool:
 
 @lru_cache(maxsize=1000)
 def _compile_words(words: str) -> re.Pattern[str] | None:
-    """Compile a pattern that finds any of these words or quoted phrases as whole words."""
+    """Return a pattern that finds any of these words or quoted phrases as whole words.
+
+    Returns None if there is no word in the text.
+    """
     terms = [" ".join((phrase or word).split()) for phrase, word in _TERM.findall(words)]
     usable = [re.escape(term) for term in terms if any(c.isalnum() for c in term)]
     return re.compile(rf"(?<!\w)(?:{'|'.join(usable)})(?!\w)", re.IGNORECASE) if usable else None
@@ -138,11 +143,12 @@ def _compile_regex(regex: str) -> re.Pattern[str]:
 
 
 def _count_match_paths(parsed: Any, within: bool = False) -> float:
-    """Upper bound of the paths that backtracking tries from one start position; may be infinite.
+    """Return an upper bound of the paths that backtracking tries from one start position.
 
-    Every repetition multiplies by the lengths that it can have, every alternative by its branches.
-    ``within`` says that the expression is part of a repetition: nested repetition counts as
-    infinite (exponential backtracking).
+    The bound may be infinite. Every repetition multiplies it by the number of possible lengths,
+    every
+    alternative by its branches. ``within`` says that the expression is part of a repetition: nested
+    repetition counts as infinite (exponential backtracking).
     """
     paths = 1.0
     for operation, argument in parsed:

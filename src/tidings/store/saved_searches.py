@@ -1,4 +1,4 @@
-"""Saved searches: named streams of a user."""
+"""Queries for saved searches, which are named streams of a user."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ def saved_searches(db: Connection, user_id: int) -> list[SavedSearch]:
 
 
 def save_search(db: Connection, user_id: int, name: str, stream: Stream) -> SavedSearch:
-    """Save a search under a name. An existing search with this name is replaced."""
+    """Store a search under a name. An existing search with this name is replaced."""
     row = db.execute(
         "INSERT INTO saved_searches (user_id, name, stream) VALUES (?, ?, ?) "
         "ON CONFLICT (user_id, name) DO UPDATE SET stream = excluded.stream RETURNING id",
@@ -27,7 +27,7 @@ def save_search(db: Connection, user_id: int, name: str, stream: Stream) -> Save
 
 
 def remove_search(db: Connection, user_id: int, search_id: int) -> bool:
-    """Delete a saved search; return whether it existed."""
+    """Delete a saved search, and return whether it existed."""
     return (
         db.execute(
             "DELETE FROM saved_searches WHERE user_id = ? AND id = ?", (user_id, search_id)

@@ -3,9 +3,9 @@
 The number of applied migrations is the schema version. Never change the text of a migration that
 was released: existing databases have run it, and new databases run all of them.
 
-Migrations are written for SQLite; `translate_to_postgres` changes what differs. SQLite ignores
-``/* postgres: ... */`` as a comment; PostgreSQL executes its content, and skips statements that
-begin with ``/* sqlite */``. Times are seconds since the epoch (UTC). Large columns come last,
+Migrations are written for SQLite; `translate_to_postgres` changes the parts that differ. SQLite
+ignores ``/* postgres: ... */`` as a comment; PostgreSQL executes its content, and skips statements
+that begin with ``/* sqlite */``. Times are seconds since the epoch (UTC). Large columns come last,
 because SQLite reads a row from its beginning and need not follow the overflow pages of the rest.
 """
 
@@ -13,8 +13,8 @@ import re
 
 from tidings.store import schema_users
 
-#: All migrations, oldest first. Tables and columns have the names of their time; the last migration
-#: lists those that were renamed.
+#: All migrations, oldest first. Tables and columns have the names that were used at that time. The
+#: last migration lists the tables and columns that were renamed.
 MIGRATIONS = (
     """
     CREATE TABLE feeds (
@@ -320,13 +320,13 @@ MIGRATIONS = (
 )
 
 
-#: Tables whose rows are deleted with the entry of their ``entry_id``.
+#: Tables whose rows are deleted together with the entry of their ``entry_id``.
 ENTRY_TABLES = ("entry_versions", "peer_claims", *schema_users.ENTRY_TABLES)
 #: Queries for the ids of entries that retention never deletes.
 KEPT_ENTRY_QUERIES: tuple[str, ...] = schema_users.KEPT_ENTRY_QUERIES
 
-#: Differences of PostgreSQL's SQL. There are no foreign keys to feeds and entries there: each check
-#: would lock the feed, and dropping a partition would scan all referencing rows.
+#: Replacements that translate SQL to PostgreSQL. Foreign keys to feeds and entries are removed,
+#: because each check would lock the feed, and dropping a partition would scan all referencing rows.
 _POSTGRES_REPLACEMENTS = (
     (re.compile(r"/\* postgres: (.*?) \*/", re.DOTALL), r"\1"),
     (re.compile(r"REFERENCES (feeds|entries) \(id\) ON DELETE CASCADE"), ""),
@@ -341,7 +341,8 @@ _POSTGRES_REPLACEMENTS = (
 def statements(migration: str) -> list[str]:
     """Split a migration into statements.
 
-    They are executed one by one: `sqlite3.Connection.executescript` would commit the transaction.
+    They are executed one by one, because `sqlite3.Connection.executescript` would commit the
+    transaction.
     """
     return [statement for part in migration.split(";\n") if (statement := part.strip())]
 

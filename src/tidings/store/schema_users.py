@@ -1,11 +1,11 @@
-"""Migration for user tables: tokens, unread entries, entry states, rules, deliveries.
+"""Migration that creates the tables for users and their entry states.
 
 Unread entries have a separate table (`unread`), filled when entries arrive: the unread list, its
 counts and "mark all as read" never scan the entries that were read. Triggers count its rows for
 each subscription. Entry states and tags have a row only if a user changed the entry.
 """
 
-#: Tables whose rows are deleted with the entry of their ``entry_id``.
+#: Tables whose rows are deleted together with the entry of their ``entry_id``.
 ENTRY_TABLES = (
     "unread",
     "entry_states",
@@ -20,7 +20,8 @@ KEPT_ENTRY_QUERIES = (
     "SELECT entry_id FROM entry_tags",
 )
 
-#: The migration. Tables have the names of its time: see the last one of `schema.MIGRATIONS`.
+#: Text of the migration. Tables have the names that were used at that time (see the last migration
+#: of `schema.MIGRATIONS`).
 USER_TABLES = """
     ALTER TABLE users ADD COLUMN password TEXT NOT NULL DEFAULT '';
     ALTER TABLE users ADD COLUMN admin INTEGER NOT NULL DEFAULT 0;

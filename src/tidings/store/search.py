@@ -1,4 +1,4 @@
-"""Full-text search: query parser, text normalization and tokenizer for FTS5 and tsvector.
+"""Full-text search with a query parser and a tokenizer for FTS5 and tsvector.
 
 All words of a query must occur, in any order; ``"a phrase"`` must occur literally; ``-word`` and
 ``-"a phrase"`` must not occur; ``pre*`` matches the beginning of a word. Case and accents are
@@ -21,39 +21,45 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-#: Maximum number of terms in a query; FTS5 rejects deeply nested expressions.
+#: Maximum number of terms in a query. FTS5 rejects deeply nested expressions.
 MAX_TERMS = 32
-#: Limits of PostgreSQL's tsvector: highest position, positions per word; and characters per word.
+#: Limits of PostgreSQL's tsvector, which are the highest position, the number of positions per
+#: word, and the number of characters per word.
 MAX_POSITION, MAX_POSITIONS, MAX_WORD_LENGTH = 16383, 255, 200
-#: Distance of the positions of title and body, so that no phrase matches across them (as in FTS5).
+#: Distance between the positions of title and body, so that no phrase matches across both (as in
+#: FTS5).
 TITLE_BODY_DISTANCE = 100
 
 _TERM = re.compile(r'(-?)(?:"([^"]*)"?|(\S+))')
 _WORD = re.compile("[0-9a-z\x80-\U0010ffff]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
-#: Scripts without spaces (Thai, Lao, Burmese, Khmer, kana, ideographs): each character is indexed
-#: as a word, and words are searched as phrases. The same holds for characters outside the Basic
-#: Multilingual Plane, which are surrogate pairs in UTF-16.
+#: Code points of scripts without spaces (Thai, Lao, Burmese, Khmer, kana, ideographs). Each
+#: character is indexed as a word, and words are searched as phrases. The same applies to characters
+#: outside the Basic Multilingual Plane, which are surrogate pairs in UTF-16.
 _UNSPACED = (
     *((0x0E01, 0x0E5B), (0x0E81, 0x0EDF), (0x1000, 0x109F), (0x1780, 0x17DD)),
     *((0x2E80, 0x312F), (0x3190, 0x9FFF), (0xF900, 0xFAFF)),
 )
-#: Combining accents, combining marks for symbols, and emoji variation selectors.
+#: Code points that are removed: combining accents, combining marks for symbols, and emoji variation
+#: selectors.
 _REMOVED_RANGES = ((0x0300, 0x036F), (0x20D0, 0x20FF), (0xFE00, 0xFE0F))
 _HIGH_SURROGATES, _LOW_SURROGATES = (0xD800, 0xDBFF), (0xDC00, 0xDFFF)
 _FIRST_UNSPACED = 0x0E01
-#: Characters that are normalized in one batch: they fit into the processor's cache.
+#: Number of characters that are normalized in one batch, which fits into the processor's cache.
 _BATCH_SIZE = 50_000
 _SPACE = ord(" ")
 _KEPT, _REMOVED = 0, 1
-#: Positions as big-endian 16-bit integers; the entry beyond the last position is empty.
+#: Positions as big-endian 16-bit integers. The entry beyond the last position is empty.
 _TWO_BYTES = [number.to_bytes(2, "big") for number in range(MAX_POSITION + 1)] + [b""]
 
 _Codes: TypeAlias = "npt.NDArray[np.uint16]"
 
 
 class SearchTerms(Struct, frozen=True):
-    """A parsed query: two expressions in the syntax of a database; either may be empty."""
+    """Parsed query as two expressions in the syntax of a database.
+
+    ``included`` must match and ``excluded`` must not match. Either may be empty.
+    """
 
     included: str
     excluded: str
@@ -64,9 +70,12 @@ class SearchTerms(Struct, frozen=True):
 
 
 def parse_query(query: str, *, postgres: bool = False) -> SearchTerms:
-    """Parse a query for FTS5 or PostgreSQL (tsquery). Without letters or digits it is empty."""
-    # Command-line arguments may contain lone surrogates, which cannot be encoded; FTS5 ends a
-    # string at a null character.
+    """Parse a query for FTS5 or PostgreSQL (tsquery).
+
+    The result is empty if the query has no letters and digits.
+    """
+    # Command-line arguments may contain lone surrogates, which cannot be encoded. Null characters
+    # are replaced because FTS5 ends a string at a null character.
     query = query.encode("utf-8", "replace").decode().replace("\0", " ")
     included: list[str] = []
     excluded: list[str] = []
@@ -86,10 +95,11 @@ def _tsquery(tokens: Sequence[str], prefix: str) -> str:
 
 
 def normalize_texts(texts: Sequence[str]) -> list[str]:
-    """Normalize texts for the index: non-ASCII letters in lower case and without accents.
+    """Return texts normalized for the search index.
 
-    Punctuation and symbols become spaces. ASCII characters stay as they are. Texts are processed in
-    batches, as arrays of UTF-16 code units.
+    Non-ASCII letters are in lower case and without accents. Punctuation and symbols become spaces.
+    ASCII
+    characters stay as they are. Texts are processed in batches, as arrays of UTF-16 code units.
     """
     normalized: list[str] = []
     batch: list[str] = []
@@ -126,10 +136,10 @@ def _normalize_batch(texts: Sequence[str]) -> Sequence[str]:
 
 
 class _CategoryCodes(dict[str, int]):
-    """Replacement code of a character by its Unicode category."""
+    """Cache of the replacement code of characters by their Unicode category."""
 
     def __missing__(self, category: str) -> int:
-        # Letters, numbers, marks, and private-use characters and surrogates.
+        # Letters, numbers, marks, private-use characters and surrogates stay as they are.
         is_kept = category[0] in "LNM" or category in ("Co", "Cs")
         self[category] = code = _REMOVED if category == "Cf" else _KEPT if is_kept else _SPACE
         return code
@@ -137,10 +147,10 @@ class _CategoryCodes(dict[str, int]):
 
 @cache
 def _tables() -> tuple[_Codes, npt.NDArray[np.uint8]]:
-    """Lookup tables by UTF-16 code unit, computed on first use.
+    """Return two lookup tables by UTF-16 code unit, which are computed on first use.
 
-    The first has the replacement of each code unit, the second whether a space is inserted before
-    it (1) or after it (2).
+    The first table has the replacement of each code unit. The second table says whether a space is
+    inserted before the code unit (1), after it (2) or on both sides (3).
     """
     codes = range(0x10000)
     category_codes = _CategoryCodes()
@@ -177,7 +187,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def encode_tsvector(title: str, body: str) -> bytes:
-    """Encode a tsvector of two normalized texts in PostgreSQL's binary format."""
+    """Return the tsvector of two normalized texts in PostgreSQL's binary format."""
     positions: dict[str, bytes] = {}
     start = 1
     for text in (title, body):

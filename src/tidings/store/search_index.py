@@ -1,6 +1,6 @@
 """Full-text search index of a SQLite file (contentless FTS5 table).
 
-The index holds only words; texts are read from `entries`, because a copy of them would make up a
+The index contains only words; texts are read from `entries`, because a copy of them would make up a
 fifth of the file. Deleting from a contentless FTS5 table requires the indexed text, which is
 computed from the entry again: remove an entry from the index before changing or deleting it. In
 PostgreSQL the words are a tsvector column of the entry.
@@ -13,7 +13,7 @@ from tidings.parse.sanitize import search_text
 from tidings.store.connection import Connection
 from tidings.store.search import normalize_texts
 
-#: SQL expressions of the two indexed columns, title and body, of a row of `entries`.
+#: SQL expressions that compute the two indexed columns, title and body, from a row of `entries`.
 SEARCH_COLUMNS = "normalize_text(title), normalize_text(search_text(content, summary))"
 _DELETE = (
     "INSERT INTO search (search, rowid, title, body) "
@@ -22,7 +22,7 @@ _DELETE = (
 
 
 def register_functions(db: sqlite3.Connection) -> None:
-    """Register the SQL functions of this module's queries and of the migration of the index."""
+    """Register the SQL functions that the queries here and the migration of the index use."""
 
     def normalize(text: str) -> str:
         return normalize_texts([text])[0]
@@ -46,5 +46,5 @@ def add_entries(
 
 
 def delete_entries(db: Connection, entry_ids: Iterable[int]) -> None:
-    """Remove entries from the index; their rows must be unchanged since they were added."""
+    """Remove entries from the index. Their rows must not have changed since they were added."""
     db.executemany(_DELETE, [(i,) for i in entry_ids])

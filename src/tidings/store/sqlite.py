@@ -1,4 +1,4 @@
-"""SQLite database: one writer thread, a few reader threads, write-ahead log (WAL).
+"""SQLite database with one writer thread, a few reader threads and a write-ahead log (WAL).
 
 One thread does all writing, one transaction per call; a few other threads read. Readers never wait
 for the writer (WAL), and each call sees one snapshot. Other processes may do the same at the same
@@ -58,7 +58,7 @@ class SqliteDatabase:
         *args: P.args,
         **options: P.kwargs,
     ) -> T:
-        """Run ``work`` in a transaction, which is rolled back if it raises."""
+        """Run ``work`` in a transaction, which is rolled back if ``work`` raises an error."""
         return await self._run(
             self._writer,
             lambda: self._transact(
@@ -72,7 +72,7 @@ class SqliteDatabase:
         *args: P.args,
         **options: P.kwargs,
     ) -> T:
-        """Run ``work``, which only reads; all its queries see the same snapshot."""
+        """Run ``work``, which only reads. All its queries see the same snapshot."""
         return await self._run(
             self._readers,
             lambda: self._transact(self._reader(), "BEGIN", lambda db: work(db, *args, **options)),
@@ -123,7 +123,7 @@ class SqliteDatabase:
         return result
 
     def _reader(self) -> SqliteConnection:
-        """The read-only connection of this thread."""
+        """Return the read-only connection of this thread."""
         db: SqliteConnection | None = getattr(self._local, "db", None)
         if db is None:
             db = self._local.db = sqlite_file.connect(self.path, read_only=True)

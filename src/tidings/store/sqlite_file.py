@@ -1,4 +1,4 @@
-"""SQLite file: WAL, migrations, lock file, backup, restore, integrity check."""
+"""Functions for a SQLite file, such as migration, lock, backup, restore and check."""
 
 import os
 import sqlite3
@@ -13,17 +13,18 @@ from tidings.store import search_index
 from tidings.store.connection import Progress, StoreError
 from tidings.store.schema import MIGRATIONS, statements
 
-#: Pages of the search index merged per transaction, and pages copied between progress reports.
+#: Number of pages of the search index that are merged per transaction, and number of pages that are
+#: copied between progress reports.
 MERGE_PAGES, COPY_PAGES = 500, 1000
-#: Busy timeout: how long a transaction waits for the one of another process. Transactions take
-#: milliseconds; a migration may take longer.
+#: Time in seconds that a transaction waits for a transaction of another process (busy timeout).
+#: Transactions take milliseconds, but a migration may take longer.
 BUSY_TIMEOUT_S = 30.0
 #: Application id in the file header (the letters "tids"), which identifies files of tidings.
 APPLICATION_ID = 0x74696473
 
 log = Log("tidings.store")
 
-#: What to do about an error, by a part of SQLite's message.
+#: Advice on what to do about an error, by a part of SQLite's message.
 ADVICE: dict[str, Callable[[], str]] = {
     "locked": lambda: _(
         "another process is writing to the database; try again, or stop that process"
@@ -37,7 +38,7 @@ ADVICE: dict[str, Callable[[], str]] = {
 
 
 class SqliteConnection(sqlite3.Connection):
-    """A `tidings.store.connection.Connection`."""
+    """Connection to a SQLite file (see `tidings.store.connection.Connection`)."""
 
     postgres = False
 
@@ -55,7 +56,7 @@ class SqliteConnection(sqlite3.Connection):
 
 
 def connect(path: Path, *, read_only: bool = False) -> SqliteConnection:
-    """Open a connection in autocommit mode; transactions are started explicitly."""
+    """Open a connection in autocommit mode, in which transactions are started explicitly."""
     db = sqlite3.connect(
         path,
         timeout=BUSY_TIMEOUT_S,
@@ -67,16 +68,18 @@ def connect(path: Path, *, read_only: bool = False) -> SqliteConnection:
     db.execute("PRAGMA foreign_keys = ON")
     # With NORMAL a power failure may lose the last seconds, but never corrupts the file.
     db.execute("PRAGMA synchronous = NORMAL")
-    # Debian's SQLite overwrites deleted data by default; feeds are not secret.
+    # SQLite of Debian overwrites deleted data by default, which feeds do not need.
     db.execute("PRAGMA secure_delete = OFF")
     db.execute("PRAGMA temp_store = MEMORY")
     search_index.register_functions(db)
     if read_only:
         db.execute("PRAGMA query_only = ON")
     else:
-        # KiB. A larger cache is not faster: the operating system caches the file too.
+        # The size is in KiB. A larger cache is not faster, because the operating system caches the
+        # file too.
         db.execute("PRAGMA cache_size = -3000")
-        # Pages. The same pages change again and again while feeds are polled.
+        # The number is in pages. It is large because the same pages change again and again while
+        # feeds are polled.
         db.execute("PRAGMA wal_autocheckpoint = 2000")
         db.execute("PRAGMA journal_size_limit = 67108864")
     return db
@@ -114,17 +117,17 @@ def schema_version(db: sqlite3.Connection, path: Path) -> int:
 def migrate(db: sqlite3.Connection, path: Path) -> None:
     """Apply the missing migrations to the file, in one transaction."""
     version = schema_version(db, path)
-    # Takes effect for a new file. With 8 KiB an entry and its words fit into a page, and the file
-    # is smaller.
+    # The page size takes effect for a new file. With 8 KiB an entry and its words fit into a page,
+    # and the file is smaller.
     db.execute("PRAGMA page_size = 8192")
     db.execute("PRAGMA journal_mode = WAL")
     if version == len(MIGRATIONS):
         return
-    if version:  # logged before: indexing takes a minute per million entries
+    if version:  # this is logged first, because indexing takes a minute per million entries
         log.warning("migration_started", store=str(path), version=version, to=len(MIGRATIONS))
     db.execute("BEGIN IMMEDIATE")
     try:
-        # The version is read again: another process may have migrated the file meanwhile.
+        # The version is read again, because another process may have migrated the file meanwhile.
         for migration in MIGRATIONS[schema_version(db, path) :]:
             for statement in statements(migration):
                 db.execute(statement)
@@ -137,7 +140,10 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
 
 
 def create_private_file(path: Path) -> None:
-    """Create the file readable only for its owner; SQLite creates -wal and -shm with this mode."""
+    """Create a file that only its owner can read.
+
+    SQLite creates the files -wal and -shm with the same mode.
+    """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
@@ -155,13 +161,14 @@ def lock_serving(path: Path) -> sqlite3.Connection:
     """Lock the right to serve this store until the connection is closed or the process ends.
 
     The lock is an exclusive transaction on an empty database beside the file, because SQLite
-    implements file locks on every operating system. Raises `StoreError` if it is already locked.
+    implements
+    file locks on every operating system. Raises `StoreError` if the store is already locked.
     """
     lock_path = path.with_name(path.name + ".serving")
     create_private_file(lock_path)
     lock = sqlite3.connect(lock_path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
-        lock.execute("PRAGMA journal_mode = OFF")  # it is never written to
+        lock.execute("PRAGMA journal_mode = OFF")  # the lock file is never written to
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.OperationalError as error:
         lock.close()
@@ -176,7 +183,7 @@ def lock_serving(path: Path) -> sqlite3.Connection:
 
 
 def to_store_error(path: Path, error: sqlite3.DatabaseError) -> StoreError:
-    """Convert an error of SQLite to a `StoreError` with advice."""
+    """Return a `StoreError` with advice for an error of SQLite."""
     text = str(error)
     advice = next(
         (advice() for part, advice in ADVICE.items() if part in text), _("run `tidings doctor`")
@@ -185,14 +192,14 @@ def to_store_error(path: Path, error: sqlite3.DatabaseError) -> StoreError:
 
 
 def merge_index(db: sqlite3.Connection) -> bool:
-    """Merge some pages of the search index; return whether there may be more to merge."""
+    """Merge some pages of the search index, and return whether there may be more to merge."""
     before = db.total_changes
     db.execute("INSERT INTO search (search, rank) VALUES ('merge', ?)", (MERGE_PAGES,))
-    return db.total_changes - before >= 2  # documented by FTS5, "the merge command"
+    return db.total_changes - before >= 2  # see "the merge command" in the documentation of FTS5
 
 
 def check(db: sqlite3.Connection) -> list[str]:
-    """Check the integrity of the file and of the search index; return the problems."""
+    """Check the integrity of the file and of the search index, and return the problems."""
     problems = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)") if row[0] != "ok"]
     problems += [
         _(
@@ -212,9 +219,11 @@ def check(db: sqlite3.Connection) -> list[str]:
 
 
 def backup(db: sqlite3.Connection, path: Path, to: Path, progress: Progress | None) -> None:
-    """Copy a snapshot of the file while others write. ``to`` appears when the copy is complete.
+    """Copy a snapshot of the file while other processes write.
 
-    ``db`` is within a transaction, which keeps the snapshot until the copy is complete.
+    The file ``to`` appears when the copy is complete. ``db`` is within a transaction, which keeps
+    the
+    snapshot until then.
     """
     if to.exists() and to.samefile(path):
         raise UsageError(_("%(file)s is the database in use; choose another file", file=to))
@@ -269,7 +278,10 @@ def restore(source: Path, path: Path, progress: Progress | None = None) -> None:
 
 
 def _remove_wal(path: Path) -> None:
-    """Checkpoint the old file and remove its WAL, which must never be applied to the new file."""
+    """Write the WAL of the old file to that file and remove the WAL.
+
+    The WAL must never be applied to the new file.
+    """
     if path.exists():
         db = sqlite3.connect(path, timeout=1.0, isolation_level=None)
         try:
@@ -290,7 +302,7 @@ def _remove_wal(path: Path) -> None:
 
 
 def _copy_database(db: sqlite3.Connection, to: Path, progress: Progress | None) -> Path:
-    """Copy the database to a file beside ``to``, synced to the disk; return its path."""
+    """Copy the database to a file beside ``to``, sync it to the disk, and return its path."""
     part = to.with_name(to.name + ".part")
     part.unlink(missing_ok=True)
     create_private_file(part)

@@ -1,4 +1,4 @@
-"""Move a store from SQLite to PostgreSQL: resumable copy in batches, then verification.
+"""Move of a store from SQLite to PostgreSQL, as a resumable copy in batches.
 
 Tables and columns are read from the file, so columns that migrations add are copied too. The target
 stores the progress in the transaction of each batch; an interrupted copy resumes there. At the end
@@ -23,7 +23,7 @@ from tidings.store.schema import MIGRATIONS
 from tidings.store.search import encode_tsvector
 from tidings.store.sqlite_file import SqliteConnection
 
-#: Rows per transaction; entries may be long.
+#: Number of rows per transaction. It is limited because entries may be long.
 BATCH = 1000
 
 Row: TypeAlias = tuple[Any, ...]
@@ -31,7 +31,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class Table(NamedTuple):
-    """A table of the file, with the columns of its primary key."""
+    """Table of the file, with the columns of its primary key."""
 
     name: str
     columns: tuple[str, ...]
@@ -45,15 +45,16 @@ class Table(NamedTuple):
         return tuple(row[self.columns.index(column)] for column in self.key)
 
 
-#: Called with the current step, the number of finished steps and their total.
+#: Callback that is called with the current step, the number of finished rows and the total number.
 ProgressCallback: TypeAlias = Callable[[str, int, int], object]
 
 
 async def move(source: Path, url: str, report: ProgressCallback) -> int:
-    """Copy all rows, or resume an interrupted copy; return the number of rows.
+    """Copy all rows, or resume an interrupted copy, and return the number of rows.
 
-    Raises `UsageError` if the file does not exist or the target is not empty, `StoreError` if the
-    file is in use or the copy differs from it.
+    Raises `UsageError` if the file does not exist or the target is not empty, and `StoreError` if
+    the file
+    is in use or the copy differs from it.
     """
     if not source.is_file():
         raise UsageError(
@@ -122,7 +123,7 @@ async def _move(
 def _tables(origin: SqliteConnection) -> list[Table]:
     """List the tables in the order of their creation, so that parent rows are copied first.
 
-    The search index is left out: the words are computed again from the entries.
+    The search index is left out, because the words are computed again from the entries.
     """
     names = origin.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB 'sqlite_*' "
@@ -138,7 +139,10 @@ def _tables(origin: SqliteConnection) -> list[Table]:
 
 
 def _begin(db: PostgresConnection, tables: Sequence[Table], name: str) -> None:
-    """Create the progress table in a target that has only the rows of its migrations."""
+    """Create the progress table in a target that has only the rows of its migrations.
+
+    Raises `UsageError` if the target has other rows.
+    """
     if db.execute("SELECT to_regclass('transfer_progress') IS NOT NULL").fetchone()[0]:
         return
     for table in tables:
@@ -152,7 +156,7 @@ def _begin(db: PostgresConnection, tables: Sequence[Table], name: str) -> None:
                 )
             )
     db.command("TRUNCATE users CASCADE")
-    # The triggers count unread entries; the counts are copied with the subscriptions.
+    # The triggers count unread entries, but the counts are copied with the subscriptions.
     db.command("ALTER TABLE unread DISABLE TRIGGER USER")
     db.command(
         "CREATE TABLE transfer_progress (name TEXT PRIMARY KEY, last BYTEA, rows BIGINT NOT NULL)"
@@ -175,7 +179,7 @@ def _progress(db: Connection, table: Table) -> tuple[Row | None, int]:
 
 
 def _batch(db: Connection, table: Table, last: Row | None) -> list[Row]:
-    """Read the next rows in the order of the primary key (keyset pagination)."""
+    """Return the next rows in the order of the primary key (keyset pagination)."""
     key = ", ".join(table.key)
     after = f"WHERE ({key}) > ({', '.join('?' * len(table.key))})" if last is not None else ""
     query = f"SELECT {table.quoted_columns} FROM {table.name} {after} ORDER BY {key} LIMIT {BATCH}"
@@ -185,7 +189,7 @@ def _batch(db: Connection, table: Table, last: Row | None) -> list[Row]:
 def _write_batch(
     db: PostgresConnection, table: Table, rows: Sequence[Row], origin: SqliteConnection
 ) -> Row:
-    """Insert a batch and update the progress; return the key of the last row."""
+    """Insert a batch of rows, update the progress, and return the key of the last row."""
     last = table.key_of(rows[-1])
     columns = table.columns
     if table.name == "entries":
@@ -200,7 +204,7 @@ def _write_batch(
 
 
 def _add_words(origin: SqliteConnection, entries: Sequence[Row]) -> list[Row]:
-    """Append the tsvector of its texts to each entry."""
+    """Return entries with the tsvector of their texts appended."""
     ids = entries[0][0], entries[-1][0]
     texts = origin.execute(
         f"SELECT {search_index.SEARCH_COLUMNS} FROM entries WHERE id BETWEEN ? AND ? ORDER BY id",

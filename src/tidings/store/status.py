@@ -1,4 +1,4 @@
-"""Status of the store: counts of feeds, entries, polls, delays and gaps."""
+"""Status of the store with counts of feeds, entries, polls, delays and gaps."""
 
 import math
 
@@ -8,12 +8,12 @@ from tidings.store.feed_models import Period, Status
 from tidings.store.feeds import next_due, paused_hosts
 
 HOUR_S, DAY_S, WEEK_S = 3600.0, 86400.0, 604800.0
-#: Above this number of entries PostgreSQL's estimate is used instead of an exact count.
+#: Maximum number of entries that are counted exactly. Above it, PostgreSQL's estimate is used.
 MAX_EXACT_COUNT = 1_000_000
 
 
 def status(db: Connection, now: float) -> Status:
-    """Count feeds and entries, and the polls of the last hour, day and week."""
+    """Return the numbers of feeds and entries, and statistics of the last hour, day and week."""
     feeds, retired, failing, due = db.execute(
         "SELECT count(*), count(retired_at), "
         "count(*) FILTER (WHERE errors > 0 AND retired_at IS NULL), "
@@ -41,7 +41,10 @@ def status(db: Connection, now: float) -> Status:
 
 
 def _count_entries(db: Connection) -> int:
-    """Count entries; above `MAX_EXACT_COUNT` return PostgreSQL's estimate, which takes no scan."""
+    """Return the number of entries.
+
+    Above `MAX_EXACT_COUNT` it is an estimate by PostgreSQL, which needs no scan.
+    """
     if db.postgres:
         estimate = db.execute(
             "SELECT coalesce(sum(reltuples), 0)::bigint "
@@ -78,7 +81,10 @@ def _period(db: Connection, since: float) -> Period:
 
 
 def _quantile(db: Connection, since: float, count: int, share: float) -> float | None:
-    """Quantile of the delays: the smallest value that at least ``share`` of them do not exceed."""
+    """Return the smallest delay that at least the fraction ``share`` of delays does not exceed.
+
+    ``count`` is the number of known delays since the time ``since``.
+    """
     if not count:
         return None
     rank = math.ceil(count * share) - 1

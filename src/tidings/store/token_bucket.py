@@ -1,17 +1,17 @@
 """Token buckets that enforce the daily budget of requests and bytes across all workers.
 
-A bucket holds at most one day's budget, is full at first and refills at a constant rate. It may be
-in debt by at most one day's budget.
+A bucket contains at most one day's budget, is full at first and refills at a constant rate. It may
+be in debt by at most one day's budget.
 """
 
 from tidings.store.connection import Connection
 
-#: Names of the buckets: requests, and bytes if these have a budget too.
+#: Names of the two buckets, for requests and for bytes. The second is used only with a byte budget.
 REQUESTS, BYTES = "requests", "bytes"
 
 
 def take_tokens(db: Connection, wanted: int, per_day: float, now: float) -> int:
-    """Take up to ``wanted`` request tokens; return how many were taken.
+    """Take up to ``wanted`` request tokens, and return how many were taken.
 
     Return unused tokens with `consume_budget` and a negative amount.
     """
@@ -22,19 +22,28 @@ def take_tokens(db: Connection, wanted: int, per_day: float, now: float) -> int:
 
 
 def consume_budget(db: Connection, amount: float, bucket: str = REQUESTS) -> None:
-    """Subtract what was spent without a grant, even into debt; a negative amount is returned."""
+    """Subtract tokens that were used without `take_tokens`, even into debt.
+
+    A negative amount returns tokens.
+    """
     db.execute(
         "UPDATE token_buckets SET tokens = tokens - ? WHERE name = ?", (float(amount), bucket)
     )
 
 
 def token_deficit(db: Connection, per_day: float, now: float, bucket: str = REQUESTS) -> float:
-    """Number of tokens that must be refilled until one is available; 0 if one is available now."""
+    """Return the number of tokens that must be refilled until one is available.
+
+    The number is 0 if a token is available now.
+    """
     return max(1.0 - _refill(db, bucket, per_day, now), 0.0)
 
 
 def _refill(db: Connection, bucket: str, per_day: float, now: float) -> float:
-    """Add the tokens since the last refill; return the level. Locks the row until the commit."""
+    """Add the tokens since the last refill, and return the number of tokens in the bucket.
+
+    The row is locked until the commit.
+    """
     capacity = max(per_day, 1.0)
     row = db.execute(
         "INSERT INTO token_buckets (name, tokens, filled_at) VALUES (?, ?, ?) "

@@ -1,4 +1,7 @@
-"""User accounts, settings, sessions and app tokens. Only hashes of secrets are stored."""
+"""Queries for user accounts, settings, sessions and app tokens.
+
+Only hashes of secrets are stored.
+"""
 
 from typing import Any
 
@@ -11,7 +14,8 @@ from tidings.store.feed_models import DEFAULT_USER_ID
 from tidings.store.ingest import update_feed_weights
 from tidings.store.user_models import Settings, Token, User
 
-#: Minimum time between two updates of a token's last use: otherwise every request would write.
+#: Minimum time in seconds between two updates of a token's last use. Otherwise every request would
+#: write to the database.
 TOKEN_USE_INTERVAL_S = 3600.0
 
 _USER_COLUMNS = "id, name, admin, created_at, seen_at"
@@ -24,7 +28,10 @@ def _decode_user(row: Any) -> User:
 
 
 def users(db: Connection) -> list[User]:
-    """List users by name, without the initial user of the store before an admin takes its place."""
+    """List users by name.
+
+    The initial user of the store is left out until the first admin has taken it over.
+    """
     rows = db.execute(
         f"SELECT {_USER_COLUMNS} FROM users WHERE created_at IS NOT NULL ORDER BY name"
     )
@@ -32,7 +39,7 @@ def users(db: Connection) -> list[User]:
 
 
 def find_user(db: Connection, user: int | str) -> User | None:
-    """Find a user by id or name."""
+    """Return a user by id or name, or None."""
     column = "name" if isinstance(user, str) else "id"
     row = db.execute(
         f"SELECT {_USER_COLUMNS} FROM users WHERE {column} = ? AND created_at IS NOT NULL", (user,)
@@ -41,7 +48,7 @@ def find_user(db: Connection, user: int | str) -> User | None:
 
 
 def find_user_with_password_hash(db: Connection, name: str) -> tuple[User | None, str]:
-    """Return a user with the hash of the password; (None, "") if there is none."""
+    """Return a user and the hash of the password, or (None, "") if there is no such user."""
     user = find_user(db, name)
     if user is None:
         return None, ""
@@ -53,9 +60,11 @@ def has_administrator(db: Connection) -> bool:
 
 
 def add_user(db: Connection, name: str, password_hash: str, admin: bool, now: float) -> User:
-    """Add a user. The first admin takes over the store's initial user and its subscriptions.
+    """Add a user.
 
-    Raises `UsageError` if the name is in use.
+    The first admin takes over the store's initial user and its subscriptions. Raises `UsageError`
+    if the
+    name is in use.
     """
     if find_user(db, name) is not None:
         raise UsageError(
@@ -91,13 +100,13 @@ def set_password(db: Connection, user_id: int, password_hash: str) -> None:
 
 
 def set_admin(db: Connection, user_id: int, admin: bool) -> None:
-    """Grant or remove admin rights; raise `UsageError` for the last admin."""
+    """Grant or remove admin rights. Raises `UsageError` for the last admin."""
     db.execute("UPDATE users SET admin = ? WHERE id = ?", (int(admin), user_id))
     _require_administrator(db)
 
 
 def remove_user(db: Connection, user_id: int, now: float) -> None:
-    """Delete a user and all their data; raise `UsageError` for the last admin."""
+    """Delete a user and all their data. Raises `UsageError` for the last admin."""
     feed_ids = [
         i for (i,) in db.execute("SELECT feed_id FROM subscriptions WHERE user_id = ?", (user_id,))
     ]
@@ -142,9 +151,11 @@ def add_token(
     now: float,
     until: float | None,
 ) -> Token:
-    """Add a session or app token by its hash; ``fever`` is the key for the Fever API.
+    """Add a session or app token by its hash.
 
-    Raises `UsageError` if the user has a token of this kind with this label.
+    ``fever`` is the hash of the key for the Fever API. Raises `UsageError` if the user has a token
+    of this
+    kind with this label.
     """
     if (
         label
@@ -181,7 +192,10 @@ def tokens(db: Connection, user_id: int) -> list[Token]:
 def find_token_owner(
     db: Connection, digest: bytes, kind: str, now: float
 ) -> tuple[User | None, bool]:
-    """Return the owner of a token, and whether its last use should be updated."""
+    """Return the owner of a token, and whether the last use of the token should be updated.
+
+    The owner is None if the token is unknown or has expired.
+    """
     column, kind = ("fever", "app") if kind == "fever" else ("digest", kind)
     row = db.execute(
         f"SELECT user_id, used_at FROM tokens WHERE {column} = ? AND kind = ? "
@@ -196,7 +210,7 @@ def find_token_owner(
 
 
 def record_token_use(db: Connection, digest: bytes, now: float, lasts_s: float) -> None:
-    """Update the last use of a token; a session expires ``lasts_s`` after its last use."""
+    """Update the last use of a token. A session expires ``lasts_s`` seconds after it."""
     db.execute(
         "UPDATE tokens SET used_at = ?, "
         "expires_at = CASE WHEN expires_at IS NULL THEN expires_at ELSE ? END "
@@ -206,7 +220,7 @@ def record_token_use(db: Connection, digest: bytes, now: float, lasts_s: float) 
 
 
 def remove_token(db: Connection, user_id: int, token_id: int) -> bool:
-    """Delete an app token; return whether it existed."""
+    """Delete an app token, and return whether it existed."""
     return (
         db.execute(
             "DELETE FROM tokens WHERE id = ? AND user_id = ? AND kind = 'app'", (token_id, user_id)
@@ -220,7 +234,7 @@ def end_session(db: Connection, digest: bytes) -> None:
 
 
 def get_or_create_secret(db: Connection, key: str, secret: bytes, now: float) -> bytes:
-    """Return the stored secret of this key; ``secret`` is saved if there is none."""
+    """Return the stored secret of a key. ``secret`` is stored first if there is none."""
     db.execute(
         "INSERT INTO key_values (key, value, updated_at) VALUES (?, ?, ?) "
         "ON CONFLICT (key) DO NOTHING",
