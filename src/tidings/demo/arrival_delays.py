@@ -32,15 +32,15 @@ async def arrival_delays(
             delays.append(at - float(trace.times[post]))
         else:
             missed += int(publishers.published(feed, now) - number > trace.window[feed])
-    found = np.array(delays or [np.nan])
-    judged = len(delays) + missed
+    delay_array = np.array(delays or [np.nan])
+    post_count = len(delays) + missed
     return {
         "told": await store.read(_count_peer_entries, publishers.start),
-        "p50_s": float(np.percentile(found, 50)),
-        "p90_s": float(np.percentile(found, 90)),
-        "mean_s": float(found.mean()),
+        "p50_s": float(np.percentile(delay_array, 50)),
+        "p90_s": float(np.percentile(delay_array, 90)),
+        "mean_s": float(delay_array.mean()),
         "missed": missed,
-        "missed_share": missed / judged if judged else float("nan"),
+        "missed_share": missed / post_count if post_count else float("nan"),
     }
 
 

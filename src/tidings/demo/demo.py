@@ -163,12 +163,12 @@ class Demo:
         if first is None:
             return None
         client = next(v for v in self.server.clients if v.name == PEER_CLIENT)
-        found = {
+        request_figures = {
             "requests": client.requests,
             "nodes": self.plan.peer_count,
             "pages": self.addresses[first.name],
         }
-        return found | await arrival_delays(
+        return request_figures | await arrival_delays(
             self.aggregators[first.name].store, self.publishers, self.clock()
         )
 
@@ -178,7 +178,7 @@ class Demo:
 
     def _policy_figures(self, client: ClientRecord) -> dict[str, Any]:
         scores = self.score_polls(client.name)
-        found = metrics(scores)
+        figures = metrics(scores)
         delay = scores.delay_s[~scores.missed]
         return {
             "policy": client.name,
@@ -188,11 +188,11 @@ class Demo:
             "unchanged": client.counts[304] + client.unchanged_responses,
             "refused": client.counts[429],
             "pushed": client.pushed,
-            "p50_s": found["median_delay_s"],
+            "p50_s": figures["median_delay_s"],
             "p90_s": float(np.percentile(delay, 90)) if len(delay) else None,
-            "mean_s": found["mean_delay_s"],
-            "missed": found["missed"],
-            "missed_share": found["missed_share"],
+            "mean_s": figures["mean_delay_s"],
+            "missed": figures["missed"],
+            "missed_share": figures["missed_share"],
         }
 
     def _recent_posts(self, recent: Ints) -> list[dict[str, Any]]:

@@ -175,7 +175,7 @@ async def _load_history(
         first = 0
     async with Store.open(path, clock=lambda: publishers.trace.start) as store:
         order = [*range(first, len(history)), *range(first)]
-        wanted = [
+        subscriptions = [
             NewSubscription(
                 demo.server.url(instance.client_name, feed),
                 publishers.end,
@@ -183,7 +183,7 @@ async def _load_history(
             )
             for feed in order
         ]
-        added = await store.add_subscriptions(wanted)
+        added = await store.add_subscriptions(subscriptions)
         outcomes = [
             replace(history[feed], feed_id=one.feed_id)
             for feed, one in zip(order, added, strict=True)

@@ -171,7 +171,7 @@ def run_policy(
     This run is the last result. With ``native``, a policy without a budget parameter is also run
     unchanged, as the first result. ``progress`` gets the finished share of the first run.
     """
-    wanted = budget_polls(trace, budget_per_feed_day, start)
+    target_polls = budget_polls(trace, budget_per_feed_day, start)
 
     def at(scale: float, progress: Callable[[float], None] | None = None) -> Polls:
         policy = make_policy(spec, live=conditions is not None, scale=scale, seed=seed)
@@ -190,41 +190,41 @@ def run_policy(
         return PolicyRun(name, polls, exclude_pushed_feeds(scores, conditions), scale, reached)
 
     def reached(polls: Polls) -> bool:
-        return conditions is None or len(polls) >= REACHED_SHARE * wanted
+        return conditions is None or len(polls) >= REACHED_SHARE * target_polls
 
     polls = at(1.0, progress)
     policy = make_policy(spec)
     if policy.holds_budget:
         return [result(spec, polls, 1.0, reached(polls))]
-    found = []
+    runs = []
     if not policy.budgeted and native:
-        found.append(result(f"{spec}@native", polls, 1.0, True))
+        runs.append(result(f"{spec}@native", polls, 1.0, True))
     least = None
     if conditions is not None:
         least = MIN_SCALE_BUDGETED if policy.budgeted else MIN_SCALE
-    scale, polls = _scaled(at, polls, wanted, least)
-    found.append(result(spec, polls, scale, reached(polls)))
-    return found
+    scale, polls = _scaled(at, polls, target_polls, least)
+    runs.append(result(spec, polls, scale, reached(polls)))
+    return runs
 
 
 def _scaled(
-    at: Callable[[float], Polls], polls: Polls, wanted: float, least: float | None = None
+    at: Callable[[float], Polls], polls: Polls, target_polls: float, least: float | None = None
 ) -> tuple[float, Polls]:
-    """Return the factor at which a policy makes ``wanted`` polls, and these polls.
+    """Return the factor at which a policy makes ``target_polls`` polls, and these polls.
 
     The search is a bracketed secant method in log-log coordinates. ``least`` is the smallest factor
-    to try, where poll constraints may keep the polls below ``wanted`` at any factor; None without
-    constraints.
+    to try, where poll constraints may keep the polls below ``target_polls`` at any factor. None
+    stands for no constraints.
     """
     tried: list[tuple[float, float]] = []
     best = (1.0, polls)
     scale = 1.0
     for _ in range(SCALING_RUNS):
-        error = np.log(max(len(polls), 0.5) / max(wanted, 0.5))
+        error = np.log(max(len(polls), 0.5) / max(target_polls, 0.5))
         if not tried or abs(error) < min(abs(e) for _, e in tried):
             best = (scale, polls)
         tried.append((float(np.log(scale)), float(error)))
-        if abs(len(polls) - wanted) <= max(TOLERANCE * 0.5 * wanted, 0.5):
+        if abs(len(polls) - target_polls) <= max(TOLERANCE * 0.5 * target_polls, 0.5):
             break
         if least is not None and _is_out_of_reach(tried, float(np.log(least))):
             break

@@ -157,16 +157,17 @@ def sparkline(shares: Sequence[float]) -> str:
     return "".join(_BARS[min(int(share / top * len(_BARS)), len(_BARS) - 1)] for share in shares)
 
 
-def as_text(found: dict[str, Any]) -> str:
+def as_text(statistics: dict[str, Any]) -> str:
     """Return the statistics from `describe` as text with lines of at most 80 characters."""
-    rate, window, zipf = found["rate_per_day"], found["window"], found["zipf"]
-    bursts, life = found["bursts"], found["entry_lifetime_s"]
-    hours, days = found["hour_of_day_share"], found["day_of_week_share"]
+    rate, window, zipf = statistics["rate_per_day"], statistics["window"], statistics["zipf"]
+    bursts, life = statistics["bursts"], statistics["entry_lifetime_s"]
+    hours, days = statistics["hour_of_day_share"], statistics["day_of_week_share"]
     peak, low = int(np.argmax(hours)), int(np.argmin(hours))
-    name = found["trace"] if len(found["trace"]) <= 30 else found["trace"][:29] + "…"
+    name = statistics["trace"] if len(statistics["trace"]) <= 30 else statistics["trace"][:29] + "…"
     lines = [
-        f"{name}: {found['feeds']:,} feeds, {found['posts']:,} posts in {found['days']:,.1f} days",
-        f"{_date(found['first_post'])} to {_date(found['last_post'])} UTC",
+        f"{name}: {statistics['feeds']:,} feeds, {statistics['posts']:,} posts "
+        f"in {statistics['days']:,.1f} days",
+        f"{_date(statistics['first_post'])} to {_date(statistics['last_post'])} UTC",
         "",
         *_item(
             "Posts a day",
@@ -175,8 +176,8 @@ def as_text(found: dict[str, Any]) -> str:
             f"{count(rate['silent_feeds'], 'feed')} silent; "
             f"the busiest tenth writes {rate['busiest_tenth_share']:.0%} of all posts",
         ),
-        *_item("Window", _window_text(window, found["feeds"])),
-        *_item("Post size", f"{found['mean_post_bytes']:,.0f} bytes on average"),
+        *_item("Window", _window_text(window, statistics["feeds"])),
+        *_item("Post size", f"{statistics['mean_post_bytes']:,.0f} bytes on average"),
         *_item(
             "Hour of the day",
             f"{sparkline(hours)}  0 to 23 h UTC",
@@ -251,18 +252,19 @@ def _date(seconds: float) -> str:
 # --- plot -----------------------------------------------------------------------------------------
 
 
-def picture(trace: Trace, found: dict[str, Any]) -> plots.Figure:
+def picture(trace: Trace, statistics: dict[str, Any]) -> plots.Figure:
     """Draw six panels of statistics, such as rates, daily pattern and bursts."""
     fig, axes = plots.panels(2, 3, 11.0, 6.2)
-    size = f"{found['feeds']:,} feeds, {found['posts']:,} posts, {found['days']:.0f} days"
-    heading = f"{found['trace']}: {size}"
+    size = f"{statistics['feeds']:,} feeds, {statistics['posts']:,} posts"
+    size += f", {statistics['days']:.0f} days"
+    heading = f"{statistics['trace']}: {size}"
     fig.suptitle(heading, x=0.012, ha="left")
     posts = np.diff(trace.offsets)
     rates = np.sort(posts[posts > 0] / max(trace.days, 1 / 24))[::-1]
     _draw_histogram(axes[0], "How often feeds post", rates, "posts a day", "no posts")
-    draw_zipf(axes[1], rates, found["zipf"])
-    draw_hours(axes[2], found["hour_of_day_share"])
-    _draw_week(axes[3], np.array(found["hour_of_week_share"]))
+    draw_zipf(axes[1], rates, statistics["zipf"])
+    draw_hours(axes[2], statistics["hour_of_day_share"])
+    _draw_week(axes[3], np.array(statistics["hour_of_week_share"]))
     _draw_fano(axes[4], fano_factors(trace))
     _draw_lifetimes(axes[5], lifetimes_s(trace))
     return fig
@@ -329,8 +331,8 @@ def draw_zipf(ax: plots.Axes, rates: Floats, zipf: dict[str, Any]) -> None:
             linestyle=(0, (4, 2)),
             linewidth=1.2,
         )
-        words = f"rank$^{{-{zipf['exponent']:.2f}}}$, ranks {low} to {high}"
-        ax.text(0.04, 0.06, words, transform=ax.transAxes, fontsize=9)
+        label = f"rank$^{{-{zipf['exponent']:.2f}}}$, ranks {low} to {high}"
+        ax.text(0.04, 0.06, label, transform=ax.transAxes, fontsize=9)
     _decades(ax, "x", np.array([1.0, len(rates)]))
     _decades(ax, "y", rates)
     ax.set(xlabel="rank of the feed", ylabel="posts a day")

@@ -113,13 +113,13 @@ def evaluate(
 def _cell(task: Task, report: Report | None = None) -> Figures:
     trace = read_trace(task.trace)
     place = f"{trace.name} at {task.budget:g}"
-    begun = False
+    has_started = False
 
     def step(spec: str) -> None:
-        nonlocal begun
+        nonlocal has_started
         if report is not None:
-            report(f"{place}: {spec}", int(begun))
-        begun = True
+            report(f"{place}: {spec}", int(has_started))
+        has_started = True
 
     specs = (*task.policies, task.ours)
     conditions = None if task.min_interval_s is None else Conditions(Limits(task.min_interval_s))
@@ -142,19 +142,20 @@ def _cell(task: Task, report: Report | None = None) -> Figures:
         )
         for spec in task.policies
     }
-    wanted = budget_polls(trace, task.budget, trace.training_end(task.train_days))
-    told = compared.figures()
+    target_polls = budget_polls(trace, task.budget, trace.training_end(task.train_days))
+    comparison_figures = compared.figures()
     rows = {
-        row["policy"]: {**row, "off_budget": row["polls"] / wanted - 1} for row in told["results"]
+        row["policy"]: {**row, "off_budget": row["polls"] / target_polls - 1}
+        for row in comparison_figures["results"]
     }
     ours, least = rows[task.ours], rows.get(FEWEST_MISSED_POLICY)
     best = min(task.policies, key=lambda spec: _value_or(rows[spec]["charged_delay_s"], np.inf))
     return {
-        **told,
+        **comparison_figures,
         "results": list(rows.values()),
         "feeds": trace.n_feeds,
         "posts": ours["posts"],
-        "budget_polls": wanted,
+        "budget_polls": target_polls,
         "off_budget": ours["off_budget"],
         "scale": ours["scale"],  # 1 where the policy meets the budget without scaling
         "best": best,
@@ -227,8 +228,8 @@ def ablate(
             else f"policy {policy!r}: {has}"
         )
     without = {part: f"{policy}:{part}=false" for part in chosen}
-    found = evaluate(traces, budgets, train_days, list(without.values()), policy, **options)
-    cells = found["cells"]
+    evaluation = evaluate(traces, budgets, train_days, list(without.values()), policy, **options)
+    cells = evaluation["cells"]
     for cell in cells:
         cell["worth"] = {part: _worth(cell, spec, policy) for part, spec in without.items()}
     names = list(dict.fromkeys(cell["trace"] for cell in cells))
@@ -239,7 +240,7 @@ def ablate(
 
     by_trace = {part: {name: worth(part, name) for name in names} for part in chosen}
     overall = {part: worth(part, None) for part in chosen}
-    run = {key: found[key] for key in ("train_days", "seed", "min_interval_s", "cells")}
+    run = {key: evaluation[key] for key in ("train_days", "seed", "min_interval_s", "cells")}
     return {"policy": policy, **run, "by_trace": by_trace, "overall": overall}
 
 

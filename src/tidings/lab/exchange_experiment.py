@@ -228,9 +228,9 @@ def _score_standalone(
         if cut_off or high == low:
             continue
         polls = np.arange(begin, end, interval_s)
-        look = polls.searchsorted(times[low:high], side="left")
-        seen = look < len(polls)
-        at = polls[np.minimum(look, len(polls) - 1)] if len(polls) else np.zeros(high - low)
+        poll_index = polls.searchsorted(times[low:high], side="left")
+        seen = poll_index < len(polls)
+        at = polls[np.minimum(poll_index, len(polls) - 1)] if len(polls) else np.zeros(high - low)
         newest = times.searchsorted(at, side="right")
         seen &= np.arange(low, high) >= newest - trace.window[feed]
         caught += int(seen.sum())

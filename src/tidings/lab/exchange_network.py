@@ -90,8 +90,8 @@ class PeerNetwork:
     receipt_times: list[dict[str, float]] = field(init=False)  #: arrival time by node and identity
     withdrawals: list[tuple[int, str, float]] = field(default_factory=list)
     departed_nodes: set[int] = field(default_factory=set)
-    on_looked: Callable[[int, int, float], None] | None = None
-    on_arrived: Callable[[int, int, Sequence[Entry]], None] | None = None
+    on_peer_poll: Callable[[int, int, float], None] | None = None
+    on_entries: Callable[[int, int, Sequence[Entry]], None] | None = None
     _queue: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = field(
         default_factory=list
     )
@@ -198,12 +198,12 @@ class PeerNetwork:
                 receipt_times = self.receipt_times[i]
                 for entry in effect.bundle.entries:
                     receipt_times[entry.identity] = self.now
-                if self.on_arrived is not None:
-                    self.on_arrived(
+                if self.on_entries is not None:
+                    self.on_entries(
                         i, self.servers.index[effect.bundle.feed], effect.bundle.entries
                     )
-            elif type(effect) is PeerPolled and self.on_looked is not None:
-                self.on_looked(i, self.servers.index[effect.notice.feed], effect.notice.at)
+            elif type(effect) is PeerPolled and self.on_peer_poll is not None:
+                self.on_peer_poll(i, self.servers.index[effect.notice.feed], effect.notice.at)
             elif type(effect) is Call:
                 self.schedule_at(self.now + self._latency_s(), self._call, i, effect)
             elif type(effect) is EntriesWithdrawn:

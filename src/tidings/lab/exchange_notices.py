@@ -180,7 +180,7 @@ def run(setup: NoticesSetup, progress: Callable[[float], None] | None = None) ->
         readers[i].count_peer_poll()
         readers[i].observe_poll(feed, at, ())
 
-    network.on_arrived, network.on_looked = observe_entries, observe_poll
+    network.on_entries, network.on_peer_poll = observe_entries, observe_poll
     for step in range(1, 51):
         network.run(start + (end - start) * step / 50)
         if progress is not None:
@@ -190,7 +190,10 @@ def run(setup: NoticesSetup, progress: Callable[[float], None] | None = None) ->
         for feed, at in reader.polls:
             polls[feed] += at >= begin
     lags = [_lag(network, i, begin, end) for i in range(setup.nodes)]
-    lag_s, coverage = np.array([found[0] for found in lags]), np.array([found[1] for found in lags])
+    lag_s, coverage = (
+        np.array([lag_and_coverage[0] for lag_and_coverage in lags]),
+        np.array([lag_and_coverage[1] for lag_and_coverage in lags]),
+    )
     per_day = polls / setup.days
     standalone_polls, feed_polls = _standalone_polls_for_lag(
         trace, float(lag_s.mean()), setup.per_feed_day, start, begin, end
@@ -229,9 +232,9 @@ def _score_standalone(
     polls = simulate(trace, make_policy("price"), budget, start, end)
     scores = score_polls(trace, polls, begin, end)
     published = trace.times[(trace.times >= begin) & (trace.times <= end)]
-    kept = ~scores.missed & (published <= end - DAY_S / 4)
+    scored = ~scores.missed & (published <= end - DAY_S / 4)
     count = np.array([(t >= begin).sum() for t in np.split(polls.times, polls.offsets[1:-1])])
-    return float(scores.delay_s[kept].mean()), count / ((end - begin) / DAY_S)
+    return float(scores.delay_s[scored].mean()), count / ((end - begin) / DAY_S)
 
 
 def _standalone_polls_for_lag(
@@ -244,6 +247,6 @@ def _standalone_polls_for_lag(
     low, high = near / 8, near * 8
     for _ in range(9):
         middle = float(np.sqrt(low * high))
-        found, polls = _score_standalone(trace, middle, start, begin, end)
-        low, high = (middle, high) if found > lag_s else (low, middle)
+        mean_lag_s, polls = _score_standalone(trace, middle, start, begin, end)
+        low, high = (middle, high) if mean_lag_s > lag_s else (low, middle)
     return float(polls.mean()), polls

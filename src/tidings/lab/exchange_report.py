@@ -22,10 +22,10 @@ PAPER_16H = (0.36, 5.7 * HOUR_S, 0.90, 22 * 60.0)
 PAPER_PUTS, PAPER_CHECKS = 0.9, 6.3
 
 
-def compare_with_paper(found: list[ExperimentResult]) -> list[list[str]]:
+def compare_with_paper(results: list[ExperimentResult]) -> list[list[str]]:
     """Return table rows with the name, the paper's value and the simulated value."""
     rows: list[list[str]] = []
-    for outcome in found:
+    for outcome in results:
         hours = outcome.setup.interval_s / HOUR_S
         (alone_cover, alone_lag), (cover, lag) = _means(outcome)
         every = f"every {duration(outcome.setup.interval_s)}"
@@ -47,8 +47,8 @@ def compare_with_paper(found: list[ExperimentResult]) -> list[list[str]]:
         rows.append(
             [f"entries in a bundle, {every}", figures(PAPER_BUNDLE.get(hours)), figures(bundle)]
         )
-    puts = np.mean([float(str(outcome.rows()[1]["put_entries_per_min"])) for outcome in found])
-    checks = np.mean([float(str(outcome.rows()[1]["check_did_per_min"])) for outcome in found])
+    puts = np.mean([float(str(outcome.rows()[1]["put_entries_per_min"])) for outcome in results])
+    checks = np.mean([float(str(outcome.rows()[1]["check_did_per_min"])) for outcome in results])
     rows.append(["put_entries a minute, mean", figures(PAPER_PUTS), figures(float(puts))])
     rows.append(["check_did a minute, mean", figures(PAPER_CHECKS), figures(float(checks))])
     return rows
@@ -65,13 +65,15 @@ def _means(outcome: ExperimentResult) -> tuple[tuple[float, float], tuple[float,
     )
 
 
-def picture(found: list[ExperimentResult]) -> "Figure":
+def picture(results: list[ExperimentResult]) -> "Figure":
     """Draw four panels over the poll interval, with the paper's printed values as rings."""
-    found = sorted(found, key=lambda outcome: outcome.setup.interval_s)
-    hours = [outcome.setup.interval_s / HOUR_S for outcome in found]
+    results = sorted(results, key=lambda outcome: outcome.setup.interval_s)
+    hours = [outcome.setup.interval_s / HOUR_S for outcome in results]
     fig, (lag, missing, calls, bundle) = plots.panels(2, 2, 9.0, 6.2)
     for place, (name, color) in enumerate((("alone", plots.GRAY), ("exchange", plots.ACCENT))):
-        scores = [outcome.standalone if place == 0 else outcome.with_exchange for outcome in found]
+        scores = [
+            outcome.standalone if place == 0 else outcome.with_exchange for outcome in results
+        ]
         _range(lag, hours, [s[:, 1] / 60 for s in scores], name, color)
         _range(missing, hours, [100 * (1 - s[:, 0]) for s in scores], name, color)
     lag.set_yscale("log")
@@ -79,7 +81,7 @@ def picture(found: list[ExperimentResult]) -> "Figure":
     _rings(missing, [16.0, 16.0], [100 * (1 - PAPER_16H[0]), 100 * (1 - PAPER_16H[2])])
     lag.set_title("Time lag, minutes (Fig. 4)")
     missing.set_title("Missing entries, % (Fig. 5)")
-    rows = [outcome.rows()[1] for outcome in found]
+    rows = [outcome.rows()[1] for outcome in results]
     for key, color, name in (
         ("check_did_per_min", plots.GRAY, "check_did"),
         ("put_entries_per_min", plots.ACCENT, "put_entries"),

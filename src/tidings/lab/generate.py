@@ -230,10 +230,10 @@ SIA_CHO_LEARNING_DAYS = 14
 
 def _sia_cho(rng: np.random.Generator, n: int, days: float) -> Trace:
     """Generate a trace like Sia & Cho's, with feeds that post in the two learning weeks."""
-    kept: list[tuple[Population, Ints]] = []
-    found = 0
-    while found < n:
-        batch = int((n - found) * 1.05) + 20
+    parts: list[tuple[Population, Ints]] = []
+    feed_count = 0
+    while feed_count < n:
+        batch = int((n - feed_count) * 1.05) + 20
         feeds = Population(
             rate_per_day=np.exp(
                 rng.normal(np.log(SIA_CHO_MEDIAN_PER_DAY), SIA_CHO_SPREAD, size=batch)
@@ -247,10 +247,10 @@ def _sia_cho(rng: np.random.Generator, n: int, days: float) -> Trace:
             ),
         )
         counts = _daily_counts(rng, feeds, days)
-        learned = np.flatnonzero(counts[:, :SIA_CHO_LEARNING_DAYS].sum(axis=1) > 0)[: n - found]
-        kept.append((_take(feeds, learned), counts[learned]))
-        found += len(learned)
-    feeds, counts = _join([p for p, _ in kept]), np.concatenate([c for _, c in kept])
+        rows = np.flatnonzero(counts[:, :SIA_CHO_LEARNING_DAYS].sum(axis=1) > 0)[: n - feed_count]
+        parts.append((_take(feeds, rows), counts[rows]))
+        feed_count += len(rows)
+    feeds, counts = _join([p for p, _ in parts]), np.concatenate([c for _, c in parts])
     feed, time = _posts(rng, feeds, counts, days)
     return _trace("sia-cho", rng, feeds, feed, time)
 
@@ -350,9 +350,9 @@ def _urbansky(rng: np.random.Generator, n: int, days: float) -> Trace:
     # nothing after that.
     rows = np.flatnonzero(batch)
     of = np.repeat(rows, feeds.window[rows])
-    begun = np.zeros(n)
-    begun[rows] = EPOCH + rng.random(len(rows)) * days / 2 * DAY_S
-    batches = np.floor(begun[of] + rng.random(len(of)) * 10 * feeds.window[of])
+    batch_start = np.zeros(n)
+    batch_start[rows] = EPOCH + rng.random(len(rows)) * days / 2 * DAY_S
+    batches = np.floor(batch_start[of] + rng.random(len(of)) * 10 * feeds.window[of])
     return _trace(
         "urbansky", rng, feeds, np.concatenate([feed, of]), np.concatenate([time, batches]), 900.0
     )

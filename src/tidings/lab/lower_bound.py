@@ -51,8 +51,8 @@ def clairvoyant_bound(
     window = trace.window if windows else np.full(trace.n_feeds, UNLIMITED)
     keep = trace.times >= start
     times = trace.times[keep] - start
-    kept = np.concatenate([[0], np.cumsum(keep)])
-    offsets = kept[trace.offsets]
+    counts = np.concatenate([[0], np.cumsum(keep)])
+    offsets = counts[trace.offsets]
     posts = len(times)
     if posts == 0:
         return LowerBound(polls, 0, 0.0)

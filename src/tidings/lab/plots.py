@@ -298,12 +298,14 @@ def bars(
 
 
 def log_ticks(
-    ax: Axes, axis: str, values: Sequence[float], words: Sequence[str] | None = None
+    ax: Axes, axis: str, values: Sequence[float], labels: Sequence[str] | None = None
 ) -> None:
     """Set the ticks of a logarithmic axis to given values, with labels such as ``1 h``."""
     ruler = ax.xaxis if axis == "x" else ax.yaxis
     limits = ax.get_xlim(), ax.get_ylim()
-    ruler.set_ticks(list(values), list(words) if words is not None else [f"{v:g}" for v in values])
+    ruler.set_ticks(
+        list(values), list(labels) if labels is not None else [f"{v:g}" for v in values]
+    )
     ruler.set_ticks([], minor=True)
     # matplotlib extends an axis to all its ticks, which would separate lines from their labels.
     ax.set_xlim(limits[0], auto=None)

@@ -65,9 +65,11 @@ def score_polls(
     feed = trace.feed_of_post[post]
     published = trace.times[post]
     first, stop = polls.offsets[:-1], polls.offsets[1:]
-    look = segment_searchsorted(polls.times, first[feed], stop[feed], published)
-    by_poll = look < stop[feed]
-    seen_at = np.minimum(np.append(polls.times, np.inf)[np.where(by_poll, look, len(polls))], end)
+    poll_index = segment_searchsorted(polls.times, first[feed], stop[feed], published)
+    by_poll = poll_index < stop[feed]
+    seen_at = np.minimum(
+        np.append(polls.times, np.inf)[np.where(by_poll, poll_index, len(polls))], end
+    )
     out_by_then = segment_searchsorted(
         trace.times, post, trace.offsets[1:][feed], seen_at, side="right"
     )
@@ -79,9 +81,9 @@ def score_polls(
     delay = np.where(missed, np.nan, seen_at - published)
     charged = np.where(missed, pushed_out_at - published + MISS_CHARGE_S, seen_at - published)
     stale, age = _staleness(trace.n_feeds, feed, published, seen_at)
-    caught = by_poll & ~missed
-    sums = sum_by(look[caught], delay[caught], len(polls))
-    found = np.bincount(look[caught], minlength=len(polls))
+    collected = by_poll & ~missed
+    sums = sum_by(poll_index[collected], delay[collected], len(polls))
+    posts_per_poll = np.bincount(poll_index[collected], minlength=len(polls))
     full, conditional, new_only = _transfer(trace, polls, start, conditions)
     return PollScores(
         feed=feed,
@@ -97,7 +99,7 @@ def score_polls(
         bytes_full=full,
         bytes_conditional=conditional,
         bytes_new_only=new_only,
-        poll_delay_s=sums[found > 0] / found[found > 0],
+        poll_delay_s=sums[posts_per_poll > 0] / posts_per_poll[posts_per_poll > 0],
     )
 
 
@@ -211,9 +213,9 @@ def _per_feed(scores: PollScores) -> tuple[Floats, Floats]:
 
     Urbansky et al. call this the mode "Feeds".
     """
-    kept = ~scores.missed
-    count = np.bincount(scores.feed[kept], minlength=scores.n_feeds)
-    sums = sum_by(scores.feed[kept], scores.delay_s[kept], scores.n_feeds)
+    collected = ~scores.missed
+    count = np.bincount(scores.feed[collected], minlength=scores.n_feeds)
+    sums = sum_by(scores.feed[collected], scores.delay_s[collected], scores.n_feeds)
     active = count > 0
     return sums[active] / count[active], scores.polls[active] / count[active]
 

@@ -11,7 +11,7 @@ def segment_offsets(segment: Ints, n: int) -> Ints:
 
 
 def segment_searchsorted(
-    values: Floats, first: Ints, end: Ints, wanted: Floats, side: str = "left"
+    values: Floats, first: Ints, end: Ints, queries: Floats, side: str = "left"
 ) -> Ints:
     """Return the position of each ``wanted[k]`` in its segment, like `numpy.searchsorted`.
 
@@ -19,13 +19,13 @@ def segment_searchsorted(
     with about 20 vector operations for any number of segments.
     """
     low, high = first.copy(), end.copy()
-    if len(values) == 0 or len(wanted) == 0:
+    if len(values) == 0 or len(queries) == 0:
         return low
     last = len(values) - 1
     for _ in range(int(np.max(high - low)).bit_length()):
         middle = (low + high) >> 1
         probe = values[np.minimum(middle, last)]
-        right = probe < wanted if side == "left" else probe <= wanted
+        right = probe < queries if side == "left" else probe <= queries
         right &= low < high
         low = np.where(right, middle + 1, low)
         high = np.where(right, high, middle)

@@ -130,7 +130,7 @@ def _allocate_at_price(
         return uniform(rates, weights, windows, budget)
     r, w = rates[positive], weights[positive]
     if len(r) <= 20_000:
-        found = polls(
+        allocated = polls(
             float(np.exp(_bisect(lambda price: float(polls(price, r, w).sum()), budget))), r, w
         )
     else:
@@ -141,11 +141,11 @@ def _allocate_at_price(
         group_r, group_w, target = r[index], w[index], budget
         for _ in range(3):
             price = _bisect(lambda mu: float((polls(mu, group_r, group_w) * count).sum()), target)
-            found = polls(float(np.exp(price)), r, w)
-            target *= budget / max(float(found.sum()), 1e-300)
-    total = found.sum()
+            allocated = polls(float(np.exp(price)), r, w)
+            target *= budget / max(float(allocated.sum()), 1e-300)
+    total = allocated.sum()
     result = np.zeros(len(rates))
-    result[positive] = found * (budget / total) if total > 0 else found
+    result[positive] = allocated * (budget / total) if total > 0 else allocated
     return result
 
 

@@ -50,18 +50,18 @@ def load_plugins() -> None:
 
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
-            found = point.load()
+            plugin = point.load()
         except Exception as error:  # a plug-in can fail in any way; the message must name it
             raise TidingsError(
                 f"the policy plug-in {point.value} cannot be loaded ({error});"
                 " repair or uninstall it"
             ) from error
-        if not (isinstance(found, type) and issubclass(found, Policy)):
+        if not (isinstance(plugin, type) and issubclass(plugin, Policy)):
             raise TidingsError(
                 f"the policy plug-in {point.value} is not a subclass of tidings.policy.Policy;"
                 " uninstall it or report this to its author"
             )
-        POLICIES.setdefault(found.name, found)
+        POLICIES.setdefault(plugin.name, plugin)
 
 
 def policy_class(name: str) -> type[Policy]:

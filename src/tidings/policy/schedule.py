@@ -119,7 +119,7 @@ def optimal_times_up_to(
     cost = _cost_by_rotation(pattern, grid)
     best = cost[:, 0, :]  # one link from slot r
     links = [np.zeros(best.shape, dtype=np.int64)]
-    found = []
+    plans = []
     for m in range(1, polls + 1):
         if m > 1:
             through = best[:, :, None] + cost
@@ -131,8 +131,8 @@ def optimal_times_up_to(
         for back in reversed(links[:m]):
             position = int(back[r, position])
             slots.append((r + position) % grid)
-        found.append(np.sort(np.array(slots)) * (DAY_H / grid))
-    return found
+        plans.append(np.sort(np.array(slots)) * (DAY_H / grid))
+    return plans
 
 
 def dp_times(pattern: DailyPattern, polls: int, grid: int = GRID_PER_DAY) -> Floats:

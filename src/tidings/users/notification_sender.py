@@ -27,7 +27,7 @@ CHECK_INTERVAL_S, ERROR_DELAY_S = 2.0, 60.0
 #: Minimum seconds between two notifications of a user. Matches in between are sent as one message.
 BATCH_WINDOW_S = 300.0
 #: Maximum number of entries listed in a notification.
-MAX_ALERT_ENTRIES = 20
+MAX_LISTED_ENTRIES = 20
 #: Duration of the lease on a delivery, which is longer than any attempt takes.
 LEASE_S = 300.0
 #: Backoff after the first failure, which doubles with each further one; its maximum; and the age
@@ -61,7 +61,7 @@ class NotificationSender:
     ) -> None:
         self._store, self._fetcher, self._clock = store, fetcher, clock
         self._encode_webhook = encode_webhook
-        self._last_alert_at: dict[int, float] = {}
+        self._last_notification_at: dict[int, float] = {}
         self._semaphore = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def run(self) -> None:
@@ -83,17 +83,17 @@ class NotificationSender:
             if kind == "alert":
                 if (
                     alerts.is_quiet_hour(settings, self._clock())
-                    or self._last_alert_at.get(user_id, 0.0) > self._clock() - BATCH_WINDOW_S
+                    or self._last_notification_at.get(user_id, 0.0) > self._clock() - BATCH_WINDOW_S
                 ):
                     continue
-                make_messages = partial(_alert_messages, settings)
+                make_messages = partial(_notification_messages, settings)
             else:
                 make_messages = partial(self._webhook_messages, kind, user_id, settings)
             delivery_count = await self._store.write(
                 notifications.create_deliveries, user_id, kind, make_messages, self._clock()
             )
             if delivery_count and kind == "alert":
-                self._last_alert_at[user_id] = self._clock()
+                self._last_notification_at[user_id] = self._clock()
         now = self._clock()
         while due := await self._store.write(notifications.lease_deliveries, now, now + LEASE_S):
             await asyncio.gather(*(self._send(delivery, settings) for delivery, settings in due))
@@ -125,7 +125,7 @@ class NotificationSender:
             return
         async with self._semaphore:
             problem = await (
-                self._send_alert(delivery)
+                self._send_notification(delivery)
                 if delivery.kind == "alert"
                 else self._post_webhook(delivery, settings)
             )
@@ -149,7 +149,7 @@ class NotificationSender:
             await self._store.write(notifications.postpone_delivery, delivery.id, retry_at, problem)
             log.warning("notification_failed", problem=problem, retry_at=retry_at, **fields)
 
-    async def _send_alert(self, delivery: Delivery) -> str:
+    async def _send_notification(self, delivery: Delivery) -> str:
         """Send a notification through Apprise and return the error message, empty on success."""
         title, body = msgspec.json.decode(delivery.body, type=tuple[str, str])
         allow_private = self._fetcher.settings.allow_private
@@ -175,9 +175,15 @@ class NotificationSender:
         return result.error.message if result.error else ""
 
 
-def _alert_messages(settings: Settings, batches: Sequence[FeedMatches]) -> list[tuple[str, str]]:
+def _notification_messages(
+    settings: Settings, batches: Sequence[FeedMatches]
+) -> list[tuple[str, str]]:
     """Return a notification URL and a JSON array of title and body for each of the user's URLs."""
-    matches = [(feed.title, item.entry, rule) for feed, found in batches for item, rule in found]
+    matches = [
+        (feed.title, item.entry, rule)
+        for feed, feed_matches in batches
+        for item, rule in feed_matches
+    ]
     if not matches:
         return []
     paragraphs = [
@@ -186,10 +192,10 @@ def _alert_messages(settings: Settings, batches: Sequence[FeedMatches]) -> list[
                 None, (entry.title or entry.url, f"{feed} ({rule})" if rule else feed, entry.url)
             )
         )
-        for feed, entry, rule in matches[:MAX_ALERT_ENTRIES]
+        for feed, entry, rule in matches[:MAX_LISTED_ENTRIES]
     ]
-    if len(matches) > MAX_ALERT_ENTRIES:
-        paragraphs.append(_("and %(count)s more posts", count=len(matches) - MAX_ALERT_ENTRIES))
+    if len(matches) > MAX_LISTED_ENTRIES:
+        paragraphs.append(_("and %(count)s more posts", count=len(matches) - MAX_LISTED_ENTRIES))
     title = (
         matches[0][1].title or matches[0][0]
         if len(matches) == 1

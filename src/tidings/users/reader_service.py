@@ -100,10 +100,10 @@ class ReaderService:
 
     async def subscription(self, feed_id: int) -> Subscription:
         """Return the user's subscription to a feed; raise `NotFound` if there is none."""
-        found = await self.store.read(folders.subscription, self.user.id, feed_id)
-        if found is None:
+        subscription = await self.store.read(folders.subscription, self.user.id, feed_id)
+        if subscription is None:
             raise NotFound(_("you are not subscribed to feed %(id)s", id=feed_id))
-        return found
+        return subscription
 
     async def titles(self, feed_ids: Iterable[int]) -> dict[int, str]:
         """Return the titles of feeds by id, including unsubscribed feeds of starred entries."""
@@ -309,10 +309,10 @@ class ReaderService:
         return await self.store.read(entry_queries.items, self.user.id, list(entry_ids))
 
     async def item(self, entry_id: int) -> Item:
-        found = await self.items([entry_id])
-        if not found:
+        items = await self.items([entry_id])
+        if not items:
             raise NotFound(_("there is no post %(id)s", id=entry_id))
-        return found[0]
+        return items[0]
 
     async def full_text(self, entry_id: int) -> str:
         """Return the full text of an entry as sanitized HTML, from its web page or the store.

@@ -51,8 +51,8 @@ class DemoLauncher:
         assert process.stdout is not None
         try:
             async for line in process.stdout:
-                if found := URL_PATTERN.search(line):
-                    self.demo_url = found[0].decode()
+                if match := URL_PATTERN.search(line):
+                    self.demo_url = match[0].decode()
         finally:
             self.stop()
             await terminate(process, STOP_TIMEOUT_S)

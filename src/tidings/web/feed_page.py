@@ -145,7 +145,7 @@ def _timeline(
 
 
 def _outcome(poll: Poll, labels: dict[str, str]) -> str:
-    found = (
+    result = (
         n_("%(num)s new post", "%(num)s new posts", poll.new)
         if poll.new
         else labels[poll_kind(poll)]
@@ -155,7 +155,7 @@ def _outcome(poll: Poll, labels: dict[str, str]) -> str:
         if poll.delay_mean_s is not None
         else ""
     )
-    return (poll.error or found) + delay
+    return (poll.error or result) + delay
 
 
 def _ticks(start: float, end: float, settings: Settings) -> list[tuple[float, str]]:
@@ -185,9 +185,9 @@ def _ticks(start: float, end: float, settings: Settings) -> list[tuple[float, st
 # --- minimum interval -----------------------------------------------------------------------------
 
 
-def min_interval_text(own: Subscription, found: MinInterval) -> str:
+def min_interval_text(own: Subscription, effective: MinInterval) -> str:
     """Return the effective minimum interval as text, such as ``15 min (set by you)``."""
-    code, set_s = found.reason.code, own.feed.min_interval_s
+    code, set_s = effective.reason.code, own.feed.min_interval_s
     if not code:
         return _("not known until the first check")
     reason = {
@@ -201,25 +201,27 @@ def min_interval_text(own: Subscription, found: MinInterval) -> str:
     }.get(code, code)
     if code == "min_interval_override" and own.min_interval_s != set_s:
         reason = _("set by another user; the shortest interval applies")
-    elif code in ("ttl", "update_period", "fresh") and 0 < own.min_interval_s < found.interval_s:
+    elif (
+        code in ("ttl", "update_period", "fresh") and 0 < own.min_interval_s < effective.interval_s
+    ):
         reason = _(
             "%(reason)s, which overrides your interval of %(own)s",
             reason=reason,
             own=duration(own.min_interval_s),
         )
-    return f"{duration(found.interval_s)} ({reason})"
+    return f"{duration(effective.interval_s)} ({reason})"
 
 
 def interval_choices(
-    reader_service: ReaderService, own: Subscription, found: MinInterval
+    reader_service: ReaderService, own: Subscription, effective: MinInterval
 ) -> list[tuple[int, str, bool]]:
     """Return (seconds, label, selected) of the minimum intervals that the user can choose."""
     least, most = reader_service.min_interval_bounds_s
     seconds = sorted(
         {s for s in INTERVALS_S if least <= s <= most} | ({own.min_interval_s} - {0.0})
     )
-    automatic = _("Automatic (%(interval)s)", interval=duration(found.automatic_s))
-    if not found.reason:
+    automatic = _("Automatic (%(interval)s)", interval=duration(effective.automatic_s))
+    if not effective.reason:
         automatic = _("Automatic")
     return [
         (0, automatic, not own.min_interval_s),

@@ -113,12 +113,12 @@ def pairs(encoded: str, most: int) -> list[tuple[str, str]]:
     Raises `TooLarge` if there are more than ``most`` fields.
     """
     try:
-        found = parse_qsl(encoded, keep_blank_values=True, max_num_fields=most)
+        fields = parse_qsl(encoded, keep_blank_values=True, max_num_fields=most)
     except ValueError:
         raise TooLarge(
             _("the form has more than %(most)s fields; send fewer", most=f"{most:,}")
         ) from None
-    return [(name, text(value.encode("utf-8", "replace"))) for name, value in found]
+    return [(name, text(value.encode("utf-8", "replace"))) for name, value in fields]
 
 
 def parts(kind: str, body: bytes) -> Iterator[tuple[str, str | None, bytes]]:

@@ -137,11 +137,11 @@ class Hub:
             + ("&" if urlsplit(subscription.callback).query else "?")
             + urlencode(query)
         )
-        found = await self._fetcher.fetch(FetchRequest(url, want_delta=False))
+        response = await self._fetcher.fetch(FetchRequest(url, want_delta=False))
         confirmed = (
-            found.error is None
-            and found.body is not None
-            and found.body.decode("latin-1").strip() == challenge
+            response.error is None
+            and response.body is not None
+            and response.body.decode("latin-1").strip() == challenge
         )
         log.info(
             "hub_subscription_verified",
@@ -220,10 +220,10 @@ class Hub:
         if subscription.secret:
             signature = hmac.digest(subscription.secret.encode(), body, "sha256").hex()
             headers = {**headers, "X-Hub-Signature": f"sha256={signature}"}
-        found = await self._fetcher.post(subscription.callback, body, headers)
-        if found.status == HTTPStatus.GONE:
+        response = await self._fetcher.post(subscription.callback, body, headers)
+        if response.status == HTTPStatus.GONE:
             return replace(subscription, lease_until=0.0)
-        if found.error is None:
+        if response.error is None:
             return replace(subscription, etag=etag, failures=0, not_before=0.0)
         wait_s = min(RETRY_DELAY_S * 2.0**subscription.failures, MAX_RETRY_DELAY_S)
         return replace(

@@ -39,7 +39,7 @@ def proxy_images(item: Item, key: bytes) -> Markup:
         return body
     return Markup(
         _SOURCE.sub(
-            lambda found: found[1] + proxy_path(html.unescape(found[2]), key) + found[3], body
+            lambda match: match[1] + proxy_path(html.unescape(match[2]), key) + match[3], body
         )
     )
 
@@ -72,12 +72,12 @@ async def serve_image(context: RequestContext) -> Response:
         _signature(url, await context.services.key("images")), params["signature"]
     ):
         return Response(status_code=HTTPStatus.NOT_FOUND)
-    found = await context.services.image_fetcher.fetch(FetchRequest(url, want_delta=False))
-    kind = found.content_type.partition(";")[0].strip().lower()
-    if found.body is None or not kind.startswith("image/"):
+    image = await context.services.image_fetcher.fetch(FetchRequest(url, want_delta=False))
+    kind = image.content_type.partition(";")[0].strip().lower()
+    if image.body is None or not kind.startswith("image/"):
         return Response(status_code=HTTPStatus.BAD_GATEWAY)
     headers = {
         "cache-control": "private, max-age=604800, immutable",
         "content-security-policy": SANDBOX,
     }
-    return Response(found.body, media_type=kind, headers=headers)
+    return Response(image.body, media_type=kind, headers=headers)

@@ -51,8 +51,8 @@ def routes(services: AppServices) -> list[BaseRoute]:
             )
             return comparison.run, request, own
 
-        found: dict[str, Any] = await services.simulations.get(request, job)
-        return found
+        result: dict[str, Any] = await services.simulations.get(request, job)
+        return result
 
     async def show(context: RequestContext) -> Response:
         query, kinds = _query(context), comparison.kinds()
@@ -79,10 +79,10 @@ def routes(services: AppServices) -> list[BaseRoute]:
 
     async def trace(context: RequestContext) -> Response:
         """Return this installation's history as a trace file for `tidings lab`."""
-        found = await own_trace(
+        own = await own_trace(
             services.store, services.clock(), services.aggregator.scheduler.limits
         )
-        archive = await asyncio.to_thread(_zip_trace, found.trace)
+        archive = await asyncio.to_thread(_zip_trace, own.trace)
         headers = {
             "content-disposition": 'attachment; filename="own-history.zip"',
             "cache-control": "no-store",
@@ -118,17 +118,22 @@ def _query(context: RequestContext) -> dict[str, list[str]]:
         raise TidingsError(_("the address has too many parameters")) from None
 
 
-def _results(lab_request: ComparisonRequest, found: dict[str, Any]) -> dict[str, Any]:
+def _results(lab_request: ComparisonRequest, comparison_result: dict[str, Any]) -> dict[str, Any]:
     """Return the template values of the result table and the chart."""
-    chosen = next(point for point in found["curve"] if point["budget"] == found["budget"])
+    chosen = next(
+        point
+        for point in comparison_result["curve"]
+        if point["budget"] == comparison_result["budget"]
+    )
     unit, size = common_unit([result["mean_delay_s"] for result in chosen["results"]])
     lines = {
         result["policy"]: [
-            point["results"][i]["charged_delay_s"] or float("nan") for point in found["curve"]
+            point["results"][i]["charged_delay_s"] or float("nan")
+            for point in comparison_result["curve"]
         ]
         for i, result in enumerate(chosen["results"])
     }
-    lines[_("the limit")] = [point["limit_charged_s"] for point in found["curve"]]
+    lines[_("the limit")] = [point["limit_charged_s"] for point in comparison_result["curve"]]
     title = _("Delay including missed posts, by budget")
     rows = [
         (
@@ -161,11 +166,14 @@ def _results(lab_request: ComparisonRequest, found: dict[str, Any]) -> dict[str,
     return {
         "rows": [*rows, limit],
         "unit": UNIT_NAMES[unit],
-        "feeds": found["feeds"],
+        "feeds": comparison_result["feeds"],
         "posts": chosen["results"][0]["posts"],
         "title": title,
         "chart": delay_chart(
-            [point["budget"] for point in found["curve"]], lines, found["budget"], title
+            [point["budget"] for point in comparison_result["curve"]],
+            lines,
+            comparison_result["budget"],
+            title,
         ),
         "data": f"/timing/lab.json?{urlencode(parameters)}",
     }

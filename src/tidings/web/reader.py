@@ -118,17 +118,19 @@ async def show(context: RequestContext) -> Response:
     stream = view.stream_for(settings, shown_entries)
     empty_search = view.name == "search" and not view.search
     limit = max(10, min(settings.page_size, 200))
-    found = (
+    entry_page = (
         None
         if empty_search
         else await reader_service.page(stream, limit=limit, after=query.get("after") or None)
     )
-    items = found.items if found else ()
+    items = entry_page.items if entry_page else ()
     values: dict[str, Any] = {
         "view": view,
         "show": shown_entries,
         "items": items,
-        "next": _link(view, show=shown_entries, after=found.next) if found and found.next else "",
+        "next": _link(view, show=shown_entries, after=entry_page.next)
+        if entry_page and entry_page.next
+        else "",
         "current_path": _link(view, show=shown_entries, after=query.get("after", "")),
         "titles": await reader_service.titles(item.entry.feed_id for item in items),
         "first": not query.get("after"),
@@ -307,11 +309,11 @@ async def folder_feeds(context: RequestContext) -> Response:
 
 async def icon(context: RequestContext) -> Response:
     """Return a feed's favicon, sandboxed because an SVG may contain scripts."""
-    found = await context.reader_service.icon(context.request.path_params["id"])
-    if found is None or not found.type.startswith("image/"):
+    favicon = await context.reader_service.icon(context.request.path_params["id"])
+    if favicon is None or not favicon.type.startswith("image/"):
         return Response(status_code=HTTPStatus.NOT_FOUND)
     headers = {
         "cache-control": "private, max-age=86400",
         "content-security-policy": image_proxy.SANDBOX,
     }
-    return Response(found.data, media_type=found.type, headers=headers)
+    return Response(favicon.data, media_type=favicon.type, headers=headers)

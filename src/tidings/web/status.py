@@ -89,10 +89,10 @@ class StatusReporter:
         if not polls:
             return PollEvent(_title(feed), feed.state.last_poll_at or 0.0, "")
         poll = polls[0]
-        found = (
+        result = (
             n_("%(num)s new post", "%(num)s new posts", poll.new) if poll.new else _("no new posts")
         )
-        return PollEvent(_title(feed), poll.at, poll.error or found)
+        return PollEvent(_title(feed), poll.at, poll.error or result)
 
     async def _next(self, feed_id: int) -> PollEvent:
         feed = await self._feed(feed_id)

@@ -161,22 +161,22 @@ def _facts(week: Week) -> dict[str, str]:
     """Return the key figures of the week by label, with delays if there is enough history."""
     requests = week.total("requests")
     missed, recovered = week.total("missed"), week.total("recovered")
-    found: dict[str, str] = {}
+    figures_by_label: dict[str, str] = {}
     if week.evidence.has_delays:
-        found |= {
+        figures_by_label |= {
             _("median delay"): duration_short(week.p50_s),
             _("90 % of posts arrived within"): duration_short(week.p90_s),
         }
     if week.evidence.is_polled:
-        found |= {
+        figures_by_label |= {
             _("posts missed"): figures(max(missed - recovered, 0.0), 2),
             _("posts recovered"): figures(recovered, 2),
         }
         if requests:
-            found[_("unchanged responses (304)")] = percent_short(
+            figures_by_label[_("unchanged responses (304)")] = percent_short(
                 week.total("unchanged") / requests
             )
-    return found | {
+    return figures_by_label | {
         _("requests sent"): f"{requests:,.0f}",
         _("data received"): size(week.total("bytes")),
         _("posts from hubs and peers"): f"{week.total('pushed'):,.0f}",
@@ -189,17 +189,17 @@ def _render_charts(week: Week, settings: Settings, budget: float) -> dict[str, A
         (name, _requests_by_outcome(day)) for name, day in zip(names, week.days, strict=True)
     ]
     days = [(name, day.p50_s, day.p90_s) for name, day in zip(names, week.days, strict=True)]
-    found: dict[str, Any] = (
+    chart_values: dict[str, Any] = (
         {"requests": charts.daily_requests_chart(requests, budget)}
         if week.total("requests")
         else {}
     )
     if week.p50_s is not None and week.p90_s is not None:
-        found |= {
+        chart_values |= {
             "histogram": charts.delay_histogram(week.delays_s, week.p50_s, week.p90_s),
             "days": charts.daily_delay_chart(days),
         }
-    return found
+    return chart_values
 
 
 def _requests_by_outcome(day: Day) -> tuple[int, int, int] | None:
@@ -209,8 +209,8 @@ def _requests_by_outcome(day: Day) -> tuple[int, int, int] | None:
     """
     if not day.has_data:
         return None
-    found = day.polls_with_new_entries
-    return found, max(day.requests - found - day.failed, 0), day.failed
+    with_new_entries = day.polls_with_new_entries
+    return with_new_entries, max(day.requests - with_new_entries - day.failed, 0), day.failed
 
 
 def _weekday(at: float, settings: Settings) -> str:

@@ -76,8 +76,8 @@ async def undo_remove_search(reader_service: ReaderService, search_id: int) -> U
 
 async def _ids(reader_service: ReaderService, stream: Stream) -> list[int]:
     page = await reader_service.ids(stream, limit=BATCH_SIZE)
-    found = list(page.ids)
+    entry_ids = list(page.ids)
     while page.next is not None:
         page = await reader_service.ids(stream, limit=BATCH_SIZE, after=page.next)
-        found += page.ids
-    return found
+        entry_ids += page.ids
+    return entry_ids

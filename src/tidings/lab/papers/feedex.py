@@ -108,11 +108,11 @@ def _hourly_counts(trace: Trace, feed: int) -> Floats:
 def _busiest(trace: Trace) -> list[int]:
     """Return the number of the busiest feed of each posting pattern."""
     rates = _rates(trace)
-    found = []
+    busiest = []
     for name in FEEDEX_PATTERNS:
         rows = [i for i, feed_name in enumerate(trace.feed_names) if feed_name == name]
-        found.append(max(rows, key=lambda i: rates[i]))
-    return found
+        busiest.append(max(rows, key=lambda i: rates[i]))
+    return busiest
 
 
 def figure_2c(trace: Trace) -> Experiment:
@@ -157,17 +157,17 @@ def figure_2c(trace: Trace) -> Experiment:
 
 
 def figure_2d(trace: Trace) -> Experiment:
-    found = {}
+    lifetimes = {}
     for feed in _busiest(trace):
         times = trace.times[trace.offsets[feed] : trace.offsets[feed + 1]]
         life = entry_lifetimes_s(times, int(trace.window[feed]))
         if len(life):
-            found[trace.feed_names[feed]] = np.sort(life)
-    medians = {name: float(np.median(life)) for name, life in found.items()}
+            lifetimes[trace.feed_names[feed]] = np.sort(life)
+    medians = {name: float(np.median(life)) for name, life in lifetimes.items()}
 
     def picture() -> plots.Figure:
         fig, ax = plots.figure(6.6, 3.4, x="lifetime of an entry, days", y="entries gone, %")
-        for index, (_, life) in enumerate(found.items()):
+        for index, (_, life) in enumerate(lifetimes.items()):
             share = 100 * np.arange(1, len(life) + 1) / len(life)
             color, dash = plots.PALETTE[index], plots.DASHES[index]
             ax.step(life / DAY_S, share, where="post", color=color, linestyle=dash, linewidth=1.5)
@@ -176,7 +176,7 @@ def figure_2d(trace: Trace) -> Experiment:
         ax.set_xlim(0, 4)
         ax.set_ylim(0, 100)
         ax.legend(
-            list(found), loc="lower right", fontsize=8.5, labelcolor="linecolor", frameon=False
+            list(lifetimes), loc="lower right", fontsize=8.5, labelcolor="linecolor", frameon=False
         )
         return fig
 

@@ -330,9 +330,9 @@ def table_4(sweep: Sweep) -> Experiment:
         ("delay", "min-delay"): 1.06,
     }
     ours = {key: sweep.ratio(*key) for key in printed}
-    words = {"missed": "missed posts", "delay": "delay"}
+    names = {"missed": "missed posts", "delay": "delay"}
     rows = [
-        Row.of(f"{words[what]} against {LABELS[other]}", value, ours[what, other], "{:.2f}".format)
+        Row.of(f"{names[what]} against {LABELS[other]}", value, ours[what, other], "{:.2f}".format)
         for (what, other), value in printed.items()
     ]
     return Experiment(

@@ -104,10 +104,13 @@ def figure_9(trace: Trace) -> Experiment:
     first, second = _rates(trace, 0, 14), _rates(trace, 14, 14)
     last = _rates(trace, trace.days - 14, 14)
     pairs = (("the next fortnight", second), ("the last fortnight", last))
-    found = {}
+    statistics = {}
     for name, later in pairs:
         distance = np.abs(later - first) / np.sqrt(2)
-        found[name] = (float(np.corrcoef(first, later)[0, 1]), float(np.percentile(distance, 90)))
+        statistics[name] = (
+            float(np.corrcoef(first, later)[0, 1]),
+            float(np.percentile(distance, 90)),
+        )
 
     def picture() -> plots.Figure:
         fig, axes = plots.panels(1, 2, 7.0, 3.6, sharey=True)
@@ -152,11 +155,11 @@ def figure_9(trace: Trace) -> Experiment:
         "Fig. 9: how stable rates are",
         [
             Row(f"correlation with {name}", "“very close to y = x”", f"{r:.3f}")
-            for name, (r, _) in found.items()
+            for name, (r, _) in statistics.items()
         ]
         + [
             Row(f"90 % of feeds within, {name}", "“a narrow band”", f"{d:.1f} posts/day")
-            for name, (_, d) in found.items()
+            for name, (_, d) in statistics.items()
         ],
         "The paper prints no number here; its words hold. Rates drift slowly in the model (log-sd "
         "0.25, memory six "
@@ -164,7 +167,10 @@ def figure_9(trace: Trace) -> Experiment:
         "Two scatter plots of posting rates in different fortnights; the points lie along the "
         "diagonal.",
         picture,
-        {name: {"correlation": r, "p90_distance_per_day": d} for name, (r, d) in found.items()},
+        {
+            name: {"correlation": r, "p90_distance_per_day": d}
+            for name, (r, d) in statistics.items()
+        },
     )
 
 

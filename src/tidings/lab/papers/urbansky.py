@@ -104,7 +104,7 @@ def figure_2(runs: dict[str, Run]) -> Experiment:
     full = {name: r.scores.bytes_full for name, r in runs.items()}
     conditional = {name: r.scores.bytes_conditional for name, r in runs.items()}
     against = {name: 1 - size / full["Fix 1h"] for name, size in full.items()}
-    words = {
+    paper_values = {
         "Fix 1h": "most",
         "Fix Learned": "“a bit” less",
         "MAV": "90 % less",
@@ -125,7 +125,7 @@ def figure_2(runs: dict[str, Run]) -> Experiment:
         [
             Row(
                 name,
-                words[name],
+                paper_values[name],
                 f"{full[name] / 1e9:.2f} GB"
                 + (f", {format_change(-against[name])}" if against[name] else ""),
             )
@@ -161,20 +161,20 @@ def _delay_by_update(trace: Trace, r: Run, updates: int, start: float) -> Floats
     """
     post = np.flatnonzero(trace.times >= start)
     feed = trace.feed_of_post[post]
-    look = segment_searchsorted(
+    poll_index = segment_searchsorted(
         r.polls.times, r.polls.offsets[:-1][feed], r.polls.offsets[1:][feed], trace.times[post]
     )
-    kept = (look < r.polls.offsets[1:][feed]) & ~r.scores.missed
-    count = np.bincount(look[kept], minlength=len(r.polls))
-    sums = sum_by(look[kept], r.scores.delay_s[kept], len(r.polls))
-    found = np.flatnonzero(count)
-    of = r.polls.feed[found]
+    collected = (poll_index < r.polls.offsets[1:][feed]) & ~r.scores.missed
+    count = np.bincount(poll_index[collected], minlength=len(r.polls))
+    sums = sum_by(poll_index[collected], r.scores.delay_s[collected], len(r.polls))
+    successful = np.flatnonzero(count)
+    of = r.polls.feed[successful]
     begins = np.searchsorted(of, np.arange(trace.n_feeds))
     ends = np.searchsorted(of, np.arange(trace.n_feeds), side="right")
     rows = np.flatnonzero(ends - begins >= updates)
     if len(rows) == 0:
         return np.empty(0)
-    delay = sums[found] / count[found]
+    delay = sums[successful] / count[successful]
     return np.asarray(delay[begins[rows][:, None] + np.arange(updates)].mean(axis=0))
 
 
@@ -342,14 +342,14 @@ def table_1(runs: dict[str, Run]) -> Experiment:
             f["polls"] / collected if collected else float("nan"),
         )
         figures[name] = list(ours)
-        words = (
+        names = (
             "by feeds: delay",
             "by feeds: polls per item",
             "by polls: delay",
             "by polls: polls per item",
         )
         for word, form, paper, own in zip(
-            words, (format_duration, "{:.2f}".format) * 2, TABLE_1[name], ours, strict=True
+            names, (format_duration, "{:.2f}".format) * 2, TABLE_1[name], ours, strict=True
         ):
             rows.append(Row.of(f"{name}, {word}", paper, own, form))
 

@@ -23,9 +23,9 @@ BURST_GAP_S = 1800.0
 
 def decay_counts(state: npt.NDArray[Any], rows: Rows, elapsed_s: Floats) -> None:
     """Reduce the counts of ``rows`` by the exponential decay over the elapsed time."""
-    kept = 0.5 ** (elapsed_s / DAY_S / HALF_LIFE_D)
+    decay = 0.5 ** (elapsed_s / DAY_S / HALF_LIFE_D)
     for counts in ("hours", "minutes", "batches", "events", "post_days"):
-        state[counts][rows] = (state[counts][rows].T * kept).T
+        state[counts][rows] = (state[counts][rows].T * decay).T
 
 
 def count_posts(state: npt.NDArray[Any], rows: Rows, times: Floats) -> None:

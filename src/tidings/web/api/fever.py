@@ -131,10 +131,10 @@ class Fever:
         }
 
     async def favicons(self, reader_service: ReaderService, params: RequestParams) -> Payload:
-        found = await reader_service.store.read(icons.icons, reader_service.user.id)
+        icons_by_feed = await reader_service.store.read(icons.icons, reader_service.user.id)
         favicons = [
             {"id": i, "data": f"{icon.type};base64,{base64.b64encode(icon.data).decode()}"}
-            for i, icon in found
+            for i, icon in icons_by_feed
         ]
         return {"favicons": favicons}
 

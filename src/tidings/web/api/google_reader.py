@@ -135,13 +135,13 @@ class GoogleReader:
 
         Liferea sends only ``T`` with one of its requests.
         """
-        found = re.fullmatch(
+        match = re.fullmatch(
             r"\s*GoogleLogin\s+auth\s*=\s*(\S+)\s*",
             request.headers.get("authorization", ""),
             re.IGNORECASE,
         )
-        if found:
-            return await self.site.user_service.user_by_auth_token(found[1])
+        if match:
+            return await self.site.user_service.user_by_auth_token(match[1])
         auth = params.get("T").strip()
         return (
             await self.site.user_service.user_by_auth_token(auth)
@@ -384,8 +384,8 @@ class GoogleReader:
     async def subscribed(
         self, request: Request, reader_service: ReaderService, params: RequestParams
     ) -> Response:
-        found = (await StreamResolver.load(reader_service)).subscription(params.get("s"))
-        return text_response("true" if found else "false")
+        subscription = (await StreamResolver.load(reader_service)).subscription(params.get("s"))
+        return text_response("true" if subscription else "false")
 
     # --- changes ----------------------------------------------------------------------------------
 
@@ -443,19 +443,19 @@ class GoogleReader:
             await _ensure_folder(reader_service, new_folder)
         for position, name in enumerate(params.all("s")):
             title = titles[position] if position < len(titles) else None
-            found = streams.subscription(name)
-            if found is None and params.get("ac") == "subscribe":
+            subscription = streams.subscription(name)
+            if subscription is None and params.get("ac") == "subscribe":
                 url = canonical(name).removeprefix("feed/")
                 await subscribe(reader_service, url, title or "", new_folder or "")
-            elif found is None:
+            elif subscription is None:
                 raise NotFound(f"you are not subscribed to {name}")
             elif params.get("ac") == "unsubscribe":
-                await reader_service.unsubscribe(found.feed.id)
+                await reader_service.unsubscribe(subscription.feed.id)
             else:
                 folder = new_folder
-                if folder is None and found.folder in removed_folders:
+                if folder is None and subscription.folder in removed_folders:
                     folder = ""
-                await reader_service.change(found.feed.id, title=title, folder=folder)
+                await reader_service.change(subscription.feed.id, title=title, folder=folder)
         return "OK"
 
     async def quickadd(

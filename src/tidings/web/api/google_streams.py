@@ -127,12 +127,14 @@ class StreamResolver:
         conditions: dict[str, Any] = {}
         groups: list[tuple[set[int], set[int]]] = []
         for alternatives in [names, *([name] for name in params.all("it"))]:
-            found = [source for name in alternatives if (source := self._source(name)) is not None]
-            if found:
+            sources = [
+                source for name in alternatives if (source := self._source(name)) is not None
+            ]
+            if sources:
                 groups.append(
                     (
-                        set().union(*(feeds for feeds, _ in found)),
-                        set().union(*(folders for _, folders in found)),
+                        set().union(*(feeds for feeds, _ in sources)),
+                        set().union(*(folders for _, folders in sources)),
                     )
                 )
             if not all(
@@ -169,29 +171,29 @@ class StreamResolver:
         A label is a folder if there is one of that name, otherwise a tag.
         """
         if canonical(name).startswith("feed/"):
-            found = self.subscription(name)
-            return ({found.feed.id} if found else set()), set()
+            subscription = self.subscription(name)
+            return ({subscription.feed.id} if subscription else set()), set()
         folder = self.folders.get(label(name) or "")
         return None if folder is None else (set(), {folder})
 
     def _feeds(self, feeds: set[int], folders: set[int]) -> set[int]:
         return feeds | {s.feed.id for s in self.subscriptions if s.folder_id in folders}
 
-    def _narrow(self, conditions: dict[str, Any], name: str, wanted: bool) -> bool:
+    def _narrow(self, conditions: dict[str, Any], name: str, included: bool) -> bool:
         """Add a condition on a state or tag and return whether an entry can match it."""
         tag, state_name = label(name), state(name)
         if tag is not None:
             if tag in self.tags:
-                key = "tags" if wanted else "not_tags"
+                key = "tags" if included else "not_tags"
                 conditions[key] = (*conditions.get(key, ()), tag)
-            return tag in self.tags or not wanted
+            return tag in self.tags or not included
         if state_name == "reading-list":
-            return wanted
+            return included
         if state_name == "starred":
-            return _set_or_match(conditions, "starred", wanted)
+            return _set_or_match(conditions, "starred", included)
         if state_name in ("read", "unread"):
-            return _set_or_match(conditions, "unread", wanted == (state_name == "unread"))
-        return not wanted  # an unsupported state, or not a stream id
+            return _set_or_match(conditions, "unread", included == (state_name == "unread"))
+        return not included  # an unsupported state, or not a stream id
 
 
 def _set_or_match(conditions: dict[str, Any], key: str, value: bool) -> bool:

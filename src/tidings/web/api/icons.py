@@ -23,9 +23,11 @@ def routes(site: AppServices) -> list[BaseRoute]:
     async def icon(request: Request) -> Response:
         feed_id, key = request.path_params["feed_id"], await site.user_service.signing_key("icons")
         is_valid = hmac.compare_digest(request.url.path.encode(), icon_url(key, feed_id).encode())
-        found = await site.store.read(table.icon_of_feed, feed_id) if is_valid else None
-        if found is None:
+        feed_icon = await site.store.read(table.icon_of_feed, feed_id) if is_valid else None
+        if feed_icon is None:
             return text_response("Not found\n", 404)
-        return Response(found.data, headers={"Cache-Control": CACHE_CONTROL}, media_type=found.type)
+        return Response(
+            feed_icon.data, headers={"Cache-Control": CACHE_CONTROL}, media_type=feed_icon.type
+        )
 
     return [Route("/api/icons/{feed_id:int}/{proof}", icon, methods=["GET"])]

@@ -78,10 +78,10 @@ def enclosures(
     item: Item, user_id: int, miniflux_options: Mapping[str, Any]
 ) -> list[models.Enclosure]:
     progress = miniflux_options.get("enclosures", {})
-    found = []
+    enclosure_models = []
     for position, enclosure in enumerate(item.entry.enclosures[:MAX_ENCLOSURES]):
         enclosure_id = item.entry.id * MAX_ENCLOSURES + position
-        found.append(
+        enclosure_models.append(
             models.Enclosure(
                 id=enclosure_id,
                 user_id=user_id,
@@ -92,7 +92,7 @@ def enclosures(
                 media_progression=progress.get(str(enclosure_id), {}).get("media_progression", 0),
             )
         )
-    return found
+    return enclosure_models
 
 
 def entry(
@@ -328,10 +328,12 @@ async def flush_history(call: Call) -> None:
 async def get_enclosure(call: Call) -> models.Enclosure:
     entry_id, position = divmod(call.ids["enclosure_id"], MAX_ENCLOSURES)
     miniflux_options = (await call.site.user_service.settings(call.user)).miniflux_options
-    found = enclosures(await call.reader_service.item(entry_id), call.user.id, miniflux_options)
-    if position >= len(found):
+    entry_enclosures = enclosures(
+        await call.reader_service.item(entry_id), call.user.id, miniflux_options
+    )
+    if position >= len(entry_enclosures):
         raise not_found("enclosure")
-    return found[position]
+    return entry_enclosures[position]
 
 
 async def set_progress(call: Call) -> None:

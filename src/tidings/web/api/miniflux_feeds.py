@@ -36,7 +36,7 @@ async def _categories(call: Call) -> list[models.Category]:
 
 
 async def get_categories(call: Call) -> list[models.Category]:
-    found = await _categories(call)
+    categories = await _categories(call)
     if entry_handlers.parse_bool(call.query.counts):
         no_folder = await call.reader_service.subscriptions(folder_ids=[0])
         counts = {
@@ -44,15 +44,15 @@ async def get_categories(call: Call) -> list[models.Category]:
             for folder in await call.reader_service.folders()
         }
         counts[ROOT_CATEGORY_ID] = len(no_folder), sum(s.unread for s in no_folder)
-        for found_category in found:
-            found_category.feed_count, found_category.total_unread = counts[found_category.id]
-    return found
+        for each in categories:
+            each.feed_count, each.total_unread = counts[each.id]
+    return categories
 
 
 async def _category(call: Call, category_id: int) -> models.Category:
-    for found in await _categories(call):
-        if found.id == category_id:
-            return found
+    for each in await _categories(call):
+        if each.id == category_id:
+            return each
     raise not_found("category")
 
 
@@ -67,33 +67,33 @@ async def add_category(call: Call) -> models.Category:
 
 
 async def change_category(call: Call) -> models.Category:
-    params, found = call.body, await _category(call, call.ids["category_id"])
-    if params.title is not None and params.title != found.title:
-        if found.id == ROOT_CATEGORY_ID:
+    params, category = call.body, await _category(call, call.ids["category_id"])
+    if params.title is not None and params.title != category.title:
+        if category.id == ROOT_CATEGORY_ID:
             raise UsageError(
                 f"{ROOT_CATEGORY_TITLE} cannot be renamed: it contains the feeds without category"
             )
-        await call.reader_service.rename_folder(found.id, params.title)
+        await call.reader_service.rename_folder(category.id, params.title)
     if params.hide_globally is not None:
         await save_options(
-            call, "categories", str(found.id), {"hide_globally": params.hide_globally}
+            call, "categories", str(category.id), {"hide_globally": params.hide_globally}
         )
-    return await _category(call, found.id)
+    return await _category(call, category.id)
 
 
 async def remove_category(call: Call) -> None:
-    found = await _category(call, call.ids["category_id"])
-    if found.id == ROOT_CATEGORY_ID:
+    category = await _category(call, call.ids["category_id"])
+    if category.id == ROOT_CATEGORY_ID:
         raise UsageError(
             f"{ROOT_CATEGORY_TITLE} cannot be deleted: it contains the feeds without category"
         )
-    await call.reader_service.remove_folder(found.id)
+    await call.reader_service.remove_folder(category.id)
 
 
 async def mark_category_read(call: Call) -> None:
-    found = await _category(call, call.ids["category_id"])
+    category = await _category(call, call.ids["category_id"])
     await call.reader_service.mark_all_read(
-        Stream(folders=(0 if found.id == ROOT_CATEGORY_ID else found.id,))
+        Stream(folders=(0 if category.id == ROOT_CATEGORY_ID else category.id,))
     )
 
 
@@ -115,11 +115,11 @@ async def get_feeds(call: Call) -> list[models.Feed]:
 
 
 async def get_category_feeds(call: Call) -> list[models.Feed]:
-    found = await _category(call, call.ids["category_id"])
+    category = await _category(call, call.ids["category_id"])
     return await _feeds(
         call,
         await call.reader_service.subscriptions(
-            folder_ids=[0 if found.id == ROOT_CATEGORY_ID else found.id]
+            folder_ids=[0 if category.id == ROOT_CATEGORY_ID else category.id]
         ),
     )
 
@@ -173,13 +173,13 @@ async def add_feed(call: Call) -> models.NewFeedId:
 
 
 async def change_feed(call: Call) -> models.Feed:
-    params, found = call.body, await _subscription(call)
+    params, subscription = call.body, await _subscription(call)
     folder = None if params.category_id is None else await _folder(call, params.category_id)
-    feed_id = found.feed.id
+    feed_id = subscription.feed.id
     if params.min_interval_s:
         # Checked first, so that the URL is not changed if the interval is invalid.
         call.reader_service.check_min_interval(params.min_interval_s)
-    if params.feed_url not in (None, found.feed.url):
+    if params.feed_url not in (None, subscription.feed.url):
         feed_id = await call.reader_service.change_url(feed_id, _require_http_url(params.feed_url))
     await call.reader_service.change(
         feed_id,
@@ -214,10 +214,10 @@ async def mark_feed_read(call: Call) -> None:
 
 
 async def get_counters(call: Call) -> models.Counters:
-    found = await call.reader_service.counters()
+    counters = await call.reader_service.counters()
     return models.Counters(
-        {str(feed_id): total - unread for feed_id, unread, total in found},
-        {str(feed_id): unread for feed_id, unread, _total in found},
+        {str(feed_id): total - unread for feed_id, unread, total in counters},
+        {str(feed_id): unread for feed_id, unread, _total in counters},
     )
 
 
@@ -238,21 +238,21 @@ async def get_icon_by_id(call: Call) -> models.Icon:
 
 async def _icon(call: Call, feed_id: int) -> models.Icon:
     """Return the icon of a feed, whose id is also the id of the icon."""
-    found = await call.reader_service.icon(feed_id)
-    if found is None:
+    icon = await call.reader_service.icon(feed_id)
+    if icon is None:
         raise not_found("icon")
     return models.Icon(
-        feed_id, found.type, f"{found.type};base64,{base64.b64encode(found.data).decode()}"
+        feed_id, icon.type, f"{icon.type};base64,{base64.b64encode(icon.data).decode()}"
     )
 
 
 async def discover_feeds(call: Call) -> list[models.DiscoveredFeed]:
-    found = await discover(call.site.aggregator.fetcher, _require_http_url(call.body.url))
-    if found.error is not None:
-        if found.error.kind in (Problem.UNREADABLE, Problem.STATUS):
+    discovery = await discover(call.site.aggregator.fetcher, _require_http_url(call.body.url))
+    if discovery.error is not None:
+        if discovery.error.kind in (Problem.UNREADABLE, Problem.STATUS):
             raise not_found("feed")
-        raise UsageError(found.error.message)
-    return [models.DiscoveredFeed(link.title, link.url, link.kind) for link in found.feeds]
+        raise UsageError(discovery.error.message)
+    return [models.DiscoveredFeed(link.title, link.url, link.kind) for link in discovery.feeds]
 
 
 async def export(call: Call) -> Response:

@@ -35,12 +35,12 @@ async def get_users(call: Call) -> list[models.User]:
 async def get_user(call: Call) -> models.User:
     """Return the user with the id or name in the path."""
     name = call.names["user"]
-    found = await call.site.user_service.find_user(
+    user = await call.site.user_service.find_user(
         int(name) if name.isascii() and name.isdecimal() and len(name) < 10 else name
     )
-    if found is None:
+    if user is None:
         raise not_found("user")
-    return await _user(call, found)
+    return await _user(call, user)
 
 
 async def add_user(call: Call) -> models.User:
@@ -63,10 +63,10 @@ async def _target_user(call: Call) -> User:
         return call.user
     if not call.user.admin:
         raise Forbidden("access forbidden")
-    found = await call.site.user_service.find_user(min(number, MAX_ID))
-    if found is None:
+    user = await call.site.user_service.find_user(min(number, MAX_ID))
+    if user is None:
         raise not_found("user")
-    return found
+    return user
 
 
 async def change_user(call: Call) -> models.User:

@@ -73,16 +73,19 @@ class Operation(Struct, frozen=True, kw_only=True):
     @property
     def errors(self) -> dict[int, str]:
         """Descriptions of the error statuses that the operation can return, by status code."""
-        found = {401: "Missing or wrong credentials.", 429: "Too many failed logins; retry later."}
+        descriptions = {
+            401: "Missing or wrong credentials.",
+            429: "Too many failed logins; retry later.",
+        }
         if self.parameters or self.query or self.body:
-            found[400] = "The request is invalid."
+            descriptions[400] = "The request is invalid."
         if self.admin or self.tag == "users":
-            found[403] = "Only an administrator can do this."
+            descriptions[403] = "Only an administrator can do this."
         if self.parameters or self.tag == "discover":
-            found[404] = "The object does not exist or belongs to another user."
+            descriptions[404] = "The object does not exist or belongs to another user."
         if self.body:
-            found[413] = "The request body is too large."
-        return dict(sorted(found.items()))
+            descriptions[413] = "The request body is too large."
+        return dict(sorted(descriptions.items()))
 
 
 def operation(
