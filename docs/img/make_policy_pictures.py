@@ -211,7 +211,7 @@ def _panel(ax: Any, trace: str, x: list[float], lines: dict[str, list[float]], o
     place = (x[len(above) - 1], above[-1]) if above else (x[0], bottom)
     beyond = "" if len(above) == len(x) else f", {_hours(lines['the limit'][len(above)])} at {x[len(above)]:g}"
     ax.annotate(
-        f"clairvoyant limit{beyond}",
+        f"lower bound{beyond}",
         place,
         xytext=(5, 3),
         textcoords="offset points",
