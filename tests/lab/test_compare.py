@@ -1,4 +1,4 @@
-"""Comparisons as served: poll constraints hold, and a budget out of reach ends the search."""
+"""Tests of policy comparisons under the poll constraints of the service."""
 
 import numpy as np
 import pytest
@@ -14,13 +14,13 @@ HOURLY_LIMIT = Conditions(Limits(min_interval_s=HOUR_S))
 
 @pytest.fixture(scope="module")
 def trace():
-    """Feeds of very different rates, with documents that new entries do not replace."""
+    """Return feeds of very different rates, whose documents list all entries."""
     return poisson_trace(np.geomspace(0.1, 100, 30), 16, seed=1, window=5000)
 
 
 @pytest.fixture
 def scales(monkeypatch):
-    """The factors of all simulated runs."""
+    """Return a list to which each simulated run appends its interval factor."""
     tried = []
 
     def recording_simulate(trace, policy, *arguments, **options):
@@ -59,7 +59,7 @@ def test_no_two_polls_of_a_feed_are_closer_than_the_minimum_interval(
 
 @pytest.mark.parametrize("policy", ["uniform", "min-delay", "combined", "scheduling"])
 def test_search_stops_where_constraints_keep_the_budget_out_of_reach(trace, scales, policy):
-    """At 24 polls per feed and day with 60 minutes between them, stretched by up to a fifth."""
+    """The poll constraints allow 20 to 24 polls per feed and day, so 24 cannot be reached."""
     compared = compare(trace, [policy], 24, 10, conditions=HOURLY_LIMIT)
     assert min(scales) >= MIN_SCALE_BUDGETED
     assert len(scales) <= 6
@@ -86,9 +86,7 @@ def test_a_policy_that_holds_its_budget_says_that_it_stays_below(trace):
 
 @pytest.mark.parametrize("policy", ["combined", "min-delay", "fixed-learned"])
 def test_budgets_in_reach_are_reached_as_served(trace, policy):
-    """The minimum interval cuts the polls of the fast feeds; a smaller factor gives them to the
-    others.
-    """
+    """Constraints limit the fast feeds, so a smaller factor gives more polls to the others."""
     compared = compare(trace, [policy], 12, 10, native=False, conditions=HOURLY_LIMIT)
     (result,) = compared.results
     assert result.reached_budget

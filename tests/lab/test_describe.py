@@ -1,4 +1,4 @@
-"""What a trace looks like, against counts by hand."""
+"""Tests of trace statistics, compared with counts by hand."""
 
 import numpy as np
 import pytest

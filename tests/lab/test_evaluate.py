@@ -1,6 +1,4 @@
-"""The whole table: its ratios are those of its rows, also in several processes; and parts are
-switched off one by one.
-"""
+"""Tests of the evaluation table and of ablations, also in several processes."""
 
 import json
 
@@ -19,7 +17,7 @@ from tidings.policy.planned import Combined
 
 @pytest.fixture(scope="module")
 def two_traces(tmp_path_factory):
-    """Two small traces on disk: one that loses nothing, one with windows that overflow."""
+    """Return two small traces on disk, one without missed posts, one with small windows."""
     folder = tmp_path_factory.mktemp("traces")
     rates = np.geomspace(0.3, 20, 24)
     write_trace(poisson_trace(rates, 24, seed=1, window=200), folder / "roomy")
@@ -136,7 +134,7 @@ def test_nothing_to_compare_is_refused(two_traces):
 
 
 class Toy(Combined):
-    """Combined, whose parts are its timing and something that does nothing."""
+    """Policy like `combined`, with two parts to switch off, one of which has no effect."""
 
     name = "toy"
 

@@ -1,6 +1,4 @@
-"""FeedEx's experiment, small: sharing beats polling alone, and neither liars nor free riders spoil
-it.
-"""
+"""Tests of a small version of FeedEx's experiment, also with forgers and free riders."""
 
 import numpy as np
 import pytest

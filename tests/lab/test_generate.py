@@ -1,4 +1,4 @@
-"""The generator: the same for the same seed, and like the paper that it is named after."""
+"""Tests that generated traces are reproducible and match the statistics of their papers."""
 
 import numpy as np
 import pytest
@@ -73,9 +73,7 @@ def test_shapes_are_shares_of_a_day() -> None:
 
 
 def test_bursts_keep_the_rate_and_bring_posts_together(han: Trace) -> None:
-    """Four posts an hour apart at each arrival: many gaps of about an hour, the mean rate as
-    before.
-    """
+    """Each arrival is four posts about an hour apart, and the mean rate stays the same."""
     gaps = np.diff(han.times)[np.diff(han.feed_of_post) == 0]
     assert han.n_posts / 42 == pytest.approx(1083, rel=0.12)
     assert (gaps < 3 * 3600).mean() > 0.6
@@ -85,8 +83,9 @@ def test_bursts_keep_the_rate_and_bring_posts_together(han: Trace) -> None:
 
 
 def test_sia_cho_rates_follow_the_two_figures_that_set_them(sia_cho: Trace) -> None:
-    """Sect. 4.6: 4.3 posts a day. Table 1's longest delay: E sqrt(rate) = 1.69. Together 1 - 1.69^2
-    / 4.3 = 34 %.
+    """The mean rate is 4.3 (sect. 4.6), and E sqrt(rate) is 1.69 (from Table 1).
+
+    Together they give the gain of 1 - 1.69^2 / 4.3 = 34 %.
     """
     rates = np.diff(sia_cho.offsets) / 90
     assert rates.mean() == pytest.approx(4.3, rel=0.08)
@@ -99,8 +98,9 @@ def test_sia_cho_feeds_post_in_learning_weeks(sia_cho: Trace) -> None:
 
 
 def test_sia_cho_windows_and_the_time_of_day(sia_cho: Trace) -> None:
-    """Windows of 10 to 15, mean 12; a common poll at midnight waits about 645 minutes (Table 1's
-    uniform policy).
+    """Windows are 10 to 15 entries, and a poll of all feeds at midnight waits 645 minutes.
+
+    That is the uniform policy of Table 1.
     """
     assert sia_cho.window.min() == 10
     assert sia_cho.window.max() == 15
@@ -109,8 +109,10 @@ def test_sia_cho_windows_and_the_time_of_day(sia_cho: Trace) -> None:
 
 
 def test_han_data(han: Trace) -> None:
-    """Figs. 10 to 12: 1,160 posts on weekdays and 892 at weekends, 94 % of feeds below 10 a day, 83
-    % of windows 10 to 15.
+    """The trace has the daily counts, rates and windows of Figs. 10 to 12.
+
+    There are 1,160 posts on weekdays and 892 at weekends, 94 % of feeds have fewer than 10 a day,
+    and 83 % of windows are 10 to 15.
     """
     day = ((han.times - EPOCH) // DAY_S).astype(int)
     counts = np.bincount(day, minlength=42)
@@ -124,9 +126,7 @@ def test_han_data(han: Trace) -> None:
 
 
 def test_urbansky_data() -> None:
-    """Most feeds all but silent (mean of 1/n near 0.44), a few per cent with a window that is one
-    batch.
-    """
+    """Most feeds hardly post (mean of 1/n near 0.44), and a few list only one batch of posts."""
     trace = generate("urbansky", 3000, 120, 0)
     items = np.bincount(trace.feed_of_post[trace.times >= trace.end - 21 * DAY_S], minlength=3000)
     assert (1 / items[items > 0]).mean() == pytest.approx(0.44, abs=0.08)
@@ -140,8 +140,9 @@ def test_urbansky_data() -> None:
 
 
 def test_feedex_data() -> None:
-    """Zipf in the middle ranks, 79 documents of 15 entries, 30 of 10, one of 126; rate and count
-    all but unrelated.
+    """Rates follow Zipf's law in the middle ranks, and windows are those of the paper.
+
+    79 documents have 15 entries, 30 have 10, one has 126. Rate and window are hardly correlated.
     """
     trace = generate("feedex", 245, 10, 0)
     rates = np.diff(trace.offsets) / 10
@@ -157,9 +158,7 @@ def test_feedex_data() -> None:
 
 
 def test_homogeneous_is_flat() -> None:
-    """The control has neither rhythm nor windows: hours and weekdays differ by chance only, counts
-    are Poisson.
-    """
+    """Posts have no daily or weekly pattern, windows are unlimited, and counts are Poisson."""
     trace = generate("homogeneous", 2000, 70, 0)
     hours = np.bincount(((trace.times % DAY_S) // 3600).astype(int), minlength=24)
     expected = trace.n_posts / 24

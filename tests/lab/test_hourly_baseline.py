@@ -1,6 +1,4 @@
-"""The table of the service against hourly polling: its rows, their settings, and the constraints on
-them.
-"""
+"""Tests of the comparison with hourly polling, its rows, settings and poll constraints."""
 
 import numpy as np
 import pytest
@@ -39,8 +37,9 @@ DEFAULT = Settings("price", 12.0, 15 * MINUTE_S)
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory):
-    """Two small traces: one of slow feeds, one of feeds of all rates; 14 days, 8 of them for
-    training.
+    """Return two small traces of 14 days, one of slow feeds and one of feeds of all rates.
+
+    The first 8 days are for training.
     """
     folder = tmp_path_factory.mktemp("traces")
     write_trace(poisson_trace(np.geomspace(0.3, 3, 8), 14, seed=1, window=500), folder / "slow")
@@ -50,7 +49,7 @@ def traces(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def table(traces):
-    """The rows, and the polls and conditions of every run."""
+    """Return the rows of the table, and the polls and conditions of every run."""
     runs = []
 
     def recording_simulate(trace, policy, *arguments, **options):

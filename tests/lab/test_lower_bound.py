@@ -1,4 +1,4 @@
-"""The clairvoyant limit against brute force over all plans, and against policies."""
+"""Tests of the clairvoyant bound, compared with all plans and with policies."""
 
 import itertools
 
@@ -14,8 +14,9 @@ from tidings.policy import make_policy
 
 
 def every_plan(posts, window, end, charge):
-    """Least cost of one feed with exactly 0, 1, 2, ... polls, over all subsets of its posting
-    instants.
+    """Return the lowest cost of one feed with exactly 0, 1, 2, ... polls.
+
+    Every subset of its posting instants is tried.
     """
     trace = trace_of(posts, window=window)
     instants = sorted(set(posts))

@@ -1,6 +1,4 @@
-"""Negative controls: where there is nothing to know, knowing must gain nothing. A gain here would
-be a leak or a mistake.
-"""
+"""Tests that no policy gains on data without a pattern; a gain would show a leak of data."""
 
 import numpy as np
 import pytest
@@ -13,14 +11,15 @@ from tidings.model import DAY_S, HOUR_S
 
 
 def charged_delays(trace, policies, budget, train_days=28):
-    """Charged delay of each policy at the same polls."""
+    """Return the charged delay of each policy with the same number of polls."""
     compared = compare(trace, policies, budget, train_days, native=False)
     return {result.policy: result.figures()["charged_delay_s"] for result in compared.results}
 
 
 def test_homogeneous_poisson_leaves_nothing_but_the_root_rule():
-    """Evenly spaced root allocation is optimal among all policies that cannot see the future; ours
-    may lose 3 % to noise.
+    """Square-root allocation is optimal here, so `price` may be at most 3 % worse (noise).
+
+    Only a policy that sees the future could be better.
     """
     rates = np.random.default_rng(2).lognormal(0.5, 1.0, 400)
     trace = poisson_trace(rates, 84, seed=11, window=10_000)
@@ -29,8 +28,9 @@ def test_homogeneous_poisson_leaves_nothing_but_the_root_rule():
 
 
 def weekly_trace(feeds=100, days=70, seed=0):
-    """Feeds that post on two days of the week of their own, at office hours, all about equally
-    often.
+    """Return feeds that post in office hours on two weekdays, which differ between feeds.
+
+    All feeds post about equally often.
     """
     rng = np.random.default_rng(seed)
     posts = []
@@ -44,8 +44,9 @@ def weekly_trace(feeds=100, days=70, seed=0):
 
 
 def shuffled_days(trace: Trace, seed=0):
-    """Every feed's days in an order of their own: hours of the day and days' counts stay, days of
-    the week go.
+    """Return a trace in which the days of each feed are in random order.
+
+    Hours of the day and daily counts stay the same, and the weekly pattern disappears.
     """
     rng = np.random.default_rng(seed)
     days = int(np.ceil((trace.end - MONDAY) / DAY_S))
@@ -56,8 +57,9 @@ def shuffled_days(trace: Trace, seed=0):
 
 
 def test_shuffled_days_take_the_weekly_gain_away():
-    """`scheduling` knows the hours of the day and gives all feeds the same: the week is all that is
-    left to gain.
+    """`price` is better than `scheduling` only by the weekly pattern.
+
+    `scheduling` knows the hours of the day and gives all feeds the same number of polls.
     """
     trace = weekly_trace()
     real, shuffled = (

@@ -1,7 +1,7 @@
-"""The papers' results on calibrated traces of moderate size. A formula that is touched moves one of
-these out of its band.
+"""Tests that the papers' results hold on calibrated traces of moderate size.
 
-Which of these figures the calibration has used, and which follow from it, is in docs/papers.md.
+A change of a formula moves at least one figure out of its range. docs/papers.md states which of
+these figures the calibration has used, and which follow from it.
 """
 
 from pathlib import Path
@@ -52,8 +52,9 @@ def strategies() -> dict[str, urbansky.Run]:
     ("policy", "gain"), [("scheduling", 0.12), ("min-delay", 0.33), ("combined", 0.40)]
 )
 def test_figure_13(sweep: sia_cho.Sweep, policy: str, gain: float) -> None:
-    """Scheduling, allocation and both save 12, 33 and 40 % of the uniform policy's delay, averaged
-    over budgets.
+    """The three strategies save 12, 33 and 40 % of the uniform policy's delay on average.
+
+    The strategies are scheduling, allocation and both together.
     """
     assert sweep.mean_gain(policy) == pytest.approx(gain, abs=0.08)
 
@@ -61,9 +62,7 @@ def test_figure_13(sweep: sia_cho.Sweep, policy: str, gain: float) -> None:
 def test_allocation_gains_what_the_spread_of_rates_allows(
     trace: Trace, sweep: sia_cho.Sweep
 ) -> None:
-    """Theorem 1's optimum is 1 - (E sqrt(rate))^2 / E rate, whatever the budget; learned rates come
-    within 4 points.
-    """
+    """The gain is within 4 points of 1 - (E sqrt(rate))^2 / E rate (Theorem 1) at any budget."""
     start = trace.training_end(14)
     rates = np.bincount(trace.feed_of_post[trace.times >= start], minlength=trace.n_feeds) / 76
     best = 1 - np.sqrt(rates).mean() ** 2 / rates.mean()
@@ -77,9 +76,7 @@ def test_scheduling_gains_most_where_a_phase_can_be_chosen(sweep: sia_cho.Sweep)
 
 
 def test_table_1(sweep: sia_cho.Sweep) -> None:
-    """At one poll a day: random phases wait half a day, at most a day; allocation lengthens the
-    longest delay.
-    """
+    """With one poll a day, delays are uniform in a day, and allocation has longer maxima."""
     day = DAY_S
     assert sweep.at_one["uniform"][0] == pytest.approx(day / 2, rel=0.03)
     assert sweep.at_one["uniform"][2] == pytest.approx(day / np.sqrt(12), rel=0.03)
@@ -90,23 +87,21 @@ def test_table_1(sweep: sia_cho.Sweep) -> None:
 
 
 def test_table_2(trace: Trace, sweep: sia_cho.Sweep) -> None:
-    """A crawler's least age costs 1.3 to 1.6 times the combined policy's delay, its most freshness
-    far more.
-    """
+    """Minimum age has 1.3 to 1.6 times the delay of `combined`, maximum freshness over 20 times."""
     figures = sia_cho.table_2(trace, sweep).figures
     assert 1.3 <= figures["age_s"] / figures["combined_s"] <= 1.6
     assert figures["freshness_s"] / figures["combined_s"] > 20
 
 
 def test_figure_8(trace: Trace) -> None:
-    """A fortnight is enough: a day is clearly worse, four weeks hardly better."""
+    """Learning from one day is clearly worse than from 14 days, and four weeks hardly better."""
     one, fortnight, month = sia_cho.figure_8(trace, (1, 14, 28)).figures["mean_delay_s"]
     assert one > 1.04 * fortnight
     assert month == pytest.approx(fortnight, rel=0.03)
 
 
 def test_section_4_6(trace: Trace) -> None:
-    """Sending only what is new saves about two thirds at one poll a day, and more at more polls."""
+    """Sending only new entries saves about two thirds of the bytes, and more at more polls."""
     saving = sia_cho.section_4_6(trace).figures["saving"]
     assert saving[0] == pytest.approx(0.64, abs=0.1)
     assert saving == sorted(saving)
@@ -146,7 +141,7 @@ def test_table_4(han_sweep: han.Sweep, figure: str, other: str, printed: float) 
 
 
 def test_figure_14(han_sweep: han.Sweep) -> None:
-    """37, 11 and 8 % missed on average; more polls miss less; minimum missing misses least."""
+    """37, 11 and 8 % of posts are missed on average, fewest by minimum missing."""
     mean = {name: np.mean(values) for name, values in han_sweep.missed_share.items()}
     assert mean["uniform"] == pytest.approx(0.37, abs=0.06)
     assert mean["min-delay"] == pytest.approx(0.11, abs=0.06)
@@ -157,7 +152,7 @@ def test_figure_14(han_sweep: han.Sweep) -> None:
 
 
 def test_figure_15(han_sweep: han.Sweep) -> None:
-    """Above 2,000 polls minimum delay has the least delay."""
+    """Above 2,000 polls the policy `min-delay` has the lowest delay."""
     assert han.figure_15(han_sweep).figures["min_delay_best_from"] <= 4000
 
 
@@ -165,9 +160,7 @@ def test_figure_15(han_sweep: han.Sweep) -> None:
 
 
 def test_figure_2(strategies: dict[str, urbansky.Run]) -> None:
-    """Fix 1h transfers most, Fix Learned a bit less, MAV and Post Rate about 90 % less, Fix 1d
-    least.
-    """
+    """Fix 1h transfers the most bytes, Fix 1d the fewest, MAV and Post Rate about 90 % less."""
     order = sorted(strategies, key=lambda name: -strategies[name].scores.bytes_full)
     assert order[:2] == ["Fix 1h", "Fix Learned"]
     assert set(order[2:4]) == {"MAV", "Post Rate"}
@@ -178,7 +171,7 @@ def test_figure_2(strategies: dict[str, urbansky.Run]) -> None:
 
 
 def test_fixed_interval_delay_is_half_interval(strategies: dict[str, urbansky.Run]) -> None:
-    """With a random phase: 30 minutes and 12 hours, by post and by feed."""
+    """The mean delay is half the interval, both over posts and over feeds."""
     hourly, daily = strategies["Fix 1h"].figures, strategies["Fix 1d"].figures
     assert hourly["mean_delay_s"] == pytest.approx(30 * MINUTE_S, rel=0.03)
     assert hourly["feeds_mode_delay_s"] == pytest.approx(30 * MINUTE_S, rel=0.08)
@@ -188,9 +181,7 @@ def test_fixed_interval_delay_is_half_interval(strategies: dict[str, urbansky.Ru
 
 
 def test_figure_4(strategies: dict[str, urbansky.Run]) -> None:
-    """Fix Learned sticks at two minutes for feeds that fell silent and scatters most; the others do
-    not.
-    """
+    """Only Fix Learned polls feeds that stopped posting every two minutes."""
     figures = urbansky.figure_4(generate("urbansky", 1000, 386, 0), strategies).figures
     assert figures["share_at_two_minutes"]["Fix Learned"] > 0.01
     assert figures["share_at_two_minutes"]["MAV"] < 0.003
@@ -211,9 +202,7 @@ def test_feedex_figures() -> None:
 
 
 def test_report_is_self_contained(tmp_path: Path) -> None:
-    """Pictures inside and beside, words escaped, an alternative text for each, no address to fetch
-    from.
-    """
+    """The report embeds its plots with alternative texts, escapes text and loads nothing."""
     paper = feedex.experiments(True, 0, lambda _: None)
     odd = Experiment(
         "odd",

@@ -1,4 +1,4 @@
-"""Scoring against a computation post by post, on random cases and by hand."""
+"""Tests of scores, compared with a computation post by post and with counts by hand."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_equals_a_computation_post_by_post(seed):
 
 
 def test_worked_example():
-    # Window 2: of the posts at 0, 10, 20 the first is pushed out at 20, before the look at 25. That
+    # Window 2: of the posts at 0, 10, 20 the first is pushed out at 20, before the poll at 25. That
     # at 30 waits for the end.
     trace = trace_of([0, 10, 20, 30], [40], window=2)
     figures = metrics(score_polls(trace, polls_of({0: [25]}, 2)), "mine")
@@ -72,7 +72,7 @@ def test_bytes_of_three_protocols():
 
 
 def test_bytes_of_feeds_that_never_answer_with_304():
-    """The first feed sends its document at every poll, the second only when something is new."""
+    """The first feed sends its document at every poll, the second only with new entries."""
     trace = trace_of([0, 10, 100], [0, 10, 100])
     polls = polls_of({0: [15, 16, 50], 1: [15, 16, 50]}, 2)
     document = 2 * POST_BYTES

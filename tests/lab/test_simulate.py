@@ -1,6 +1,4 @@
-"""The simulator: what a policy may see, counts of requests, and a replay event by event that must
-agree.
-"""
+"""Tests of the simulator, compared with a simulation of one event at a time."""
 
 import heapq
 
@@ -41,7 +39,7 @@ def test_a_post_at_the_second_of_the_poll_is_seen():
 
 
 def event_by_event(trace, policy, budget, start):
-    """One poll at a time from a heap: slow, obvious, and what the live scheduler does."""
+    """Simulate one poll at a time from a heap, as the live scheduler does."""
     publisher = Publisher(trace, trace.history(start).end)
     policy.start(
         Feeds.of(trace.window, trace.weight),
@@ -100,9 +98,7 @@ def test_compare_brings_every_policy_to_the_budget():
 
 
 def test_homogeneous_control_nothing_beats_the_root_rule():
-    """On homogeneous Poisson feeds root allocation is optimal: more than noise would mean that
-    something leaks.
-    """
+    """Square-root allocation is optimal here; a better policy would show a leak of data."""
     rates = np.random.default_rng(1).lognormal(0.5, 1.2, 400)
     trace = poisson_trace(rates, 90, seed=6, window=10_000)
     names = [

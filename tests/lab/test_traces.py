@@ -1,4 +1,4 @@
-"""Traces: what is read, what is refused and how it is said."""
+"""Tests of reading and validating trace files, and of the error messages."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Alerts through Apprise and webhooks, sent to a real server."""
+"""Tests of notifications through Apprise and of webhooks, sent to a real server."""
 
 import hmac
 import json
@@ -71,7 +71,7 @@ def harness(env, receiver):
 
 @pytest.fixture
 def alert_harness(harness, env, receiver):
-    """Ann has an alert rule for herons."""
+    """Return an environment in which Ann has a rule that notifies her about herons."""
     require_extra("apprise", "alerts")
     env.ann.save_rule(Rule(name="birds", action="alert", words="heron"))
     harness.set_settings(env.ann, alert_urls=(f"json://{receiver.host}/ann",))

@@ -1,4 +1,4 @@
-"""WebSub interoperability with Flask-WebSub: as subscriber of our hub, and as hub for us."""
+"""Tests of WebSub with Flask-WebSub, both as subscriber of the hub and as hub."""
 
 import threading
 import time
@@ -111,5 +111,5 @@ def test_flask_websub_hub_pushes_to_us(tmp_path, monkeypatch):
         # Only the first poll: the second post came by push.
         assert [name.partition("/")[0] for name in user_agents].count("tidings") == 1
         ada.post(f"/feed/{feed}/unsubscribe")
-        hub.send_change_notification(f"{base}/feed")  # no subscriber is left: we answer 410
+        hub.send_change_notification(f"{base}/feed")  # no subscriber is left: answered with 410
         wait_until(lambda: not list(storage.get_callbacks(f"{base}/feed")))
