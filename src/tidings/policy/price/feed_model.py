@@ -20,7 +20,6 @@ from tidings.policy.price.weekly_profile import (
     leave_one_out_strengths,
     mass_between,
     responsibilities,
-    unobserved_posts,
     weekly_profile,
 )
 
@@ -199,7 +198,6 @@ class FeedModelPolicy(Policy):
 
     def _tempered_counts(self, rows: Rows) -> TemperedCounts:
         hours = self.state["hours"][rows].astype(np.float64)
-        hours += unobserved_posts(hours, self.state["since"][rows], self.state["last"][rows])
         events = self.state["events"][rows] if self.bursts else hours.sum(axis=1)
         return TemperedCounts.of(hours, events, self.state["post_days"][rows])
 
