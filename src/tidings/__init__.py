@@ -1,4 +1,4 @@
-"""tidings: a feed reader and aggregator that learns when each feed posts."""
+"""Feed reader and aggregator that learns when each feed posts."""
 
 import os
 

@@ -26,10 +26,9 @@ class Documents:
     """Publication times of the entries in the documents of several polled feeds.
 
     One row ``r`` is one polled feed. Its entries are ``times[first[r]:end[r]]``, oldest first;
-    those in
-    ``times[fresh[r]:end[r]]`` are new. ``gap[r]`` is True if no entry of the document was known
-    although
-    the feed had been polled before, so that posts were probably missed (Han et al. sect. 3).
+    those in ``times[fresh[r]:end[r]]`` are new. ``gap[r]`` is True if no entry of the document was
+    known although the feed had been polled before, so that posts were probably missed (Han et al.
+    sect. 3).
     """
 
     times: Floats

@@ -38,7 +38,7 @@ _decoder = msgspec.json.Decoder(Reason)
 
 
 def reason(code: str, **params: str | float | int | bool) -> Reason:
-    """Return a reason with this code and these parameters."""
+    """Return a reason with a code and its parameters."""
     return Reason(code, params)
 
 
@@ -95,8 +95,8 @@ def to_json(reason: Reason) -> dict[str, Any] | None:
     """
     if not reason:
         return None
-    found: dict[str, Any] = {"code": reason.code, "params": reason.params, "text": render(reason)}
-    return {**found, "cause": to_json(reason.cause)} if reason.cause else found
+    values: dict[str, Any] = {"code": reason.code, "params": reason.params, "text": render(reason)}
+    return {**values, "cause": to_json(reason.cause)} if reason.cause else values
 
 
 def _unknown(code: str, params: Params) -> str:

@@ -83,8 +83,7 @@ class Aggregator:
     """Polling loop of the service, with operations for manual polls.
 
     ``async with`` restores the host pauses and the state of the scheduler from the store, and saves
-    the
-    state of the scheduler at the end.
+    the state of the scheduler at the end.
     """
 
     def __init__(
@@ -302,22 +301,22 @@ class Aggregator:
         due: bool = False,
         progress: Progress | None = None,
     ) -> PollTotals:
-        """Poll the feeds with these ids now and return the totals.
+        """Poll the feeds with the given ids now, and return the totals.
 
         Without ``feed_ids``, all feeds are polled; with ``due``, only feeds that are due. A manual
-        poll
-        ignores the schedule but respects the publisher's poll constraints (Retry-After, ttl,
-        skipHours).
-        ``progress`` is called with the number of finished polls and the number of all polls.
+        poll ignores the schedule but respects the publisher's poll constraints (Retry-After, ttl,
+        skipHours). ``progress`` is called with the number of finished polls and the number of all
+        polls.
         """
         now = self._clock()
-        wanted, skipped = await self._allowed_polls(feed_ids, now, due=due)
-        total, totals = len(wanted) + len(skipped), PollTotals(skipped=tuple(skipped))
-        done: asyncio.Queue[PollSummary] = asyncio.Queue()  # cheaper than asyncio.wait on a set
+        allowed_ids, skipped = await self._allowed_polls(feed_ids, now, due=due)
+        total, totals = len(allowed_ids) + len(skipped), PollTotals(skipped=tuple(skipped))
+        # A queue is cheaper than asyncio.wait on a set of tasks.
+        finished_polls: asyncio.Queue[PollSummary] = asyncio.Queue()
         running = 0
-        while wanted or running:
-            if wanted and (free := min(self._max_polls - len(self.polls.tasks), BATCH)) > 0:
-                chunk, wanted = wanted[:free], wanted[free:]
+        while allowed_ids or running:
+            if allowed_ids and (free := min(self._max_polls - len(self.polls.tasks), BATCH)) > 0:
+                chunk, allowed_ids = allowed_ids[:free], allowed_ids[free:]
                 for feed in await self.store.lease_feeds(
                     len(chunk), lease_s=LEASE_S, feed_ids=chunk
                 ):
@@ -328,12 +327,14 @@ class Aggregator:
                         )
                         task.add_done_callback(
                             lambda task: (
-                                None if task.cancelled() else done.put_nowait(task.result())
+                                None
+                                if task.cancelled()
+                                else finished_polls.put_nowait(task.result())
                             )
                         )
                         running += 1
                 continue
-            totals = totals.plus(await done.get())
+            totals = totals.plus(await finished_polls.get())
             running -= 1
             if progress is not None:
                 progress(totals.poll_count + len(totals.skipped), total)
@@ -355,7 +356,7 @@ class Aggregator:
             timings = timings[np.isin(timings["feed_id"], np.array(feed_ids, dtype=np.int64))]
         if due:
             timings = timings[timings["next_poll_at"] <= now]
-        wanted, skipped = [], []
+        allowed_ids, skipped = [], []
         for feed_id, earliest in timings[["feed_id", "earliest_at"]].tolist():
             if earliest > now:
                 skipped.append(
@@ -364,14 +365,14 @@ class Aggregator:
             elif is_skipped(forbidden.get(feed_id, b""), now):
                 skipped.append(SkippedPoll(feed_id, reason("skip_hours")))
             else:
-                wanted.append(feed_id)
+                allowed_ids.append(feed_id)
         for feed_id in set(feed_ids or ()) - set(timings["feed_id"].tolist()) if not due else ():
             feed = await self.store.feed(feed_id)
             skip_reason = (
                 reason("retired", text=feed.retired_reason) if feed else reason("no_such_feed")
             )
             skipped.append(SkippedPoll(feed_id, skip_reason))
-        return wanted, skipped
+        return allowed_ids, skipped
 
     async def handle_fetch_result(self, feed_id: int, result: FetchResult) -> PollSummary:
         """Record the response of an autodiscovery request as the first poll of a new feed."""
@@ -461,11 +462,10 @@ class Aggregator:
             self.wake()
 
     async def update_weights(self, feed_ids: Sequence[int]) -> None:
-        """Apply changed weights, minimum intervals and unsubscriptions of the feeds with these ids.
+        """Apply changed weights, minimum intervals and unsubscriptions of the given feeds.
 
         The next poll is moved only if it becomes earlier, or if it would violate the minimum
-        interval. Other
-        changes take effect after the next poll.
+        interval. Other changes take effect after the next poll.
         """
         feeds = {
             feed_id: feed
@@ -478,7 +478,7 @@ class Aggregator:
                     self.scheduler.remove_feed(feed.id)
             weights = {feed.id: feed.weight for feed in feeds.values()}
             overrides = {feed.id: feed.min_interval_s for feed in feeds.values()}
-            decided = {
+            new_schedules = {
                 s.feed_id: s
                 for s in self.scheduler.update_weights(weights, overrides, self._clock())
             }
@@ -486,27 +486,29 @@ class Aggregator:
                 [
                     s
                     for feed in feeds.values()
-                    if (s := self._changed_schedule(feed, decided.get(feed.id)))
+                    if (s := self._changed_schedule(feed, new_schedules.get(feed.id)))
                 ]
             )
         self.wake()
 
-    def _changed_schedule(self, feed: Feed, decided: Schedule | None) -> Schedule | None:
+    def _changed_schedule(self, feed: Feed, new_schedule: Schedule | None) -> Schedule | None:
         """Return the new schedule of a feed whose weight or minimum interval has changed.
 
-        Returns None if the present schedule stays. ``decided`` is the decision of the policy, or
-        None if
-        another process plans.
+        Returns None if the present schedule stays. ``new_schedule`` is the decision of the policy,
+        or None if another process plans.
         """
-        planned, at = feed.state.next_poll_at, None if decided is None else decided.next_poll_at
+        planned, at = (
+            feed.state.next_poll_at,
+            None if new_schedule is None else new_schedule.next_poll_at,
+        )
         later = postpone_to_min_interval(feed, self.scheduler.limits)
         if later is not None:
             return (
-                decided
+                new_schedule
                 if at is not None and later.next_poll_at is not None and at >= later.next_poll_at
                 else later
             )
-        return decided if at is not None and planned is not None and at < planned else None
+        return new_schedule if at is not None and planned is not None and at < planned else None
 
     def _start_poll(self, feed: Feed, poll_reason: Reason) -> "asyncio.Task[PollSummary]":
         return self.polls.start_poll(feed, partial(self.poller.poll, feed, poll_reason))

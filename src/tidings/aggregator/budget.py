@@ -57,7 +57,7 @@ class MeanBytes(Struct, frozen=True):
     mean: float = 0.0
 
     def after(self, transferred: Sequence[int]) -> "MeanBytes":
-        """Return the mean after further polls that transferred these numbers of bytes.
+        """Return the mean after further polls. ``transferred`` has the bytes of each poll.
 
         Older polls lose weight.
         """

@@ -74,7 +74,10 @@ class DistributedScheduler(Scheduler):
         self._feed_count = len(await self._store.timings()) if state is None else state.feeds
 
     async def decide(self, observations: Sequence[PollObservation]) -> list[Decision]:
-        """Decide the next poll of the observed feeds with a temporary scheduler for these feeds."""
+        """Decide the next polls of the observed feeds with a temporary scheduler.
+
+        The temporary scheduler contains only the observed feeds.
+        """
         now = max(observation.at for observation in observations)
         if now - self._refreshed_at > MAX_SHARED_STATE_AGE_S:
             await self._refresh(now)
@@ -108,10 +111,10 @@ class DistributedScheduler(Scheduler):
 
     # --- budget in the store --------------------------------------------------------------------
 
-    async def take_tokens(self, wanted: int, now: float) -> int:
+    async def take_tokens(self, max_tokens: int, now: float) -> int:
         if await self._missing_bytes() > 0:
             return 0
-        return await self._store.take_tokens(wanted, self.budget_per_day)
+        return await self._store.take_tokens(max_tokens, self.budget_per_day)
 
     async def consume_byte_budget(self, polls: Sequence[int], now: float) -> None:
         self.poll_bytes = self.poll_bytes.after(polls)

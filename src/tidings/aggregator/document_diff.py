@@ -1,11 +1,10 @@
 """Comparison of a fetched document with the stored entries of its feed.
 
 The comparison finds new and changed entries, detects gaps (periods with missed posts), and
-estimates
-the window (number of entries that a feed document lists). A gap is suspected when a full document
-has no known entry although the feed was polled before (Han et al. sect. 3). A feed whose ids change
-with every fetch would always match that rule, so its repeated entries are recognized by URL and
-title.
+estimates the window (number of entries that a feed document lists). A gap is suspected when a full
+document has no known entry although the feed was polled before (Han et al. sect. 3). A feed whose
+ids change with every fetch would always match that rule, so its repeated entries are recognized by
+URL and title.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,10 +61,8 @@ def diff_document(
     """Compare a document with the stored entries of its feed.
 
     ``known`` maps identities of the document to stored entries. ``stored_entries`` are the feed's
-    newest
-    stored entries; they are needed only if `may_have_gap` returns True. ``previous_poll_at`` is
-    None for
-    the first document of a feed.
+    newest stored entries; they are needed only if `may_have_gap` returns True. ``previous_poll_at``
+    is None for the first document of a feed.
     """
     entries = document.entries
     new = [entry for entry in entries if entry.identity not in known]
@@ -102,8 +99,8 @@ def may_have_gap(
     """Return whether posts may have been missed because a full document has no known entry.
 
     ``window`` is the number of entries that a full document lists, or 0 before the first document.
-    A
-    delta response (226, RFC 3229) omits known entries on purpose, so it is no sign of missed posts.
+    A delta response (226, RFC 3229) omits known entries on purpose, so it is no sign of missed
+    posts.
     """
     return window > 0 and not delta and len(document.entries) >= window and not known
 

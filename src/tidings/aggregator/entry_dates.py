@@ -60,10 +60,8 @@ def date_new_entries(
     """Return the dates of the new entries of a document that was fetched at ``now``.
 
     The result has the order of the document. ``previous_poll_at`` is None for a feed's first
-    document.
-    With ``uniform``, declared dates are ignored (see `has_uniform_dates`). Undated entries are
-    spread
-    evenly over the time since the previous poll.
+    document. With ``uniform``, declared dates are ignored (see `has_uniform_dates`). Undated
+    entries are spread evenly over the time since the previous poll.
     """
     undated = [i for i, entry in enumerate(new) if uniform or declared_date(entry) is None]
     undated_index = {i: index for index, i in enumerate(undated)}

@@ -30,7 +30,7 @@ LISTEN_ADDRESS_KEY = "exchange"
 
 
 def check_exchange_config(config: Config, address: str) -> None:
-    """Raise `ConfigError` if the exchange cannot work with these settings.
+    """Raise `ConfigError` if the exchange cannot work with the configuration.
 
     ``address`` is the IP address on which the exchange listens for peers.
     """
@@ -137,8 +137,7 @@ async def recover_manually(
 
     ``since`` and ``until`` limit the publication times. The calls are made from the address of the
     service on this store, by which peers identify the service. Raises `UsageError` if the exchange
-    is
-    off, there are no peers, or the feed is private.
+    is off, there are no peers, or the feed is private.
     """
     if not config.exchange_enabled:
         raise UsageError(
@@ -171,12 +170,14 @@ async def recover_manually(
         holdings = await find_holdings(
             client, connected, Query(token_hex(16), feed.url, since, until)
         )
-        found = await download(
+        entries_by_peer = await download(
             client, Trade(altruist=True), holdings, feed.url, since, until, clock
         )
     finally:
         await client.close()
-    entries = sum(len(received) for received in found.values())
+    entries = sum(len(received) for received in entries_by_peer.values())
     return RecoveryResult(
-        len(found), entries, await store_recovered_entries(store, feed, found, clock())
+        len(entries_by_peer),
+        entries,
+        await store_recovered_entries(store, feed, entries_by_peer, clock()),
     )

@@ -108,8 +108,7 @@ async def overview(store: Store, budget: Budget, limits: Limits = DEFAULT_LIMITS
     """Return budget, use of the budget and delays of the service.
 
     ``budget`` is the configured budget. The usable budget is computed from the store only, so that
-    all
-    processes report the same value.
+    all processes report the same value.
     """
     status = await store.status()
     evidence = Evidence(status.polled_days, status.week.delays)
@@ -145,8 +144,7 @@ async def _capacity(store: Store, budget_per_day: float, limits: Limits) -> tupl
     """Return how many requests per day minimum intervals allow, and how many feeds they limit.
 
     A feed is limited if its minimum interval allows less than an even share of the budget. A feed
-    that
-    was never fetched has no minimum interval and counts with an even share.
+    that was never fetched has no minimum interval and counts with an even share.
     """
     timings = await store.timings()
     if not len(timings):
@@ -252,8 +250,7 @@ def _rate_interval(posts: Floats, start: float, end: float) -> tuple[float, floa
     """Return the 95 % confidence interval of the posting rate in posts per day.
 
     Daily counts of bursty feeds vary more than those of a Poisson process, so the interval is
-    widened by
-    their index of dispersion.
+    widened by their index of dispersion.
     """
     days = max((end - start) / DAY_S, 1e-3)
     counts = np.histogram(posts, bins=max(int(days), 1), range=(start, end))[0]

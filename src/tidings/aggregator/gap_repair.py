@@ -1,10 +1,9 @@
 """Recovery of missed posts from archived and paged feeds (RFC 5005) and from peers.
 
 Archive documents never change, so their links are followed until a known entry is found. Pages
-shift
-while they are read, and some link back to earlier pages: at most ten are requested, and none twice.
-WordPress has pages that its feeds do not link to. If none of these helps, the recovery sources
-(peers) are tried in turn.
+shift while they are read, and some link back to earlier pages: at most ten are requested, and none
+twice. WordPress has pages that its feeds do not link to. If none of these helps, the recovery
+sources (peers) are tried in turn.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -77,7 +76,7 @@ class GapRepairer:
             ((name, limit) for name, limit in LINK_LIMITS if getattr(links, name)), ("", 0)
         )
         url, guessed = getattr(links, link_name, ""), link_name == "likely_page"
-        seen, found, requests = {feed.url, feed.state.self_url}, 0, 0
+        seen, recovered_count, requests = {feed.url, feed.state.self_url}, 0, 0
         while url and url not in seen and requests < max_requests:
             seen.add(url)
             result = await self._fetcher.fetch(
@@ -87,14 +86,14 @@ class GapRepairer:
             document = _read(result.body, result.content_type, result.url)
             if document is None:
                 has_no_pages = guessed and result.status == 404
-                return "partly" if found else "lost" if has_no_pages else "open", requests
+                return "partly" if recovered_count else "lost" if has_no_pages else "open", requests
             known = await self._store.known_entries(
                 feed.id, [entry.identity for entry in document.entries]
             )
             missing = [
                 e for e in document.entries if e.identity not in known and _is_in_gap(e, gap)
             ]
-            found += await self._store_entries(
+            recovered_count += await self._store_entries(
                 feed,
                 gap,
                 missing,
@@ -112,7 +111,7 @@ class GapRepairer:
             if guessed and not missing:
                 break  # a cache in front of this WordPress ignores the page number
             url = getattr(document.links, link_name)
-        return "partly" if found else "lost", requests
+        return "partly" if recovered_count else "lost", requests
 
     async def _store_entries(
         self,

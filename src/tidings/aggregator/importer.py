@@ -68,7 +68,7 @@ async def import_feeds(
     if dry_run:
         new_flags = [await store.feed(outline.url) is None for outline in outlines]
     else:
-        wanted = [
+        new_subscriptions = [
             NewSubscription(
                 o.url,
                 now + max(i - IMMEDIATE_POLLS, 0) * FIRST_POLL_SPACING_S,
@@ -79,7 +79,8 @@ async def import_feeds(
             for i, o in enumerate(outlines)
         ]
         new_flags = [
-            added.subscription_new for added in await store.add_subscriptions(wanted, user_id)
+            added.subscription_new
+            for added in await store.add_subscriptions(new_subscriptions, user_id)
         ]
         await store.notify(FEEDS_CHANNEL)
     new = tuple(outline for outline, is_new in zip(outlines, new_flags, strict=True) if is_new)
@@ -112,24 +113,26 @@ async def add_feed(
     """Subscribe a user to the feed at a URL, or to the feed of the website at that URL.
 
     The feed of a website is found by autodiscovery. The URL of a feed costs one request, whose
-    response
-    is used as the first poll. Raises `UsageError` for an invalid URL and `AddError` if no feed is
-    found.
+    response is used as the first poll. Raises `UsageError` for an invalid URL and `AddError` if no
+    feed is found.
     """
     store = aggregator.store
     document = None
     if await store.feed(url) is None:
-        found = await discover(aggregator.fetcher, url)
-        await aggregator.scheduler.consume_budget(found.requests, clock(), outside_polls=True)
-        if found.error is not None:
-            response_text = f": {found.error.response_text}" if found.error.response_text else ""
-            problem = UsageError if found.error.kind == FetchError.URL else AddError
-            raise problem(f"{url}: {found.error.message}{response_text}")
-        if len(found.feeds) > 1:
-            return AddResult(
-                choices=found.feeds, subscribed=await _subscribed_feeds(store, found.feeds, user_id)
+        discovery = await discover(aggregator.fetcher, url)
+        await aggregator.scheduler.consume_budget(discovery.requests, clock(), outside_polls=True)
+        if discovery.error is not None:
+            response_text = (
+                f": {discovery.error.response_text}" if discovery.error.response_text else ""
             )
-        url, document = found.feeds[0].url, found.document
+            problem = UsageError if discovery.error.kind == FetchError.URL else AddError
+            raise problem(f"{url}: {discovery.error.message}{response_text}")
+        if len(discovery.feeds) > 1:
+            return AddResult(
+                choices=discovery.feeds,
+                subscribed=await _subscribed_feeds(store, discovery.feeds, user_id),
+            )
+        url, document = discovery.feeds[0].url, discovery.document
     (added,) = await store.add_subscriptions(
         [NewSubscription(url, clock(), title, folder)], user_id
     )
@@ -146,7 +149,7 @@ async def add_feed(
 async def _subscribed_feeds(
     store: Store, choices: Iterable[FeedLink], user_id: int
 ) -> dict[str, int]:
-    """Return the ids of those feeds to which the user is subscribed, by URL.
+    """Return the ids of the choices to which the user is already subscribed, by URL.
 
     A choice also matches by the former URL of a feed that has moved.
     """

@@ -3,8 +3,7 @@
 Results of polls are sent to peers, and entries of peers are stored. Entries of a peer are sanitized
 like those of any document. They are marked as unconfirmed until a poll by this service or other
 peers confirm them; entries that only a lying peer has sent are withdrawn. A poll by a peer
-postpones
-the next poll by this service, for longer if earlier notices of that peer were confirmed.
+postpones the next poll by this service, for longer if earlier notices of that peer were confirmed.
 """
 
 import asyncio
@@ -235,17 +234,17 @@ class PeerExchange:
     def peers(self) -> list[Peer]:
         """Return present and former peers, with the most useful peers first."""
         now, node = self._clock(), self.node
-        found = []
+        peers = []
         for nid, figures in node.membership.peer_stats().items():
             peer = node.peers.get(nid)
             useful = node.interests.usefulness(peer.hops) if peer is not None else 0.0
             key = peer.key if peer is not None else b""
             drop_reason = "" if peer is not None else self._drop_reasons.get(nid, "")
             banned_until = node.membership.banned_until(nid, now)
-            found.append(
+            peers.append(
                 Peer(nid, now, peer is not None, useful, banned_until, drop_reason, key, figures)
             )
-        return sorted(found, key=lambda peer: (not peer.present, -peer.usefulness, peer.nid))
+        return sorted(peers, key=lambda peer: (not peer.present, -peer.usefulness, peer.nid))
 
     def public_nodes(self) -> list[Nid]:
         """Return the ids of this node and of its peers that output feeds may name."""
@@ -359,19 +358,19 @@ class PeerExchange:
         feed_id = self._feeds.get(query.feed)
         if feed_id is None:
             return []
-        found = await self._store.read(
+        stored_entries = await self._store.read(
             peers.archived_entries, feed_id, query.since, query.until, query.title_text, limit
         )
-        return [_as_published(entry) for entry in found]
+        return [_as_published(entry) for entry in stored_entries]
 
     async def _holdings(self, query: Query) -> list[Holding]:
         feed_id = self._feeds.get(query.feed)
         if feed_id is None:
             return []
-        held = await self._store.read(
+        extent = await self._store.read(
             peers.archive_extent, feed_id, query.since, query.until, query.title_text
         )
-        return [Holding("", *held, self.node.settings.altruist)] if held else []
+        return [Holding("", *extent, self.node.settings.altruist)] if extent else []
 
     async def recover(self, feed: Feed, gap: Gap) -> Mapping[Nid, Sequence[Entry]]:
         """Return the entries of a gap from the archives of peers, by the id of the peer."""
@@ -381,7 +380,7 @@ class PeerExchange:
 
 
 async def store_recovered_entries(
-    store: Store, feed: Feed, found: Mapping[Nid, Sequence[Entry]], now: float
+    store: Store, feed: Feed, entries_by_peer: Mapping[Nid, Sequence[Entry]], now: float
 ) -> int:
     """Store entries from archives of peers as unconfirmed, and return the number of new entries."""
     outcomes = [
@@ -395,7 +394,7 @@ async def store_recovered_entries(
             ),
             peer_path=(nid,),
         )
-        for nid, entries in found.items()
+        for nid, entries in entries_by_peer.items()
     ]
     return sum(len(recorded.new) for recorded in await store.record(outcomes)) if outcomes else 0
 

@@ -96,8 +96,7 @@ class Planner:
         """Return the policy's table of feeds for rows of the store's table.
 
         ``skip`` has the excluded hours of the week by feed id. ``full`` marks feeds that have more
-        known
-        posts than a document lists.
+        known posts than a document lists.
         """
         dropped = (
             (members["dropped"] > 0) | full | (now - members["added_at"] > WINDOW_CERTAIN_AFTER_S)
@@ -133,8 +132,7 @@ class Planner:
         """Start the policy with the posting history of its feeds. Call `assign_rows` before.
 
         ``budget`` is in requests per day; the policy gets the part that poll constraints allow to
-        use.
-        ``since`` is the time from which the history of each feed is complete.
+        use. ``since`` is the time from which the history of each feed is complete.
         """
         table = self.table(members, skip, now, history.count > members["window"])
         usable, _ = usable_budget(table, budget)
@@ -165,8 +163,7 @@ class Planner:
         """Restore the saved state of the policy, and return whether that was possible.
 
         If not, the policy must learn the feeds again. ``saved`` has the rows by feed id, and
-        ``shared`` is
-        the state that belongs to no single feed. ``budget`` is in requests per day.
+        ``shared`` is the state that belongs to no single feed. ``budget`` is in requests per day.
         """
         try:
             usable = None if budget is None else usable_budget(table, budget)[0]
@@ -304,7 +301,7 @@ class Planner:
     def schedules(
         self, rows: Rows, poll_times: Floats, now: float | None = None, *, first: bool = False
     ) -> list[Schedule]:
-        """Decide the next polls of the feeds in these rows after polls at ``poll_times``.
+        """Decide the next polls of the feeds in the given rows after polls at ``poll_times``.
 
         With ``now``, the decision is made between polls. ``first`` marks feeds that are new to the
         policy.
@@ -341,5 +338,5 @@ class Planner:
         return schedules
 
     def reschedule(self, rows: Rows, now: float) -> list[Schedule]:
-        """Decide the next polls of these rows again after a change of price, budget or weight."""
+        """Decide the next polls of rows again after a change of price, budget or weight."""
         return self.schedules(rows, np.full(len(rows), now - MIN_GAP_S), now)

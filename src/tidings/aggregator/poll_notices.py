@@ -37,8 +37,7 @@ def make_poll_notice(result: PollResult, *, keep_sendable: bool = True) -> PollN
     """Return the notice of a recorded poll, or None if peers need no notice.
 
     Peers need none if the poll failed or its entries came from peers. ``keep_sendable`` removes
-    entries
-    that the protocol cannot transfer, which is not needed without peers.
+    entries that the protocol cannot transfer, which is not needed without peers.
     """
     outcome = result.outcome
     if outcome.error_kind or outcome.source in ("neighbour", "confirmed"):

@@ -126,8 +126,7 @@ def stored_constraint_facts(members: np.ndarray, skip: Mapping[int, bytes]) -> n
     """Return the data for poll constraints of stored feeds.
 
     ``members`` are rows of `store.feeds.TIMING`. ``skip`` has the excluded hours of the week by
-    feed id.
-    The result is a structured array (`policy.constraints.FACTS`).
+    feed id. The result is a structured array (`policy.constraints.FACTS`).
     """
     facts = no_facts(len(members))
     for name in ("stated_s", "stated_by", "not_modified", "document_bytes", "poll_bytes"):

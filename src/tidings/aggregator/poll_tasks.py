@@ -140,8 +140,7 @@ class PollTasks:
         """Lease a feed after its running poll has finished.
 
         Returns None if the feed does not exist or is retired. The caller must call `start_poll`
-        before
-        awaiting anything else.
+        before awaiting anything else.
         """
         while True:
             while feed_id in self.tasks:
@@ -255,10 +254,10 @@ class PollTasks:
             and result.outcome.source == "poll"
             and result.outcome.state is not None
         ):
-            found = [
+            post_times = [
                 entry.published_at for entry in result.outcome.new if entry.delay_s is not None
             ]
             await self.hub_subscriber.update_subscription(
-                replace(feed, state=result.outcome.state), found
+                replace(feed, state=result.outcome.state), post_times
             )
             scheduler.set_push_share(feed.id, self.hub_subscriber.share(feed.id))

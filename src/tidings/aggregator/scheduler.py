@@ -117,14 +117,14 @@ class Scheduler:
 
     # --- budget ---------------------------------------------------------------------------------
 
-    async def take_tokens(self, wanted: int, now: float) -> int:
-        """Take up to ``wanted`` tokens from the budget and return the number of tokens taken.
+    async def take_tokens(self, max_tokens: int, now: float) -> int:
+        """Take up to ``max_tokens`` tokens from the budget and return the number of tokens taken.
 
         Return unused tokens with a negative `consume_budget`.
         """
         if not self._has_bytes(now):
             return 0
-        granted = min(wanted, self.bucket.available(now))
+        granted = min(max_tokens, self.bucket.available(now))
         self.bucket.consume(granted, now)
         return granted
 
@@ -134,8 +134,7 @@ class Scheduler:
         """Count requests that were made without `take_tokens`.
 
         A negative number returns unused tokens. ``outside_polls`` marks requests that are no polls
-        (to
-        archives, for autodiscovery).
+        (to archives, for autodiscovery).
         """
         self.bucket.consume(requests, now)
         self._poll_count += requests * outside_polls
@@ -338,7 +337,7 @@ class Scheduler:
         pending_feeds, self._pending_feeds = list(self._pending_feeds.values()), {}
         rows = await self._planner.extend(pending_feeds, now)
         poll_times = np.array([pending_feed.observation.at for pending_feed in pending_feeds])
-        decided = {
+        schedule_by_feed = {
             schedule.feed_id: schedule
             for schedule in self._planner.schedules(rows, poll_times, now, first=True)
         }
@@ -349,7 +348,8 @@ class Scheduler:
                 reason=s.reason,
                 estimate=self._planner.estimate(s.feed_id),
             )
-            if (s := decided.get(observation.feed_id)) is not None and s.next_poll_at is not None
+            if (s := schedule_by_feed.get(observation.feed_id)) is not None
+            and s.next_poll_at is not None
             else decision
             for observation, decision in zip(observations, decisions, strict=True)
         ]
@@ -386,9 +386,11 @@ class Scheduler:
             if known
             else []
         )
-        decided = {schedule.feed_id: schedule for schedule in schedules}
+        schedule_by_feed = {schedule.feed_id: schedule for schedule in schedules}
         return [
-            self._decision(observation, decided.get(observation.feed_id), constraint_batch, i)
+            self._decision(
+                observation, schedule_by_feed.get(observation.feed_id), constraint_batch, i
+            )
             for i, observation in enumerate(observations)
         ]
 
@@ -492,7 +494,7 @@ class Scheduler:
         return schedules
 
     async def save_rows(self, store: Store, feed_ids: Sequence[int], now: float) -> None:
-        """Store the policy's state of these feeds, unless a later poll has stored a newer state."""
+        """Store the policy's state of feeds, unless a later poll has stored a newer state."""
         changed_ids = self._planner.ids if self.policy.all_rows_changed else feed_ids
         rows = {i: self._planner.estimate(i) for i in changed_ids if i in self._planner.row}
         await store.save_estimates(rows, unless_since=now)
@@ -508,8 +510,7 @@ class Scheduler:
         """Apply changed weights and minimum intervals, and return the new schedules.
 
         The mappings are by feed id. ``overrides`` are minimum intervals in seconds. Feeds that the
-        policy
-        does not know have no new schedule.
+        policy does not know have no new schedule.
         """
         for feed_id in weights.keys() & self._pending_feeds.keys():
             pending_feed = self._pending_feeds[feed_id]

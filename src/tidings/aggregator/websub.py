@@ -8,9 +8,8 @@ hub that stops delivering loses that fraction, and the feed is polled more often
 
 Each subscription is a `PushSubscription` in the store. Its ``lease_until`` is the time of the next
 action (`renew_due`): an unconfirmed request is repeated, an active subscription is renewed (at 70
-to
-80 % of the granted lease), a denied subscription is requested again, and an ended subscription is
-canceled at the hub. So all state survives a restart.
+to 80 % of the granted lease), a denied subscription is requested again, and an ended subscription
+is canceled at the hub. So all state survives a restart.
 """
 
 import asyncio
@@ -87,10 +86,9 @@ def desired_subscription(feed: Feed, push: PushSubscription | None) -> PushSubsc
     """Return the subscription that a feed should have, or None if it has no usable hub.
 
     It is the current subscription if that one is valid, otherwise a new one. A new subscription has
-    a new
-    callback URL, so that deliveries of the old hub are not accepted for it. A secret is sent only
-    over
-    https (WebSub sect. 5.1). If a feed has several hubs, the next one is used after a denial.
+    a new callback URL, so that deliveries of the old hub are not accepted for it. A secret is sent
+    only over https (WebSub sect. 5.1). If a feed has several hubs, the next one is used after a
+    denial.
     """
     topic = topic_of(feed)
     hubs = [hub for hub in feed.state.hubs if hub.lower().startswith(("http://", "https://"))]
@@ -141,8 +139,7 @@ def add_counts(
     """Return the subscription with further posts added to its counts.
 
     Both counts are halved while their sum exceeds `MAX_COUNTED_POSTS`. The count of posts that were
-    not
-    pushed is rounded up.
+    not pushed is rounded up.
     """
     pushed_count, unpushed_count = (
         push.pushed_count + pushed_count,
@@ -190,14 +187,11 @@ class Subscriber:
     """All WebSub subscriptions of the service. Use it with ``async with``.
 
     ``on_content`` records a delivered document, given feed id, body and content type, and returns
-    the
-    number of new entries; it raises a `TidingsError` if it cannot parse the body. Entries missing
-    from
-    the body are not deleted, because hubs may send only new entries. ``on_ping`` is called with the
-    id of
-    a feed that should be polled as soon as its poll constraints allow. ``public_url`` is the URL
-    where
-    hubs reach this service; if it is empty, there are no subscriptions.
+    the number of new entries; it raises a `TidingsError` if it cannot parse the body. Entries
+    missing from the body are not deleted, because hubs may send only new entries. ``on_ping`` is
+    called with the id of a feed that should be polled as soon as its poll constraints allow.
+    ``public_url`` is the URL where hubs reach this service; if it is empty, there are no
+    subscriptions.
     """
 
     def __init__(
@@ -248,12 +242,12 @@ class Subscriber:
 
     # --- after a poll ---------------------------------------------------------------------------
 
-    async def update_subscription(self, feed: Feed, found: Sequence[float] = ()) -> None:
+    async def update_subscription(self, feed: Feed, post_times: Sequence[float] = ()) -> None:
         """Update the WebSub subscription of a feed after a poll.
 
         The feed is subscribed to its hub or unsubscribed, or posts that were not pushed are
-        counted. ``feed``
-        has the state after the poll; ``found`` are the publication times of its new entries.
+        counted. ``feed`` has the state after the poll; ``post_times`` are the publication times of
+        its new entries.
         """
         if not self._public_url or not (feed.state.hubs or feed.id in self._shares):
             return
@@ -273,8 +267,10 @@ class Subscriber:
                 elif push is not None and push.state in LIVE_STATES:
                     await self._save(replace(push, state="ended", lease_until=now))
             elif push.state == "active":
-                pushed_count = sum(time <= pinged_at for time in found)
-                unpushed_count = sum(pinged_at < time <= now - DELIVERY_GRACE_S for time in found)
+                pushed_count = sum(time <= pinged_at for time in post_times)
+                unpushed_count = sum(
+                    pinged_at < time <= now - DELIVERY_GRACE_S for time in post_times
+                )
                 if pushed_count or unpushed_count:
                     await self._save(
                         _renew_if_unreliable(
@@ -318,8 +314,7 @@ class Subscriber:
         """Store the new state of a subscription before its request is sent, and return it.
 
         The hub may verify the request before it answers the request. Returns None if the feed or
-        its
-        subscription does not exist.
+        its subscription does not exist.
         """
         feed = await self._store.feed(feed_id)
         async with self._lock:
@@ -380,8 +375,7 @@ class Subscriber:
         """Answer the request of a hub that verifies or denies a subscription (WebSub sect. 5.3).
 
         The answer is 404 if the subscription was not requested. An active subscription is confirmed
-        again,
-        because the first response may have been lost, and old hubs renew without a request.
+        again, because the first response may have been lost, and old hubs renew without a request.
         """
         mode, topic, challenge = (
             query.get(f"hub.{name}", "") for name in ("mode", "topic", "challenge")
@@ -413,10 +407,8 @@ class Subscriber:
         """Queue a delivery of a hub for processing, and answer the hub immediately.
 
         Deliveries are processed in order of arrival. A delivery with a wrong signature is dropped,
-        but
-        acknowledged (WebSub sect. 8). Without a secret (hubs over plain http), a delivery is
-        accepted if the
-        feed itself is fetched over plain http; otherwise it is only a ping.
+        but acknowledged (WebSub sect. 8). Without a secret (hubs over plain http), a delivery is
+        accepted if the feed itself is fetched over plain http; otherwise it is only a ping.
         """
         if len(body) > self.max_bytes:
             return CallbackResponse(413)

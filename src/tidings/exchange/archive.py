@@ -2,11 +2,9 @@
 
 A query is flooded from peer to peer (FeedEx sect. 3.6). The answers return by the same way, merged,
 and every node on the way caches them. Entries are then downloaded directly from the holder, which
-is
-a node that has them. A holder sends entries for nothing if it is an altruist; otherwise it sends
-them
-in a ring of two or three nodes that each want entries from the next. In a ring no node is ahead of
-the others by more than one batch, so cheating gains one batch.
+is a node that has them. A holder sends entries for nothing if it is an altruist; otherwise it sends
+them in a ring of two or three nodes that each want entries from the next. In a ring no node is
+ahead of the others by more than one batch, so cheating gains one batch.
 """
 
 from collections.abc import Iterable
@@ -35,7 +33,7 @@ class _Pending(Struct):
     query: Query
     requester: Nid
     awaited: set[Nid]
-    found: dict[Nid, Holding]
+    holdings: dict[Nid, Holding]
     deadline: float
 
 
@@ -89,8 +87,8 @@ class ArchiveQueries:
         for holding in list(holdings)[:MAX_HOLDINGS]:
             # A node does not know its own address, but the node that called it does.
             nid = holding.nid or responder
-            if len(pending.found) < MAX_HOLDINGS and nid not in pending.found:
-                pending.found[nid] = Holding(
+            if len(pending.holdings) < MAX_HOLDINGS and nid not in pending.holdings:
+                pending.holdings[nid] = Holding(
                     nid, holding.entries, holding.oldest, holding.newest, holding.altruist
                 )
         return self._finish(pending, now) if not pending.awaited else None
@@ -106,7 +104,7 @@ class ArchiveQueries:
     def _finish(self, pending: _Pending, now: float) -> _Pending:
         del self._pending[pending.query.id]
         if pending.query.hops > 0:  # with 0 hops the answer covers only the archive of this node
-            self._cache[_cache_key(pending.query)] = (now, tuple(pending.found.values()))
+            self._cache[_cache_key(pending.query)] = (now, tuple(pending.holdings.values()))
         while len(self._cache) > MAX_QUERIES:
             del self._cache[next(iter(self._cache))]
         return pending
@@ -153,10 +151,8 @@ class Trade:
         """Return whether a node that requests entries gets a batch.
 
         ``their_requesters`` are the nodes that want entries from the requester, by its own
-        statement. If this
-        node wants entries from the requester, that is a ring of two; if it wants entries from one
-        of the
-        requester's requesters, that is a ring of three.
+        statement. If this node wants entries from the requester, that is a ring of two; if it wants
+        entries from one of the requester's requesters, that is a ring of three.
         """
         self._recent_requesters[requester] = now
         if self._altruist:

@@ -47,9 +47,8 @@ class Client:
         """Create a client.
 
         ``port`` is the port on which this node listens. With ``tls`` all calls use https.
-        ``local_address``
-        is the source address of calls, by which other nodes identify this node. ``agent`` is the
-        User-Agent.
+        ``local_address`` is the source address of calls, by which other nodes identify this node.
+        ``agent`` is the User-Agent.
         """
         self.port = port
         self._user_agent_header = f"User-Agent: {agent}\r\n" if agent else ""
@@ -77,8 +76,7 @@ class Client:
         """Call a function of the node ``nid`` and return its result.
 
         Raises `Fault` if the node refuses, and `OSError` or `TimeoutError` if the node cannot be
-        reached or
-        its response is invalid.
+        reached or its response is invalid.
         """
         url = URL(f"{self._scheme}://{nid}{RPC_PATH}")
         body = xmlrpc.write_call(function, self.port, *parameters)
@@ -102,17 +100,17 @@ class Client:
 
 async def find_holdings(client: Client, nids: Iterable[Nid], query: Query) -> list[Holding]:
     """Send a query to peers and return the nodes that have matching entries."""
-    found: dict[Nid, Holding] = {}
+    holding_by_nid: dict[Nid, Holding] = {}
     for nid in nids:
         with suppress(TidingsError, OSError, TimeoutError, TypeError, LookupError):
             response = await client.call(
                 nid, "query_feed", messages.write_query(query), timeout_s=QUERY_TIMEOUT_S
             )
             for h in messages.read_holdings(response):
-                found.setdefault(
+                holding_by_nid.setdefault(
                     h.nid or nid, Holding(h.nid or nid, h.entries, h.oldest, h.newest, h.altruist)
                 )
-    return list(found.values())
+    return list(holding_by_nid.values())
 
 
 async def download(
@@ -127,24 +125,23 @@ async def download(
     """Download the entries of a feed from the nodes that have them.
 
     Nodes that send entries for nothing and nodes with many entries come first. Returns the entries
-    by
-    node, each entry only once.
+    by node, each entry only once.
     """
     seen: set[str] = set()
-    found: dict[Nid, list[Entry]] = {}
+    entries_by_nid: dict[Nid, list[Entry]] = {}
     for holding in sorted(holdings, key=lambda h: (not h.altruist, -h.entries))[:MAX_HOLDERS]:
         with suppress(TidingsError, OSError, TimeoutError, TypeError):
-            found[holding.nid] = []
+            entries_by_nid[holding.nid] = []
             await _download(
                 client,
                 trade,
                 holding.nid,
                 Query("", feed, since, until),
                 seen,
-                found[holding.nid],
+                entries_by_nid[holding.nid],
                 clock,
             )
-    return found
+    return entries_by_nid
 
 
 async def _download(
@@ -153,7 +150,7 @@ async def _download(
     nid: Nid,
     target: Query,
     seen: set[str],
-    found: list[Entry],
+    downloaded_entries: list[Entry],
     clock: Callable[[], float],
 ) -> None:
     trade.add_wanted(nid)
@@ -168,7 +165,7 @@ async def _download(
         oldest = min(dates, default=target.since)
         new = [entry for entry in entries if entry.identity not in seen and _matches(entry, target)]
         seen.update(entry.identity for entry in new)
-        found += new
+        downloaded_entries += new
         is_last = not dates or not new or oldest >= until or oldest <= target.since
         trade.record_batch(nid, is_last=is_last)
         if is_last:

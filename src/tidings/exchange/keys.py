@@ -2,8 +2,8 @@
 
 This module needs the extra ``keys``. A node signs each entry that it fetched itself separately, so
 that a signature stays valid when other entries are removed from a bundle. At `connect` a node
-proves
-that it has its private key. A proof is bound to one callee and one time, so it cannot be replayed.
+proves that it has its private key. A proof is bound to one callee and one time, so it cannot be
+replayed.
 """
 
 from dataclasses import dataclass
@@ -73,8 +73,7 @@ class ProofVerifier:
         """Return whether a proof is valid and has not been used before.
 
         ``own_nids`` are the addresses under which the caller may have reached this node, ``port``
-        is the
-        caller's port and ``at`` is the time in the proof.
+        is the caller's port and ``at`` is the time in the proof.
         """
         if abs(now - at) > MAX_CLOCK_SKEW_S or int(at) <= self._last_proof_at.get(key, -1):
             return False

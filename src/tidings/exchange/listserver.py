@@ -50,7 +50,7 @@ class ListServer:
         self._nodes = {
             nid: at for nid, at in self._nodes.items() if now - at < LISTING_TTL_S and nid != sender
         }
-        found = self._random.sample(list(self._nodes), min(len(self._nodes), MAX_LISTED))
+        sample = self._random.sample(list(self._nodes), min(len(self._nodes), MAX_LISTED))
         if (
             sum(address_of(nid) == address_of(sender) for nid in self._nodes)
             < self._max_per_address
@@ -58,7 +58,7 @@ class ListServer:
             self._nodes[sender] = now
         while len(self._nodes) > MAX_NODES:
             del self._nodes[next(iter(self._nodes))]
-        return found
+        return sample
 
     def app(self) -> Starlette:
         """Return the ASGI application that serves the XML-RPC endpoint."""

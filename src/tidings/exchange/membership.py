@@ -1,9 +1,8 @@
 """Management of a node's peers, which are chosen, admitted, replaced and banned.
 
 See FeedEx sect. 3.1 and 3.2. Long-lived peers are best, because they know each other's interests
-and
-contributions. A peer is dropped when it cannot be reached, when it has sent forged entries, or when
-it is a free rider (receives entries but sends none) and a more useful node wants its place.
+and contributions. A peer is dropped when it cannot be reached, when it has sent forged entries, or
+when it is a free rider (receives entries but sends none) and a more useful node wants its place.
 Candidates then replace it.
 """
 
@@ -156,8 +155,7 @@ class Membership:
         """Return whether a node may become a peer.
 
         This node itself and banned nodes may not, nor nodes without a pinned key if `friends_only`
-        is set,
-        nor more than `max_per_address` nodes of one address (Sybil attack).
+        is set, nor more than `max_per_address` nodes of one address (Sybil attack).
         """
         if self._is_us(nid) or self.banned_until(nid, now) is not None:
             return False

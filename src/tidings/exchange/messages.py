@@ -133,14 +133,13 @@ def keep_sendable(entries: Iterable[Entry]) -> list[Entry]:
     """Return the entries as peers will decode them, without entries that cannot be sent.
 
     The content hash of a bundle is computed from this form. An entry cannot be sent if it is too
-    long, for
-    example.
+    long, for example.
     """
-    found = []
+    sendable_entries = []
     for entry in entries:
         with suppress(InvalidXmlRpc):
-            found.append(read_entry(write_entry(entry)))
-    return found
+            sendable_entries.append(read_entry(write_entry(entry)))
+    return sendable_entries
 
 
 def write_bundle(bundle: Bundle) -> dict[str, Any]:
@@ -259,16 +258,16 @@ def write_holdings(holdings: Sequence[Holding]) -> list[dict[str, Any]]:
 
 def read_holdings(value: object) -> list[Holding]:
     """Decode the answer to an archive query. Nodes without entries are ignored."""
-    found = []
+    holdings = []
     for item in _list(value, 1000):
         match item:
             case {"entries": int() as entries} if entries > 0:
                 nid = read_nid(item["nid"]) if item.get("nid") else ""
                 oldest, newest = _number(item.get("oldest"), 0.0), _number(item.get("newest"), 0.0)
-                found.append(
+                holdings.append(
                     Holding(nid, entries, oldest, newest, item.get("altruist") is not False)
                 )
-    return found
+    return holdings
 
 
 def _list(value: object, limit: int) -> list[Any]:

@@ -84,9 +84,8 @@ class Node:
         """Create a node.
 
         ``feeds`` are the feeds that may be shared, with their weights. ``nid`` is the id of this
-        node; if it is
-        empty, the node learns it from the first `connect`. ``sign``, ``key`` and ``verify`` come
-        from `keys`.
+        node; if it is empty, the node learns it from the first `connect`. ``sign``, ``key`` and
+        ``verify`` come from `keys`.
         """
         self.settings = settings or NodeSettings()
         self.nid = nid  #: address and port of this node as peers see it; empty until known
@@ -179,7 +178,9 @@ class Node:
         """Do periodic work. Call this every few seconds."""
         for query_state in self.queries.pop_expired(now):
             self._effects.append(
-                Reply(query_state.query, query_state.requester, tuple(query_state.found.values()))
+                Reply(
+                    query_state.query, query_state.requester, tuple(query_state.holdings.values())
+                )
             )
         for nid in self._seen_bundles.pop_broken_promises(now):
             if nid in self.peers:
@@ -251,11 +252,9 @@ class Node:
         """Return whether the peer need not send the bundle with this content hash.
 
         That is so if this node has the bundle already or another peer is about to send it. False
-        obliges the
-        sender to send the bundle within `PROMISE_TIMEOUT_S`, and other peers are answered True
-        until then. A
-        sender that breaks this promise delays the bundle, so its announcements do not count for
-        `BROKEN_PROMISE_S`.
+        obliges the sender to send the bundle within `PROMISE_TIMEOUT_S`, and other peers are
+        answered True until then. A sender that breaks this promise delays the bundle, so its
+        announcements do not count for `BROKEN_PROMISE_S`.
         """
         peer = self._require_peer(sender, now, CHECK_DID_COST)
         if did in self._seen_bundles.seen:
@@ -330,8 +329,7 @@ class Node:
         """Handle a peer's report that an entry which this node forwarded is forged.
 
         A fetch of the feed by this node (`Verify`) decides whether the report is true. The peer
-        that sent a
-        forged entry is then blamed.
+        that sent a forged entry is then blamed.
         """
         self._require_peer(sender, now)
         path = self.ledger.known(feed).get(identity)
@@ -374,7 +372,9 @@ class Node:
         query_state = self.queries.on_answer(query_id, responder, holdings, now)
         if query_state is not None:
             self._effects.append(
-                Reply(query_state.query, query_state.requester, tuple(query_state.found.values()))
+                Reply(
+                    query_state.query, query_state.requester, tuple(query_state.holdings.values())
+                )
             )
 
     def _require_peer(self, sender: Nid, now: float, cost: float = 1.0) -> Peer:
@@ -510,8 +510,7 @@ class Node:
         """Choose decoys until there are ``number`` of them, and return all decoys.
 
         A decoy is a feed of a peer that this node fetches and advertises as if users here read it.
-        Decoys hide
-        the real subscriptions (FeedEx sect. 1.2, Privacy).
+        Decoys hide the real subscriptions (FeedEx sect. 1.2, Privacy).
         """
         peer_feeds = {
             feed for peer in self.peers.values() for feed, hops in peer.hops.items() if hops == 0

@@ -2,10 +2,9 @@
 
 A peer is another node with which this node exchanges entries; FeedEx (sect. 3.1, 3.2, 3.5) calls it
 a `neighbor`. A subscription set maps a feed to a hop count, which is the distance to the nearest
-node
-that reads the feed (0 for the node itself). The subscription set advertised to a peer is computed
-without that peer's interests, because interests would otherwise be reflected between two nodes
-indefinitely (split horizon).
+node that reads the feed (0 for the node itself). The subscription set advertised to a peer is
+computed without that peer's interests, because interests would otherwise be reflected between two
+nodes indefinitely (split horizon).
 """
 
 from collections.abc import Mapping
@@ -167,13 +166,13 @@ class Interests:
 
     def interested_peers(self, feed: str) -> list[Peer]:
         """Return the peers to which entries of the feed are forwarded."""
-        found = self._interested_cache.get(feed)
-        if found is None:
+        interested_peers = self._interested_cache.get(feed)
+        if interested_peers is None:
             limit = self._settings.max_subset_hops
-            found = self._interested_cache[feed] = [
+            interested_peers = self._interested_cache[feed] = [
                 n for n in self.peers.values() if n.hops.get(feed, limit + 1) <= limit
             ]
-        return found
+        return interested_peers
 
     def hops(self, feed: str) -> int | None:
         """Return the hop count of a feed, or None if no node near enough reads the feed.
@@ -228,8 +227,7 @@ class Interests:
         """Return feeds that peers read and users here do not, with a score for each.
 
         The score is the sum of the Jaccard similarities between the feeds of this node and those of
-        the peers
-        that read the feed (collaborative filtering).
+        the peers that read the feed (collaborative filtering).
         """
         scores: dict[str, float] = {}
         own_feeds = self.feeds.keys()

@@ -1,9 +1,8 @@
 """Types of the exchange protocol, such as bundles, queries and effects, and size limits.
 
 A node is identified by its address and the port on which it listens (nid), ``203.0.113.5:8035``.
-The
-address is that of the connection, never one that the other node declares (FeedEx sect. 3.1). A feed
-is identified by its URL, an entry by feed and identity.
+The address is that of the connection, never one that the other node declares (FeedEx sect. 3.1). A
+feed is identified by its URL, an entry by feed and identity.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -137,7 +136,7 @@ class Holding(Struct, frozen=True):
 
 
 class NodeSettings(Struct, frozen=True, kw_only=True):
-    """Parameters of a node. The defaults are those of FeedEx (Table 2), where it states them."""
+    """Parameters of a node. The defaults are the values in Table 2 of FeedEx, if it has them."""
 
     min_peers: int = 8
     max_peers: int = 10

@@ -1,4 +1,7 @@
-"""Duplicate suppression for bundles of entries, by their content hash (did)."""
+"""Duplicate suppression for bundles of entries, by the hash of their contents.
+
+The protocol calls this hash `did`.
+"""
 
 from tidings.exchange.protocol import Nid
 

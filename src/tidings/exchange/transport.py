@@ -56,8 +56,7 @@ class Exchange:
         """Create a transport for a node.
 
         ``on_effect`` applies the effects that are not calls, ``archive`` returns stored entries for
-        a query
-        (at most the given number), and ``signer`` signs proofs at `connect`.
+        a query (at most the given number), and ``signer`` signs proofs at `connect`.
         """
         self.node, self.client, self._clock, self._sleep = node, client, clock, sleep
         self._on_effect, self._archive, self._signer = on_effect, archive, signer

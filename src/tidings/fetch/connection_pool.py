@@ -46,8 +46,7 @@ class ConnectionPool:
         """Create an empty pool.
 
         ``allow_private`` permits private addresses, and ``keep_alive_s`` is the time in seconds for
-        which an
-        idle connection stays open.
+        which an idle connection stays open.
         """
         self.make_socket = ssrf_safe_socket_factory(allow_private)
         self._connect_timeout_s, self._keep_alive_s = connect_timeout_s, keep_alive_s

@@ -43,8 +43,7 @@ def decompress(compressed: bytes, encoding: str, max_bytes: int) -> bytes:
     """Return the decompressed body of a response.
 
     ``encoding`` is the value of the header Content-Encoding. Raises `BodyTooLarge` if the result is
-    longer
-    than ``max_bytes``, and `DecompressionError` if the body cannot be decompressed.
+    longer than ``max_bytes``, and `DecompressionError` if the body cannot be decompressed.
     """
     names = [
         name

@@ -38,23 +38,25 @@ async def discover(fetcher: Fetcher, url: str, *, guess: bool = True) -> Discove
         problem = result.error or FetchProblem(Problem.BROKEN, _("the server sent no document"))
         return Discovery(error=problem, requests=requests)
     if looks_like_feed(result.body):
-        return Discovery((_found_feed(requested_url, result),), result, None, requests)
-    found = find_feeds(result.body, result.url)
-    if found:
+        return Discovery((_link_of_fetched_feed(requested_url, result),), result, None, requests)
+    links = find_feeds(result.body, result.url)
+    if links:
         return Discovery(
-            tuple(replace(link, url=_with_credentials(requested_url, link.url)) for link in found),
+            tuple(replace(link, url=_with_credentials(requested_url, link.url)) for link in links),
             None,
             None,
             requests,
         )
     if _is_parsable(result):
-        return Discovery((_found_feed(requested_url, result),), result, None, requests)
+        return Discovery((_link_of_fetched_feed(requested_url, result),), result, None, requests)
     for candidate in common_paths(result.url) if guess else ():
         guessed_url = _with_credentials(requested_url, candidate)
         guessed = await fetcher.fetch(FetchRequest(guessed_url))
         requests += guessed.requests
         if guessed.body is not None and looks_like_feed(guessed.body):
-            return Discovery((_found_feed(guessed_url, guessed),), guessed, None, requests)
+            return Discovery(
+                (_link_of_fetched_feed(guessed_url, guessed),), guessed, None, requests
+            )
         if guessed.rate_limited or (
             guessed.error is not None and guessed.error.kind is not Problem.STATUS
         ):
@@ -84,16 +86,16 @@ async def _fetch_page(fetcher: Fetcher, url: str) -> tuple[str, FetchResult, int
     return f"http://{url}", plain, secure.requests + plain.requests
 
 
-def _with_credentials(requested_url: str, found: str) -> str:
+def _with_credentials(requested_url: str, url: str) -> str:
     """Add the credentials of the requested URL to another URL of the same origin."""
     try:
         return (
-            str(with_userinfo_of(parse_url(requested_url), parse_url(found)))
+            str(with_userinfo_of(parse_url(requested_url), parse_url(url)))
             if "@" in requested_url
-            else found
+            else url
         )
     except ValueError:
-        return found
+        return url
 
 
 def _is_parsable(result: FetchResult) -> bool:
@@ -108,12 +110,11 @@ def _is_parsable(result: FetchResult) -> bool:
     return True
 
 
-def _found_feed(requested_url: str, result: FetchResult) -> FeedLink:
+def _link_of_fetched_feed(requested_url: str, result: FetchResult) -> FeedLink:
     """Return the link to a feed that was fetched by its own URL.
 
     The URL of the link is the target of a permanent redirect if there is one, otherwise the
-    requested
-    URL. Targets of temporary redirects are not used.
+    requested URL. Targets of temporary redirects are not used.
     """
     body = (result.body or b"")[:2000]
     kind = (

@@ -173,8 +173,7 @@ def _backoff_s(errors: int, is_client_error: bool) -> float:
     """Return the exponential backoff in seconds, from an hour to a day.
 
     The factor per error is 2, or 4 for client errors (4xx), because a missing document is rarely
-    restored
-    within the hour.
+    restored within the hour.
     """
     factor = 4.0 if is_client_error else 2.0
     return min(BACKOFF_BASE_S * factor ** min(errors - 1, 10), BACKOFF_MAX_S)

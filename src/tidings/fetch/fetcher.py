@@ -60,8 +60,7 @@ def digest(body: bytes) -> bytes:
     """Return the digest by which an unchanged document is recognized.
 
     It is a part of SHA-256, which is twice as fast as BLAKE2 because current processors have
-    instructions
-    for it.
+    instructions for it.
     """
     return sha256(body).digest()[:DIGEST_BYTES]
 

@@ -1,7 +1,8 @@
-"""HTTP cache freshness (Cache-Control, Expires, Age; RFC 9111) and Retry-After (RFC 9110).
+"""HTTP cache freshness (RFC 9111) and the header Retry-After (RFC 9110).
 
-Results are times of the local clock. Dates in headers are interpreted relative to the response's
-`Date` header, so that a wrong server clock does not matter.
+Freshness follows from the headers Cache-Control, Expires and Age. Results are times of the local
+clock. Dates in headers are interpreted relative to the response's `Date` header, so that a wrong
+server clock does not matter.
 """
 
 import re
@@ -28,9 +29,9 @@ class CacheControl:
     """
 
     def __init__(self, text: str) -> None:
-        found = _MAX_AGE.search(text)
+        match = _MAX_AGE.search(text)
         # The first of several values is used (RFC 9111 sect. 4.2.1). More digits could overflow.
-        self.max_age_s: float | None = float(found[1][:12]) if found else None
+        self.max_age_s: float | None = float(match[1][:12]) if match else None
 
 
 class HttpDate:

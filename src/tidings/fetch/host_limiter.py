@@ -69,8 +69,7 @@ class HostLimiter:
         """Create a limiter.
 
         ``spacing_s`` is the minimum time in seconds between two requests to a host, ``concurrency``
-        the
-        maximum number of requests to all hosts together.
+        the maximum number of requests to all hosts together.
         """
         self._clock, self._sleep, self._spacing_s = clock, sleep, spacing_s
         self._slots = asyncio.Semaphore(concurrency)
@@ -111,14 +110,11 @@ class HostLimiter:
         """Wait until a request to the host is allowed.
 
         The function waits for the host first and then for one of the ``concurrency`` slots, so that
-        waiting
-        for a host uses no slot. ``address`` is the host's IP address, if known: all hosts at one
-        address are
-        limited together. Without ``spaced`` the minimum spacing does not apply.
+        waiting for a host uses no slot. ``address`` is the host's IP address, if known: all hosts
+        at one address are limited together. Without ``spaced`` the minimum spacing does not apply.
 
         Yields None, or the end of the pause if the host is paused. The caller must not send a
-        request then.
-        The pause may have started during the wait.
+        request then. The pause may have started during the wait.
         """
         state = self._state(host)
         state.waiting_count += 1

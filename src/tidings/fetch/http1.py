@@ -99,14 +99,12 @@ class Connection(asyncio.Protocol):
         """Send a request and return its response.
 
         ``deadline`` is a time of the loop's clock. A document (2xx) is read up to ``max_bytes``, or
-        not at all
-        if its Content-Length is larger. Other responses, and all responses if ``max_bytes`` is 0,
-        are read up
-        to `MAX_ERROR_BODY_BYTES`, and returned incomplete at the deadline.
+        not at all if its Content-Length is larger. Other responses, and all responses if
+        ``max_bytes`` is 0, are read up to `MAX_ERROR_BODY_BYTES`, and returned incomplete at the
+        deadline.
 
         Raises `TimeoutError` at the deadline, `InvalidResponse`, and `ContentLengthMismatch` if a
-        document has
-        bytes beyond its Content-Length.
+        document has bytes beyond its Content-Length.
         """
         loop = asyncio.get_running_loop()
         self._max_bytes = max_bytes
@@ -137,10 +135,9 @@ class Connection(asyncio.Protocol):
         """Raise `ContentLengthMismatch` if bytes follow the document.
 
         Requests are not pipelined, so no bytes may follow a document (RFC 9112 sect. 6.3). A server
-        that
-        counts characters instead of bytes declares too little, and the document would be truncated
-        silently.
-        The function waits up to `LINGER_S` seconds if the document looks truncated.
+        that counts characters instead of bytes declares too little, and the document would be
+        truncated silently. The function waits up to `LINGER_S` seconds if the document looks
+        truncated.
         """
         await asyncio.sleep(0)  # lets the loop deliver the bytes that have already arrived
         if not self._has_excess and not self.closed and looks_truncated(response):

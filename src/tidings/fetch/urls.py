@@ -14,8 +14,7 @@ def parse_url(text: str, base: URL | None = None) -> URL:
     """Parse a URL, relative to ``base`` if given, without changing its bytes.
 
     Only characters that cannot be sent (spaces, non-ASCII) are escaped. Raises `ValueError` if the
-    text is
-    not an http or https URL with a host.
+    text is not an http or https URL with a host.
     """
     text = text.strip()
     exact = text.isascii() and text.isprintable() and " " not in text
@@ -49,8 +48,7 @@ def authorization(url: URL) -> str:
     """Return the value of the Authorization header for a URL (Basic, RFC 7617).
 
     Returns an empty string if the URL has no user name and password. The header must be sent only
-    to the
-    origin of the URL.
+    to the origin of the URL.
     """
     if url.raw_user is None and url.raw_password is None:
         return ""

@@ -34,8 +34,7 @@ class Validators(Struct, frozen=True):
         """Return the values of (If-None-Match, If-Modified-Since) for a request to ``url``.
 
         Both are None for another URL and if an unconditional request is due. ``usual_gap_s`` is the
-        usual
-        time in seconds between two posts, or None if unknown.
+        usual time in seconds between two posts, or None if unknown.
         """
         if url != self.url or self.needs_full_request(now, usual_gap_s):
             return None, None
@@ -56,8 +55,7 @@ class Validators(Struct, frozen=True):
         """Return the validators after a response with a document (200 or 226).
 
         Both are replaced, even if the response has only one, because a mix of old and new
-        validators would
-        describe no document.
+        validators would describe no document.
         """
         return Validators(etag or None, last_modified or None, url, now)
 

@@ -149,11 +149,11 @@ def _base(page: etree._Element, url: str) -> str:
 
 
 def _add_link(
-    found: dict[str, FeedLink], href: str | None, title: str, kind: Kind, base: str
+    links: dict[str, FeedLink], href: str | None, title: str, kind: Kind, base: str
 ) -> None:
     url = _join(base, href.strip()) if href and href.strip() else ""
-    if url.startswith(("http://", "https://")) and len(found) < _MAX_LINKS:
-        found.setdefault(url, FeedLink(url, " ".join(title.split()), kind))
+    if url.startswith(("http://", "https://")) and len(links) < _MAX_LINKS:
+        links.setdefault(url, FeedLink(url, " ".join(title.split()), kind))
 
 
 def _join(base: str, href: str) -> str:

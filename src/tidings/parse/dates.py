@@ -312,8 +312,7 @@ def _year(word: str) -> int:
     """Return a year of two to four digits as a number, or 0 if it is invalid.
 
     According to RFC 2822 sect. 4.3, 00 to 49 are 2000 to 2049. Other years of two or three digits
-    count
-    from 1900.
+    count from 1900.
     """
     match = re.match(r"'?(\d{2,4})\.?$", word)
     if not match:

@@ -82,12 +82,12 @@ class TagNames(dict[str, str]):
 
     def children(self, element: Element) -> Children:
         """Return the child elements of an element by normalized name."""
-        found: Children = {}
+        children: Children = {}
         for child in element:
             tag = child.tag
             if isinstance(tag, str):
-                found.setdefault(self[tag], []).append(child)
-        return found
+                children.setdefault(self[tag], []).append(child)
+        return children
 
 
 def _split(tag: str) -> tuple[str, str]:
@@ -96,7 +96,7 @@ def _split(tag: str) -> tuple[str, str]:
 
 
 def first(children: Children, *names: str) -> Element | None:
-    """Return the first element with the first of these names that is present, or None."""
+    """Return the first element that has the first of the given names that occurs, or None."""
     for name in names:
         if name in children:
             return children[name][0]
@@ -119,7 +119,7 @@ def _strip_cdata(text: str) -> str:
 
 
 def first_text(children: Children, *names: str) -> str:
-    """Return the first text that is not empty among the elements with these names.
+    """Return the first text that is not empty among the elements with the given names.
 
     Returns an empty string if there is none.
     """

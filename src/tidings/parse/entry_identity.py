@@ -31,10 +31,8 @@ def make_entry(
     """Create an entry with its identity and digest.
 
     The identity is the id or guid; without one, a hash of title and link (FeedEx sect. 3.1), or of
-    all
-    fields if both are missing. The digest covers the visible content, for change detection. Dates
-    and
-    counters are not part of it, because many publishers change them in every document.
+    all fields if both are missing. The digest covers the visible content, for change detection.
+    Dates and counters are not part of it, because many publishers change them in every document.
     """
     files: dict[str, Enclosure] = {}
     for enclosure in enclosures:
@@ -70,13 +68,13 @@ def unique_entries(document: Document) -> Document:
 
     Otherwise, two entries with the same guid would count as an edit at every poll.
     """
-    kept: dict[str, Entry] = {}
+    entry_by_identity: dict[str, Entry] = {}
     for entry in document.entries:
-        kept.setdefault(entry.identity, entry)
+        entry_by_identity.setdefault(entry.identity, entry)
     return (
         document
-        if len(kept) == len(document.entries)
-        else replace(document, entries=tuple(kept.values()))
+        if len(entry_by_identity) == len(document.entries)
+        else replace(document, entries=tuple(entry_by_identity.values()))
     )
 
 

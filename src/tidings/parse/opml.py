@@ -129,7 +129,7 @@ def _category(text: str) -> str:
 
 
 def _deduplicate(rows: Iterable[Outline | RowError]) -> tuple[list[Outline], list[RowError]]:
-    kept: dict[str, Outline] = {}
+    outline_by_url: dict[str, Outline] = {}
     problems: list[RowError] = []
     for row in rows:
         if isinstance(row, RowError):
@@ -139,12 +139,14 @@ def _deduplicate(rows: Iterable[Outline | RowError]) -> tuple[list[Outline], lis
         if not url:
             message = _("%(url)s is not a web address (http or https)", url=row.url[:200])
             problems.append(RowError(row.line, message))
-        elif url in kept:
-            message = _("%(url)s is a duplicate of line %(line)s", url=url, line=kept[url].line)
+        elif url in outline_by_url:
+            message = _(
+                "%(url)s is a duplicate of line %(line)s", url=url, line=outline_by_url[url].line
+            )
             problems.append(RowError(row.line, message))
         else:
-            kept[url] = Outline(url, row.title, row.site_url, row.folder, row.line)
-    return list(kept.values()), problems
+            outline_by_url[url] = Outline(url, row.title, row.site_url, row.folder, row.line)
+    return list(outline_by_url.values()), problems
 
 
 def _normalize_url(url: str) -> str:

@@ -23,8 +23,7 @@ def parse(
     """Parse a feed document.
 
     `content_type` is the HTTP header, and `url` is the URL after redirects, which resolves relative
-    URLs.
-    Raises `ParseError` if the body is not a feed or is larger than `max_bytes`.
+    URLs. Raises `ParseError` if the body is not a feed or is larger than `max_bytes`.
     """
     if len(body) > max_bytes:
         raise ParseError(

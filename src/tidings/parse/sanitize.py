@@ -207,8 +207,10 @@ def _replace_mathml(html: str) -> str:
         if not tag[1]:
             opening = opening or tag
         elif opening is not None:
-            found = _ALTTEXT.search(opening[0]) or _TEX.search(html, opening.end(), tag.start())
-            if text := "".join(filter(None, found.groups())).strip() if found else "":
+            alternative = _ALTTEXT.search(opening[0]) or _TEX.search(
+                html, opening.end(), tag.start()
+            )
+            if text := "".join(filter(None, alternative.groups())).strip() if alternative else "":
                 parts += (html[end : opening.start()], f"<code>{text}</code>")
                 end = tag.end()
             opening = None
@@ -252,12 +254,12 @@ def plain_text(html: str) -> str:
     return " ".join(html.split())
 
 
-def _hidden(found: re.Match[str]) -> str:
+def _hidden(match: re.Match[str]) -> str:
     """Return the replacement for a hidden element or comment.
 
     An unclosed comment ends at the first ``>``; otherwise it would remove the rest of a title.
     """
-    text = found[0]
+    text = match[0]
     if text.startswith("<!--") and not text.endswith("-->"):
         return _HIDDEN_WITHOUT_COMMENTS.sub(" ", text.partition(">")[2])
     return " "
@@ -273,14 +275,10 @@ def _expands_too_much(html: str) -> bool:
     """Return whether an HTML parser would expand this text excessively (denial of service).
 
     An open formatting element (``<font>``, ``<a>``) is reopened in each later paragraph with all
-    its
-    attributes: 40 kB of ``<font color=1><p>x<font color=2><p>x`` become 80 MB. The time for nesting
-    is
-    quadratic, and so is that for the attributes of a tag. The cost of a tag is therefore the size
-    of all
-    elements that are open there; an element is measured up to the next tag, because a quoted ``>``
-    cannot
-    be distinguished here. Real posts cost a few times their length.
+    its attributes: 40 kB of ``<font color=1><p>x<font color=2><p>x`` become 80 MB. The time for
+    nesting is quadratic, and so is that for the attributes of a tag. The cost of a tag is therefore
+    the size of all elements that are open there; an element is measured up to the next tag, because
+    a quoted ``>`` cannot be distinguished here. Real posts cost a few times their length.
     """
     if len(html) > _SHORT and any(tag["more"] for tag in _ATTRIBUTES_OF_TAG.finditer(html)):
         return True

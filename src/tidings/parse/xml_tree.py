@@ -2,9 +2,8 @@
 
 It makes three attempts: first with the document unchanged; then without constructs that XML forbids
 but feeds contain (HTML entities, bare ampersands, control characters, text around the root);
-finally
-with balanced tags, as in browsers. libxml2 loads no external entities (XXE) and keeps its limits on
-depth and expansion.
+finally with balanced tags, as in browsers. libxml2 loads no external entities (XXE) and keeps its
+limits on depth and expansion.
 """
 
 import codecs
@@ -140,13 +139,10 @@ def to_utf8(body: bytes, content_type: str = "", *, check: bool = True) -> tuple
     """Convert a document to UTF-8 and return it with whether its declared encoding was right.
 
     Precedence: byte order mark, HTTP charset, XML declaration (RFC 7303 sect. 3). But non-ASCII
-    text that
-    is valid UTF-8 is almost always UTF-8, so UTF-8 has precedence over a declared Latin-1, and over
-    the
-    HTTP charset if the document declares nothing else. A declared encoding in which the bytes are
-    invalid
-    is ignored. The fallback is Windows-1252. Without ``check``, a document declared as UTF-8 is not
-    validated.
+    text that is valid UTF-8 is almost always UTF-8, so UTF-8 has precedence over a declared
+    Latin-1, and over the HTTP charset if the document declares nothing else. A declared encoding in
+    which the bytes are invalid is ignored. The fallback is Windows-1252. Without ``check``, a
+    document declared as UTF-8 is not validated.
     """
     for mark, encoding in _BOMS:
         if body.startswith(mark):
@@ -228,8 +224,7 @@ def _entity(name: str) -> str:
     """Return the replacement for an entity that XML allows.
 
     XML entities stay, HTML entities become character references, forbidden characters are dropped,
-    and a
-    bare "&" is escaped.
+    and a bare "&" is escaped.
     """
     if name in _XML_ENTITIES:
         return "&" + name

@@ -162,10 +162,10 @@ class _FeedParser:
         If there are none, items anywhere in the document are returned.
         """
         name = "entry" if self.is_atom else "item"
-        found = feed.get(name, []) if feed is top else [*feed.get(name, ()), *top.get(name, ())]
-        for items in feed.get("items", ()):  # RSS 1.1
-            found = [*found, *self.names.children(items).get(name, ())]
-        return iter(found or self.root.iter("item", "entry", "{*}item", "{*}entry"))
+        items = feed.get(name, []) if feed is top else [*feed.get(name, ()), *top.get(name, ())]
+        for group in feed.get("items", ()):  # RSS 1.1
+            items = [*items, *self.names.children(group).get(name, ())]
+        return iter(items or self.root.iter("item", "entry", "{*}item", "{*}entry"))
 
     def base(self, element: Element) -> str:
         return resolve_xml_base(element, self.url) if self.has_bases else self.url
@@ -210,8 +210,7 @@ class _FeedParser:
         """Return whether a guid or id is the URL of the entry's page.
 
         In RSS 2.0 it is, unless isPermaLink is "false". Many feeds omit the attribute, so the form
-        of the guid
-        is checked too. Atom has no such rule, but an id with http is usually the page.
+        of the guid is checked too. Atom has no such rule, but an id with http is usually the page.
         """
         text = element_text(guid)
         if guid.get("isPermaLink", "true").strip().lower() == "false":
@@ -228,11 +227,11 @@ class _FeedParser:
         linked = self.alternate(parts.get("link", ()), base) or self.alternate(
             parts.get("atom:link", ()), base
         )
-        found = linked or absolute_url(
+        page_url = linked or absolute_url(
             first_text(parts, "feedburner:origlink") or element.get("HREF") or "", base
         )
-        if found or not self.is_atom:
-            return found
+        if page_url or not self.is_atom:
+            return page_url
         return next(
             (file.url for file in self.external_content(parts, base) if _is_page(file.type)), ""
         )
@@ -305,8 +304,12 @@ class _FeedParser:
 
     def peers(self, feed: Children) -> tuple[str, ...]:
         """Return the exchange nodes that the feed declares (docs/exchange-protocol.md)."""
-        found = first(feed, "exchange:peers")
-        declared = self.names.children(found).get("exchange:peer", ()) if found is not None else ()
+        peers_element = first(feed, "exchange:peers")
+        declared = (
+            self.names.children(peers_element).get("exchange:peer", ())
+            if peers_element is not None
+            else ()
+        )
         return tuple(element_text(peer) for peer in declared[:_MAX_PEERS])
 
     def content(self, parts: Children, base: str) -> tuple[str, str]:
@@ -364,10 +367,10 @@ class _FeedParser:
     def inherited_author(self, parts: Children) -> str:
         """Return the author of the entry's source, or else of the feed (RFC 4287 sect. 4.2.1)."""
         source = first(parts, "source", "atom:source")
-        found = (
+        source_author = (
             self.author(self.names.children(source)) if source is not None and len(source) else ""
         )
-        return found or self.feed_author
+        return source_author or self.feed_author
 
     def author_name(self, element: Element) -> str:
         if len(element) == 0:

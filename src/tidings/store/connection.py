@@ -1,12 +1,11 @@
 """Interface of connections and databases that SQLite and PostgreSQL implement.
 
-Queries are written once, with ``?`` placeholders, in the SQL that both databases support:
-``ON CONFLICT``, ``RETURNING``, ``count(*) FILTER (WHERE ...)``, ``NULLS LAST`` where nulls matter,
-and only functions that both have (``CASE`` instead of ``max(a, b)``). Types are strict: integer
-columns get an int, text columns a str, binary columns bytes; infinity is passed as a parameter,
-never written into the SQL. Two things have no common syntax: lists of values (`IN_MANY` with
-`Many`)
-and bulk inserts (`Connection.insert`). Queries that must differ check ``db.postgres``.
+Queries are written once, with ``?`` placeholders, in the SQL that both databases support: ``ON
+CONFLICT``, ``RETURNING``, ``count(*) FILTER (WHERE ...)``, ``NULLS LAST`` where nulls matter, and
+only functions that both have (``CASE`` instead of ``max(a, b)``). Types are strict: integer columns
+get an int, text columns a str, binary columns bytes; infinity is passed as a parameter, never
+written into the SQL. Two things have no common syntax: lists of values (`IN_MANY` with `Many`) and
+bulk inserts (`Connection.insert`). Queries that must differ check ``db.postgres``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -116,8 +115,7 @@ class Database(Protocol):
         """Delete old entries partition by partition, if the database has partitions.
 
         Returns the number of deleted entries, and the first id that is not covered. Entries with
-        this id or a
-        higher id must be deleted row by row.
+        this id or a higher id must be deleted row by row.
         """
         ...
 

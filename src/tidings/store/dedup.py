@@ -1,14 +1,11 @@
 """Detection of near-duplicate entries (dedup) by link, SimHash and shingles.
 
 Two texts are near-duplicates if their SimHashes differ in few bits (Charikar 2002). A SimHash has
-64
-bits, for which every pair of adjacent words votes, so that texts with most pairs in common differ
-in
-few bits. Candidates are found by keys: the link, and the lowest hashes of the shingles (sequences
-of
-four words; min-wise sampling, Broder 1997). Texts that share most of their shingles share at least
-one of these. Texts are processed in batches, as arrays of bytes: one by one they would cost as much
-as all other work for an entry. The functions have no side effects.
+64 bits, for which every pair of adjacent words votes, so that texts with most pairs in common
+differ in few bits. Candidates are found by keys: the link, and the lowest hashes of the shingles
+(sequences of four words; min-wise sampling, Broder 1997). Texts that share most of their shingles
+share at least one of these. Texts are processed in batches, as arrays of bytes: one by one they
+would cost as much as all other work for an entry. The functions have no side effects.
 """
 
 import re
@@ -127,10 +124,8 @@ def _first_words(texts: Sequence[str]) -> tuple[_Hashes, npt.NDArray[np.int64]]:
     """Return the hashes of each text's first words (one row per text), and the numbers of words.
 
     The rolling hash of a word is the sum of its bytes, each times a power of the base by its
-    position in
-    the row: the difference of two cumulative sums. Multiplied by the inverse power of the word's
-    start,
-    the hash does not depend on the position.
+    position in the row: the difference of two cumulative sums. Multiplied by the inverse power of
+    the word's start, the hash does not depend on the position.
     """
     parts = [
         text[:_WIDTH].encode("utf-8", "replace")[:_WIDTH].ljust(_WIDTH + 1, b"\0") for text in texts

@@ -43,8 +43,7 @@ def list_page(
     """List a page of entries, newest first by id, which is the order of arrival.
 
     ``before`` is the last id of the page before (keyset pagination). ``since`` and ``until`` are
-    times of
-    arrival.
+    times of arrival.
     """
     tables, conditions, values = "entries", ["1 = 1"], list[Any]()
     query_terms = parse_query(search, postgres=db.postgres)

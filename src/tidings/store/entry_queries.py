@@ -2,8 +2,7 @@
 
 A page starts after the cursor of the previous page. The cursor is the sort key of the last entry of
 that page (the id, which is the order of arrival, or publication time and id). No entry is skipped
-or
-shown twice if others arrive or change in between.
+or shown twice if others arrive or change in between.
 
 A stream is read from the table with the fewest matching rows: `unread`, `entry_states`,
 `entry_tags`, or `entries`. For few feeds, their rows are collected and sorted; for many feeds, the
@@ -82,8 +81,7 @@ def selection(
     """Translate a stream to SQL, or return None if the stream has no entries.
 
     ``unread_until`` selects only unread entries received until that time. ``ordered`` says that the
-    rows
-    will be read in the stream's order, and not to the end.
+    rows will be read in the stream's order, and not to the end.
     """
     unread = True if unread_until is not None else stream.unread
     where = _Conditions()
@@ -293,11 +291,11 @@ def _match(query_terms: SearchTerms) -> str:
 def _is_common(db: Connection, expression: str) -> bool:
     """Return whether a scan in order fills a page faster than collecting all matches."""
     newest = "SELECT rowid FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT ?"
-    found, first, last = db.execute(
+    match_count, first, last = db.execute(
         f"SELECT count(*), min(rowid), (SELECT max(id) FROM entries) FROM ({newest})",
         (expression, SAMPLE),
     ).fetchone()
-    return bool(found) and last - first < found * COMMON
+    return bool(match_count) and last - first < match_count * COMMON
 
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -307,17 +305,16 @@ def ids(db: Connection, user_id: int, stream: Stream, limit: int, after: str | N
     """Return a page of entry ids.
 
     ``after`` is the cursor of the page before, or None at the start. Raises `UsageError` for an
-    invalid
-    cursor.
+    invalid cursor.
     """
-    chosen = selection(db, user_id, stream, ordered=True)
-    if chosen is None or limit < 1:
+    query = selection(db, user_id, stream, ordered=True)
+    if query is None or limit < 1:
         return IdPage((), None)
     rows: list[Any] = []
     batch_size = limit + 1
     while len(rows) <= limit:
-        batch = _next_rows(db, chosen, stream, batch_size, after)
-        rows += _matching(db, chosen.match, batch) if chosen.match else batch
+        batch = _next_rows(db, query, stream, batch_size, after)
+        rows += _matching(db, query.match, batch) if query.match else batch
         if len(batch) < batch_size:
             break
         batch_size, after = 2 * batch_size, _encode_cursor(batch[-1], stream)
@@ -328,26 +325,26 @@ def ids(db: Connection, user_id: int, stream: Stream, limit: int, after: str | N
 
 
 def _next_rows(
-    db: Connection, chosen: Selection, stream: Stream, count: int, after: str | None
+    db: Connection, query: Selection, stream: Stream, count: int, after: str | None
 ) -> list[Any]:
     """Return the next rows in the stream's order.
 
     A row has the entry id, and the publication time if the stream is ordered by it.
     """
     direction, sign = ("ASC", ">") if stream.oldest_first else ("DESC", "<")
-    sql, values = chosen.sql, list(chosen.values)
-    no_index = " + 0" if chosen.collected else ""
+    sql, values = query.sql, list(query.values)
+    no_index = " + 0" if query.collected else ""
     if stream.by == "arrival":
-        columns, order = chosen.id, f"{chosen.id}{no_index} {direction}"
+        columns, order = query.id, f"{query.id}{no_index} {direction}"
         if after is not None:
-            sql += f" AND {chosen.id} {sign} ?"
+            sql += f" AND {query.id} {sign} ?"
             values.append(_decode_cursor(after, 1)[0])
     else:
-        columns = f"{chosen.id}, {chosen.published}"
-        order = f"{chosen.published}{no_index} {direction}, {chosen.id} {direction}"
+        columns = f"{query.id}, {query.published}"
+        order = f"{query.published}{no_index} {direction}, {query.id} {direction}"
         if after is not None:
             at, last = _decode_cursor(after, 2)
-            sql += f" AND ({chosen.published}, {chosen.id}) {sign} (?, ?)"
+            sql += f" AND ({query.published}, {query.id}) {sign} (?, ?)"
             values += [float(at), last]
     return db.execute(
         f"SELECT {columns} {sql} ORDER BY {order} LIMIT ?", (*values, count)
@@ -358,20 +355,21 @@ def _matching(db: Connection, match: str, rows: list[Any]) -> list[Any]:
     """Return the rows whose entries match an FTS5 expression.
 
     The index is scanned from the lowest id to the highest. If these ids are far apart, such as
-    those of
-    one feed, each id is looked up.
+    those of one feed, each id is looked up.
     """
     ids = Many(row[0] for row in rows)
     first, last = min(ids, default=0), max(ids, default=0)
     if last - first < SPARSE * len(ids):
-        found = db.execute(
+        matching_rows = db.execute(
             "SELECT rowid FROM search WHERE search MATCH ? AND rowid BETWEEN ? AND ?",
             (match, first, last),
         )
     else:
         lookup = "SELECT 1 FROM search WHERE search MATCH ? AND rowid = value"
-        found = db.execute(f"SELECT value FROM json_each(?) WHERE EXISTS ({lookup})", (ids, match))
-    matching = {i for (i,) in found}
+        matching_rows = db.execute(
+            f"SELECT value FROM json_each(?) WHERE EXISTS ({lookup})", (ids, match)
+        )
+    matching = {i for (i,) in matching_rows}
     return [row for row in rows if row[0] in matching]
 
 
@@ -400,17 +398,17 @@ def page(db: Connection, user_id: int, stream: Stream, limit: int, after: str | 
 
     ``after`` is the cursor of the page before, or None at the start.
     """
-    found = ids(db, user_id, stream, limit, after)
-    return Page(tuple(items(db, user_id, found.ids)), found.next)
+    id_page = ids(db, user_id, stream, limit, after)
+    return Page(tuple(items(db, user_id, id_page.ids)), id_page.next)
 
 
 def count(db: Connection, user_id: int, stream: Stream) -> int:
     """Return the number of entries of a stream."""
-    chosen = selection(db, user_id, stream)
+    query = selection(db, user_id, stream)
     return (
         0
-        if chosen is None
-        else int(db.execute(f"SELECT count(*) {chosen.sql}", chosen.values).fetchone()[0])
+        if query is None
+        else int(db.execute(f"SELECT count(*) {query.sql}", query.values).fetchone()[0])
     )
 
 
@@ -418,7 +416,7 @@ def count(db: Connection, user_id: int, stream: Stream) -> int:
 
 
 def visible(db: Connection, user_id: int, entry_ids: Iterable[int]) -> dict[int, int]:
-    """Return the feed ids, by entry id, of those entries that a user may access.
+    """Return the entries that a user may access, as feed ids by entry id.
 
     A user may access entries of subscribed feeds, and entries that the user starred or tagged.
     """

@@ -93,13 +93,13 @@ def mark_all_read(db: Connection, user_id: int, stream: Stream, until: float) ->
 
     Returns the ids of the entries.
     """
-    chosen = selection(db, user_id, stream, unread_until=until)
-    if chosen is None:
+    query = selection(db, user_id, stream, unread_until=until)
+    if query is None:
         return []
     rows = db.execute(
         "DELETE FROM unread WHERE user_id = ? "
-        f"AND entry_id IN (SELECT {chosen.id} {chosen.sql}) RETURNING entry_id",
-        (user_id, *chosen.values),
+        f"AND entry_id IN (SELECT {query.id} {query.sql}) RETURNING entry_id",
+        (user_id, *query.values),
     )
     return [i for (i,) in rows.fetchall()]
 
@@ -116,15 +116,15 @@ def read_since(db: Connection, user_id: int, since: float) -> list[int]:
 
 def mute_read_entries(db: Connection, user_id: int, limit: int, now: float) -> int:
     """Mute at most ``limit`` read entries that are not starred, and return their number."""
-    chosen = selection(db, user_id, Stream(unread=False, starred=False))
-    if chosen is None:
+    query = selection(db, user_id, Stream(unread=False, starred=False))
+    if query is None:
         return 0
     inserted = db.execute(
         "INSERT INTO entry_states (user_id, entry_id, feed_id, muted_at) "
         "SELECT CAST(? AS INTEGER), e.id, e.feed_id, CAST(? AS DOUBLE PRECISION) "
-        f"{chosen.sql} LIMIT ? "
+        f"{query.sql} LIMIT ? "
         "ON CONFLICT (user_id, entry_id) DO UPDATE SET muted_at = excluded.muted_at",
-        (user_id, now, *chosen.values, limit),
+        (user_id, now, *query.values, limit),
     )
     return inserted.rowcount
 

@@ -129,14 +129,13 @@ def comparison_needs(evidence: Evidence) -> str:
     )
 
 
-def curve_needs(history_days: float | None, polled_days: float, judged_posts: int | None) -> str:
+def curve_needs(history_days: float | None, polled_days: float, evaluated_posts: int | None) -> str:
     """Return a text that says how much history is missing for the curve of delay against budget.
 
-    Returns an empty string if the curve can be shown. ``history_days`` and ``judged_posts`` (number
-    of
-    evaluated posts) are None if they have not been counted.
+    Returns an empty string if the curve can be shown. ``history_days`` and ``evaluated_posts`` are
+    None if they have not been counted.
     """
-    if polled_days < DELAY_DAYS or history_days is None or judged_posts is None:
+    if polled_days < DELAY_DAYS or history_days is None or evaluated_posts is None:
         return _(
             "The effect of a different budget is shown after %(days)s of checks and "
             "%(history)s of post history (so far: %(days_so_far)s of checks).",
@@ -144,7 +143,7 @@ def curve_needs(history_days: float | None, polled_days: float, judged_posts: in
             history=days_text(CURVE_DAYS),
             days_so_far=days_text(polled_days),
         )
-    if history_days >= CURVE_DAYS and judged_posts >= CURVE_POSTS:
+    if history_days >= CURVE_DAYS and evaluated_posts >= CURVE_POSTS:
         return ""
     return _(
         "The effect of a different budget is shown after %(history)s of post history "
@@ -152,7 +151,7 @@ def curve_needs(history_days: float | None, polled_days: float, judged_posts: in
         history=days_text(CURVE_DAYS),
         posts=posts_text(CURVE_POSTS),
         history_so_far=days_text(history_days),
-        posts_so_far=posts_text(judged_posts),
+        posts_so_far=posts_text(evaluated_posts),
     )
 
 

@@ -1,9 +1,8 @@
 """Models of feeds, entries and polls that the store reads and writes.
 
-A field has the name of its column; a different name in JSON output is given by `msgspec.field`.
-The results of polls that belong to a feed are one value, `FeedState`: the aggregator takes it from
-the leased feed, replaces what has changed, and returns it within a `PollOutcome`.
-`NewSubscription`,
+A field has the name of its column; a different name in JSON output is given by `msgspec.field`. The
+results of polls that belong to a feed are one value, `FeedState`: the aggregator takes it from the
+leased feed, replaces what has changed, and returns it within a `PollOutcome`. `NewSubscription`,
 `EntryText` and `PollOutcome` with its parts are inputs; the others are rows of the database. Texts
 must be valid Unicode: the `parse` package removes lone surrogates and null characters. Models of
 which there are thousands are not tracked by the garbage collector (``gc=False``), which took a

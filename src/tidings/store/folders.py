@@ -26,13 +26,13 @@ _LIST_COLUMNS = ", ".join(
 
 def subscription(db: Connection, user_id: int, feed_id: int) -> Subscription | None:
     """Return one subscription with all columns of its feed, or None if there is none."""
-    found = subscriptions(db, user_id, [feed_id])
+    matches = subscriptions(db, user_id, [feed_id])
     row = (
         db.execute(f"SELECT {FEED} FROM feeds WHERE id = ?", (feed_id,)).fetchone()
-        if found
+        if matches
         else None
     )
-    return replace(found[0], feed=decode_feed(row)) if row else None
+    return replace(matches[0], feed=decode_feed(row)) if row else None
 
 
 def subscriptions(
@@ -61,7 +61,7 @@ def subscriptions(
         f"WHERE s.user_id = ?{conditions}",
         values,
     )
-    found = []
+    sortable_rows = []
     for row in rows:
         columns = list(row[_BEFORE : _BEFORE + _SHOWN])
         columns[REASON] = decode(columns[REASON])
@@ -94,9 +94,9 @@ def subscriptions(
             bool(has_icon),
             min_interval_s,
         )
-        found.append((folder.casefold(), title.casefold(), feed.id, subscription))
-    found.sort()
-    return [row[-1] for row in found]
+        sortable_rows.append((folder.casefold(), title.casefold(), feed.id, subscription))
+    sortable_rows.sort()
+    return [row[-1] for row in sortable_rows]
 
 
 def totals(db: Connection, user_id: int) -> Totals:
@@ -193,8 +193,8 @@ def folders(db: Connection, user_id: int) -> list[Folder]:
         "WHERE user_id = ? GROUP BY folder_id) AS s ON s.folder_id = f.id WHERE f.user_id = ?",
         (user_id, user_id),
     )
-    found = [Folder(i, name, feeds, int(unread)) for i, name, feeds, unread in rows]
-    return sorted(found, key=lambda folder: (folder.name.casefold(), folder.id))
+    folder_list = [Folder(i, name, feeds, int(unread)) for i, name, feeds, unread in rows]
+    return sorted(folder_list, key=lambda folder: (folder.name.casefold(), folder.id))
 
 
 def add_folder(db: Connection, user_id: int, name: str) -> int | None:

@@ -10,10 +10,8 @@ def list_missing(db: Connection, since: float, before: float, limit: int) -> lis
     """List entries (id, URL) received after ``since`` whose full text is not stored yet.
 
     Only feeds with the option full text are included. Entries whose extraction failed are listed
-    again if
-    the last attempt was earlier than ``before``. The cross join fixes SQLite's join order, because
-    only
-    few feeds have the option.
+    again if the last attempt was earlier than ``before``. The cross join fixes SQLite's join order,
+    because only few feeds have the option.
     """
     rows = db.execute(
         "SELECT e.id, e.url "

@@ -68,7 +68,7 @@ def known_entries(db: Connection, feed_id: int, identities: Sequence[str]) -> di
 def find_known(
     db: Connection, keys: Iterable[tuple[int, int]]
 ) -> dict[tuple[int, int], KnownEntry]:
-    """Return the known entries by (feed id, identity hash) among these keys."""
+    """Return the known entries with the given keys, each of which is (feed id, identity hash)."""
     feeds: dict[int, list[int]] = {}
     for feed_id, value in keys:
         feeds.setdefault(feed_id, []).append(value)

@@ -126,8 +126,7 @@ def update_feed_weights(db: Connection, feed_ids: Sequence[int], now: float) -> 
     """Update the weights and minimum intervals of feeds from their subscriptions.
 
     The weight is the sum of the priorities, the minimum interval the shortest one that is set. A
-    feed
-    without subscriptions is retired.
+    feed without subscriptions is retired.
     """
     db.execute(
         "UPDATE feeds SET "

@@ -92,12 +92,10 @@ def suggestions(db: Connection, user_id: int, limit: int) -> list[Suggestion]:
     """Return recommended feeds for a user.
 
     They are feeds of users with similar subscriptions, feeds of sites to which starred entries
-    link, and
-    feeds with many subscribers. Feeds of other users are recommended only if several users read
-    them, and
-    never if the URL may contain a secret (a query or credentials).
+    link, and feeds with many subscribers. Feeds of other users are recommended only if several
+    users read them, and never if the URL may contain a secret (a query or credentials).
     """
-    found: dict[str, Suggestion] = {}
+    suggestion_by_url: dict[str, Suggestion] = {}
     sources: tuple[tuple[list[Any], Callable[[int], str]], ...] = (
         (
             _similar(db, user_id),
@@ -123,8 +121,10 @@ def suggestions(db: Connection, user_id: int, limit: int) -> list[Suggestion]:
     for rows, reason in sources:
         for feed_id, url, title, number in rows:
             if "?" not in url and "@" not in url:
-                found.setdefault(url, Suggestion(url, title or url, feed_id, reason(number)))
-    return list(found.values())[:limit]
+                suggestion_by_url.setdefault(
+                    url, Suggestion(url, title or url, feed_id, reason(number))
+                )
+    return list(suggestion_by_url.values())[:limit]
 
 
 def _similar(db: Connection, user_id: int) -> list[Any]:

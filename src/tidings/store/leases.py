@@ -4,9 +4,8 @@ A feed lease is written as the feed's next poll time: a leased feed becomes due 
 expires, unless an outcome was recorded before. The query for due feeds therefore needs only one
 index, and dead workers need no detection. A named worker also leases the hosts of its feeds; feeds
 of hosts that another worker has leased are skipped, so only one worker at a time sends requests to
-a
-host. The lease is longer than any delay between two requests to a host, so the last request time of
-a dead worker does not matter.
+a host. The lease is longer than any delay between two requests to a host, so the last request time
+of a dead worker does not matter.
 """
 
 from collections.abc import Sequence
@@ -34,8 +33,7 @@ def lease_feeds(db: Connection, now: float, limit: int, lease_s: float, worker: 
     """Lease due feeds and return them, with the feed that has been due longest first.
 
     Without a worker name no host is leased, which is right if no other process polls. ``lease_s``
-    is in
-    seconds.
+    is in seconds.
     """
     host_is_free = f"AND {_HOST_IS_FREE}" if worker else ""
     rows = db.execute(
@@ -44,9 +42,9 @@ def lease_feeds(db: Connection, now: float, limit: int, lease_s: float, worker: 
         + (" FOR UPDATE OF feeds SKIP LOCKED" if db.postgres else ""),
         (now, *((now, worker) if worker else ()), limit),
     )
-    found = [(decode_feed(row), row[WIDTH]) for row in rows]
-    if worker and found:
-        hosts = sorted({host for _, host in found})
+    due_feeds = [(decode_feed(row), row[WIDTH]) for row in rows]
+    if worker and due_feeds:
+        hosts = sorted({host for _, host in due_feeds})
         db.executemany(_LEASE_HOST, [(host, now + lease_s, worker, now) for host in hosts])
         own_hosts = {
             host
@@ -55,8 +53,8 @@ def lease_feeds(db: Connection, now: float, limit: int, lease_s: float, worker: 
                 (worker, Many(hosts)),
             )
         }
-        found = [(feed, host) for feed, host in found if host in own_hosts]
-    return _write_leases(db, [feed for feed, _ in found], now + lease_s)
+        due_feeds = [(feed, host) for feed, host in due_feeds if host in own_hosts]
+    return _write_leases(db, [feed for feed, _ in due_feeds], now + lease_s)
 
 
 def lease_feeds_by_id(

@@ -44,8 +44,7 @@ def create_deliveries(
     """Convert a user's waiting notifications into deliveries, and return the number of entries.
 
     ``make`` renders the matches as messages (address, body). Alerts are sent only for entries that
-    are
-    still unread, which excludes entries that were muted, marked as duplicate or read since.
+    are still unread, which excludes entries that were muted, marked as duplicate or read since.
     """
     rows = db.execute(
         "DELETE FROM notifications WHERE user_id = ? AND kind = ? RETURNING entry_id, rule_name",

@@ -120,8 +120,7 @@ def _attach(db: PartitionedConnection, partition: Partition) -> None:
     """Attach a table as a partition.
 
     The check constraint spares PostgreSQL a scan of the table. Attaching a separate table needs
-    only a
-    SHARE UPDATE EXCLUSIVE lock on `entries`, which blocks neither reads nor writes.
+    only a SHARE UPDATE EXCLUSIVE lock on `entries`, which blocks neither reads nor writes.
     """
     (low, high), table = partition[:2], partition.table
     db.command(f"ALTER TABLE {table} ADD CONSTRAINT bounds CHECK (id >= {low} AND id < {high})")
@@ -155,10 +154,8 @@ def copy_retained_entries(
     """Copy the entries that retention does not delete to a new table.
 
     Returns the number of the other entries. Each feed's ``min_entries`` newest entries, entries
-    that
-    documents still list, and starred or tagged entries are copied. If less than half can be
-    deleted, the
-    partition stays as it is and 0 is returned.
+    that documents still list, and starred or tagged entries are copied. If less than half can be
+    deleted, the partition stays as it is and 0 is returned.
     """
     db.disable_timeout()
     db.command(f"DROP TABLE IF EXISTS {partition.new_table}")

@@ -221,8 +221,7 @@ async def connect(url: str, timeout_s: float | None = None) -> Any:
     """Open a connection with the settings of the store.
 
     ``timeout_s`` is the default timeout of its commands in seconds. JIT compilation is off, because
-    it
-    saves time only for long queries.
+    it saves time only for long queries.
     """
     settings = {"application_name": f"tidings {socket.gethostname()[:40]}:{os.getpid()}"}
     options = {

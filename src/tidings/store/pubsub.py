@@ -87,11 +87,11 @@ class PostgresPubSub:
     async def acquire_leadership(self, lock_id: int) -> bool:
         try:
             async with self._connection() as db:
-                held = (
+                lock_query = (
                     "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 "
                     "AND granted AND pid = pg_backend_pid()"
                 )
-                if await db.fetchval(held, lock_id):
+                if await db.fetchval(lock_query, lock_id):
                     return True
                 return bool(await db.fetchval("SELECT pg_try_advisory_lock($1)", lock_id))
         except self._connection_errors:

@@ -120,20 +120,20 @@ def _split_by_feed(outcomes: Sequence[PollOutcome]) -> Iterator[list[PollOutcome
 
 def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[RecordResult]:
     identity_hashes = IdentityHashes()
-    offered = {
+    candidate_entries = {
         t.key: t
         for o in outcomes
         for e in o.new
         for t in [_KeyedEntry(o, identity_hashes[e.identity], e)]
     }
-    edited = {
+    changed_entries = {
         t.key: t
         for o in outcomes
         for e in o.changed
         for t in [_KeyedEntry(o, identity_hashes[e.identity], e)]
     }
-    known = find_known(db, {**offered, **edited})
-    new, search_texts = _insert(db, [t for key, t in offered.items() if key not in known])
+    known = find_known(db, {**candidate_entries, **changed_entries})
+    new, search_texts = _insert(db, [t for key, t in candidate_entries.items() if key not in known])
     ingest_entries(db, outcomes, new, search_texts)
     for o in outcomes:
         if o.peer_path and o.feed_id in new:  # only entries from archives have no state
@@ -141,7 +141,7 @@ def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[RecordResul
             save_peer_claims(
                 db, o.feed_id, identities, o.peer_path, o.at, recovered=o.state is None
             )
-    changed = _change(db, [(known[key], t) for key, t in edited.items() if key in known])
+    changed = _change(db, [(known[key], t) for key, t in changed_entries.items() if key in known])
     by_feed = sorted(outcomes, key=lambda o: o.feed_id)
     polls = [o for o in by_feed if o.source != "neighbour"]  # the log has no polls by peers
     db.executemany(

@@ -38,10 +38,8 @@ def delete_old_entries(
     """Delete entries of feeds that were received before a time, and return their number.
 
     Each feed's ``min_entries`` newest entries, entries that its document still lists, and entries
-    that a
-    user starred or tagged are not deleted. Identities stay, so that a deleted entry is not new when
-    an
-    archive or a peer sends it again.
+    that a user starred or tagged are not deleted. Identities stay, so that a deleted entry is not
+    new when an archive or a peer sends it again.
     """
     deleted = [
         entry_id
@@ -72,7 +70,7 @@ def _old_entry_ids(
     newest = "SELECT id FROM entries WHERE feed_id = ? ORDER BY id DESC LIMIT ?"
     rows = db.execute(
         "SELECT id, identity FROM entries WHERE feed_id = ? AND first_seen_at < ? AND id >= ? "
-        + "".join(f"AND id NOT IN ({kept}) " for kept in (newest, *KEPT_ENTRY_QUERIES)),
+        + "".join(f"AND id NOT IN ({kept_query}) " for kept_query in (newest, *KEPT_ENTRY_QUERIES)),
         (feed_id, before, first, feed_id, min_entries),
     )
     return [entry_id for entry_id, identity in rows if identity_hash(identity) not in shown]
@@ -82,8 +80,8 @@ def prune_polls(db: Connection, now: float, before: float) -> int | None:
     """Delete polls of the next part of the poll log, and return how many were deleted.
 
     Returns None at the end of the log. Polls before ``before`` are deleted, later polls by the rule
-    of
-    `FULL_POLL_LOG_S`. The position is stored, so that rows which stay are not read again every day.
+    of `FULL_POLL_LOG_S`. The position is stored, so that rows which stay are not read again every
+    day.
     """
     end = now - FULL_POLL_LOG_S
     deleted = db.execute(

@@ -40,8 +40,7 @@ def save_rule(db: Connection, user_id: int, rule: Rule) -> int | None:
     """Insert a rule (id 0) or update a rule, and return its id.
 
     Returns None if there is no rule with this id. Raises `UsageError` if the user already has
-    `MAX_RULES`
-    rules.
+    `MAX_RULES` rules.
     """
     if (
         not rule.id
@@ -128,7 +127,7 @@ def matches(rule: Rule, feed_id: int, entry: EntryText) -> bool:
 
 @lru_cache(maxsize=1000)
 def _compile_words(words: str) -> re.Pattern[str] | None:
-    """Return a pattern that finds any of these words or quoted phrases as whole words.
+    """Return a pattern that finds any of the words or quoted phrases as whole words.
 
     Returns None if there is no word in the text.
     """
@@ -146,9 +145,8 @@ def _count_match_paths(parsed: Any, within: bool = False) -> float:
     """Return an upper bound of the paths that backtracking tries from one start position.
 
     The bound may be infinite. Every repetition multiplies it by the number of possible lengths,
-    every
-    alternative by its branches. ``within`` says that the expression is part of a repetition: nested
-    repetition counts as infinite (exponential backtracking).
+    every alternative by its branches. ``within`` says that the expression is part of a repetition:
+    nested repetition counts as infinite (exponential backtracking).
     """
     paths = 1.0
     for operation, argument in parsed:

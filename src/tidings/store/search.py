@@ -98,8 +98,8 @@ def normalize_texts(texts: Sequence[str]) -> list[str]:
     """Return texts normalized for the search index.
 
     Non-ASCII letters are in lower case and without accents. Punctuation and symbols become spaces.
-    ASCII
-    characters stay as they are. Texts are processed in batches, as arrays of UTF-16 code units.
+    ASCII characters stay as they are. Texts are processed in batches, as arrays of UTF-16 code
+    units.
     """
     normalized: list[str] = []
     batch: list[str] = []

@@ -161,8 +161,8 @@ def lock_serving(path: Path) -> sqlite3.Connection:
     """Lock the right to serve this store until the connection is closed or the process ends.
 
     The lock is an exclusive transaction on an empty database beside the file, because SQLite
-    implements
-    file locks on every operating system. Raises `StoreError` if the store is already locked.
+    implements file locks on every operating system. Raises `StoreError` if the store is already
+    locked.
     """
     lock_path = path.with_name(path.name + ".serving")
     create_private_file(lock_path)
@@ -222,8 +222,7 @@ def backup(db: sqlite3.Connection, path: Path, to: Path, progress: Progress | No
     """Copy a snapshot of the file while other processes write.
 
     The file ``to`` appears when the copy is complete. ``db`` is within a transaction, which keeps
-    the
-    snapshot until then.
+    the snapshot until then.
     """
     if to.exists() and to.samefile(path):
         raise UsageError(_("%(file)s is the database in use; choose another file", file=to))

@@ -53,8 +53,7 @@ async def move(source: Path, url: str, report: ProgressCallback) -> int:
     """Copy all rows, or resume an interrupted copy, and return the number of rows.
 
     Raises `UsageError` if the file does not exist or the target is not empty, and `StoreError` if
-    the file
-    is in use or the copy differs from it.
+    the file is in use or the copy differs from it.
     """
     if not source.is_file():
         raise UsageError(

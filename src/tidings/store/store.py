@@ -68,10 +68,8 @@ class Store:
         """Open a SQLite file (`Path`) or a PostgreSQL database (URL).
 
         A missing file is created. Any number of processes may open either, but only one may open a
-        file with
-        ``serving``. Without ``threads``, calls on a file block the event loop. Raises `StoreError`
-        if the
-        database cannot be opened.
+        file with ``serving``. Without ``threads``, calls on a file block the event loop. Raises
+        `StoreError` if the database cannot be opened.
         """
         if isinstance(location, Path):
             return cls(SqliteDatabase(location, serving=serving, threads=threads), clock)
@@ -137,10 +135,9 @@ class Store:
         """Lease due feeds for ``lease_s`` seconds and return them.
 
         With ``feed_ids``, the feeds with these ids are leased, whether they are due or not. A
-        leased feed
-        becomes due again after ``lease_s``, unless an outcome is recorded. With a worker name the
-        hosts of the
-        feeds are leased too, so that other workers do not get feeds of these hosts.
+        leased feed becomes due again after ``lease_s``, unless an outcome is recorded. With a
+        worker name the hosts of the feeds are leased too, so that other workers do not get feeds of
+        these hosts.
         """
         if feed_ids is not None:
             return await self._db.write(
@@ -162,12 +159,12 @@ class Store:
         """Reserve the next request slot of a host across all processes, and return its time."""
         return await self._db.write(leases.reserve, host, spacing_s, self._clock())
 
-    async def take_tokens(self, wanted: int, per_day: float) -> int:
-        """Take up to ``wanted`` request tokens from the token bucket that all processes share.
+    async def take_tokens(self, max_tokens: int, per_day: float) -> int:
+        """Take up to ``max_tokens`` request tokens from the token bucket that all processes share.
 
         Returns the number of tokens that were taken.
         """
-        return await self._db.write(token_bucket.take_tokens, wanted, per_day, self._clock())
+        return await self._db.write(token_bucket.take_tokens, max_tokens, per_day, self._clock())
 
     async def consume_budget(self, amount: float, bucket: str = token_bucket.REQUESTS) -> None:
         """Subtract tokens that were used without `take_tokens`.
@@ -346,10 +343,8 @@ class Store:
         """Delete entries that were received more than ``days`` ago, and prune the poll log.
 
         Each feed's ``min_entries`` newest entries, entries that its document still lists, and
-        starred or
-        tagged entries are not deleted. Many short transactions are used, so that polls are recorded
-        in
-        between.
+        starred or tagged entries are not deleted. Many short transactions are used, so that polls
+        are recorded in between.
         """
         now = self._clock()
         before = now - days * store_status.DAY_S
@@ -374,8 +369,7 @@ class Store:
         """Copy a snapshot of the store to a file.
 
         ``progress(pages, total)`` is called from another thread. Raises `UsageError` for
-        PostgreSQL, which
-        has its own tools.
+        PostgreSQL, which has its own tools.
         """
         await self._db.backup(to, progress)
 

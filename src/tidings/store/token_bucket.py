@@ -10,13 +10,13 @@ from tidings.store.connection import Connection
 REQUESTS, BYTES = "requests", "bytes"
 
 
-def take_tokens(db: Connection, wanted: int, per_day: float, now: float) -> int:
-    """Take up to ``wanted`` request tokens, and return how many were taken.
+def take_tokens(db: Connection, max_tokens: int, per_day: float, now: float) -> int:
+    """Take up to ``max_tokens`` request tokens, and return how many were taken.
 
     Return unused tokens with `consume_budget` and a negative amount.
     """
     tokens = _refill(db, REQUESTS, per_day, now)
-    granted = max(min(wanted, int(tokens + 1e-9)), 0)
+    granted = max(min(max_tokens, int(tokens + 1e-9)), 0)
     _set_tokens(db, REQUESTS, tokens - granted)
     return granted
 

@@ -103,12 +103,9 @@ class Stream(Struct, frozen=True, kw_only=True):
     """Query for entries with filters and order, for pages and APIs.
 
     ``feeds`` and ``folders`` together select the sources (an entry of any of them; if both are
-    empty, all
-    subscriptions), without ``not_feeds`` and ``not_folders``. All other conditions must be true at
-    once.
-    Times are in seconds; ``_from`` is inclusive, ``_until`` exclusive. Starred and tagged entries
-    of feeds
-    that the user unsubscribed from are included if no source is selected.
+    empty, all subscriptions), without ``not_feeds`` and ``not_folders``. All other conditions must
+    be true at once. Times are in seconds; ``_from`` is inclusive, ``_until`` exclusive. Starred and
+    tagged entries of feeds that the user unsubscribed from are included if no source is selected.
     """
 
     feeds: tuple[int, ...] = ()
@@ -180,7 +177,10 @@ Action: TypeAlias = Literal["mute", "read", "star", "tag", "alert"]
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    """Rule for new entries. All its conditions must be true; a rule without any matches all."""
+    """Rule for new entries, which matches an entry if all conditions of the rule are true.
+
+    A rule without conditions matches every entry.
+    """
 
     id: int = 0
     name: str = ""

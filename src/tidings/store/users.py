@@ -63,8 +63,7 @@ def add_user(db: Connection, name: str, password_hash: str, admin: bool, now: fl
     """Add a user.
 
     The first admin takes over the store's initial user and its subscriptions. Raises `UsageError`
-    if the
-    name is in use.
+    if the name is in use.
     """
     if find_user(db, name) is not None:
         raise UsageError(
@@ -154,8 +153,7 @@ def add_token(
     """Add a session or app token by its hash.
 
     ``fever`` is the hash of the key for the Fever API. Raises `UsageError` if the user has a token
-    of this
-    kind with this label.
+    of this kind with this label.
     """
     if (
         label
