@@ -38,7 +38,7 @@ lint: tools
 
 # Template of the message catalog (gettext), extracted from Python and from the page templates; tests check that it is current.
 messages: tools
-	$(BIN)/pybabel -q extract -F tools/babel.cfg -k _ -k n_:1,2 --no-location --sort-output --omit-header -o src/tidings/locale/tidings.pot src
+	$(BIN)/python -m babel.messages.frontend -q extract -F tools/babel.cfg -k _ -k n_:1,2 -k N_ --no-location --sort-output --omit-header -o src/tidings/locale/tidings.pot src
 
 # Programs that tests run and pip cannot install. As root on Debian they are installed with apt; elsewhere Playwright downloads Chromium,
 # and tests that need newsboat are skipped with a message.

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tidings.errors import UsageError
+from tidings.i18n import N_, _
 
 FILE = "config.toml"
 PREFIX = "TIDINGS_"
@@ -97,202 +98,243 @@ class Config:
 
     fetch_allow_private: bool = option(
         False,
-        "true or false",
+        N_("true or false"),
         lambda value: True,
-        "Allow requests to private, loopback and link-local addresses. Leave this off if other "
-        "users may add feeds.",
+        N_(
+            "Allow requests to private, loopback and link-local addresses. Leave this off if "
+            "other users may add feeds."
+        ),
     )
     fetch_treat_private_as_public: bool = option(
         False,
-        "true or false",
+        N_("true or false"),
         lambda value: True,
-        "Apply host spacing, host pauses and redirect rules to private and loopback hosts too, for "
-        "tests of politeness. Requests reach such hosts only with fetch.allow_private = true.",
+        N_(
+            "Apply host spacing, host pauses and redirect rules to private and loopback hosts "
+            "too, for tests of politeness. Requests reach such hosts only with "
+            "fetch.allow_private = true."
+        ),
     )
     fetch_contact_url: str = option(
         "",
-        "an http or https URL, or empty",
+        N_("an http or https URL, or empty"),
         lambda value: not value or is_web_address(value),
-        "Contact URL in the User-Agent of every request, so that publishers can reach you. If "
-        "empty, serve.public_url is used.",
+        N_(
+            "Contact URL in the User-Agent of every request. Publishers can use it to reach you. "
+            "If empty, serve.public_url is used."
+        ),
     )
     fetch_max_bytes: int = option(
         10_000_000,
-        "at least 10,000",
+        N_("at least 10,000"),
         lambda value: value >= 10_000,
-        "Maximum size of a document in bytes, before and after decompression.",
+        N_("Maximum size of a document in bytes, before and after decompression."),
     )
     fetch_timeout_s: float = option(
         30.0,
-        "between 1 and 600",
+        N_("between 1 and 600"),
         lambda value: 1 <= value <= 600,
-        "Timeout of a request in seconds, up to the last byte of the response.",
+        N_("Timeout of a request in seconds, up to the last byte of the response."),
     )
     fetch_concurrency: int = option(
         100,
-        "between 1 and 1,000",
+        N_("between 1 and 1,000"),
         lambda value: 1 <= value <= 1000,
-        "Maximum number of concurrent requests to all hosts.",
+        N_("Maximum number of concurrent requests to all hosts."),
     )
     fetch_host_spacing_s: float = option(
         1.0,
-        "between 0.1 and 60",
+        N_("between 0.1 and 60"),
         lambda value: 0.1 <= value <= 60,
-        "Minimum time in seconds between two requests to one host. Private hosts are exempt unless "
-        "fetch.treat_private_as_public is set.",
+        N_(
+            "Minimum time in seconds between two requests to one host. Private hosts are exempt "
+            "unless fetch.treat_private_as_public is set."
+        ),
     )
     policy_name: str = option(
         "price",
-        "the name of a policy that `tidings lab compare` accepts, optionally with parameters",
+        N_("the name of a policy that `tidings lab compare` accepts, optionally with parameters"),
         bool,
-        "Scheduling policy that decides when each feed is polled.",
+        N_("Scheduling policy that decides when each feed is polled."),
     )
     policy_budget: str = option(
         "12/feed",
-        "a number above 0, optionally followed by /day, /hour or /feed",
+        N_("a number above 0, optionally followed by /day, /hour or /feed"),
         lambda value: (
             (match := BUDGET.fullmatch(value)) is not None and float(match["requests"]) > 0
         ),
-        "Request budget: per day (2400), per hour (100/hour), or per day for each feed (12/feed).",
+        N_(
+            "Request budget: per day (2400), per hour (100/hour), or per day for each feed "
+            "(12/feed)."
+        ),
     )
     policy_byte_budget: str = option(
         "",
-        "a size above 0 in kB, MB or GB, such as 500 MB, or empty",
+        N_("a size above 0 in kB, MB or GB, such as 500 MB, or empty"),
         lambda value: not value or (parse_bytes(value) or 0) > 0,
-        "Maximum transfer of all polls per day, in addition to the request budget. Empty means no "
-        "limit.",
+        N_(
+            "Maximum transfer of all polls per day, in addition to the request budget. Empty "
+            "means no limit."
+        ),
     )
     policy_min_interval: str = option(
         "15 min",
-        "a duration up to 1 day with s, min or h, such as 15 min; a plain number is in seconds",
+        N_("a duration up to 1 day with s, min or h, such as 15 min; a plain number is in seconds"),
         lambda value: (seconds := parse_duration(value)) is not None and seconds <= 86400,
-        "Minimum time between two polls of a feed whose publisher states no interval and answers "
-        "304 when nothing has changed. For a feed that always sends the full document, the "
-        "minimum is four times as long. An interval that the publisher states is respected if it "
-        "is between a third of this value and one day.",
+        N_(
+            "Minimum time between two polls of a feed whose publisher states no interval and "
+            "answers 304 when nothing has changed. For a feed that always sends the full "
+            "document, the minimum is four times as long. An interval that the publisher states "
+            "is respected if it is between a third of this value and one day."
+        ),
     )
     store_database: str = option(
         "",
-        "the URL of a PostgreSQL database (postgresql://user@host/name), or empty",
+        N_("the URL of a PostgreSQL database (postgresql://user@host/name), or empty"),
         lambda value: not value or value.startswith(("postgresql://", "postgres://")),
-        "PostgreSQL database to use instead of the SQLite file in the data folder, for more feeds "
-        "or workers than one process can serve.",
+        N_(
+            "PostgreSQL database to use instead of the SQLite file in the data folder. It allows "
+            "more feeds and several workers."
+        ),
     )
     store_retain_days: float = option(
         365.0,
-        "at least 1",
+        N_("at least 1"),
         lambda value: value >= 1,
-        "Retention period in days. Older entries are deleted, except the newest ones of each feed "
-        "(store.retain_entries).",
+        N_(
+            "Retention period in days. Older entries are deleted, except the newest ones of each "
+            "feed (store.retain_entries)."
+        ),
     )
     store_retain_entries: int = option(
         100,
-        "at least 0",
+        N_("at least 0"),
         lambda value: value >= 0,
-        "Number of newest entries of each feed that are kept regardless of their age.",
+        N_("Number of newest entries of each feed that are kept regardless of their age."),
     )
     serve_host: str = option(
-        "127.0.0.1", "an address of this machine", bool, "Address to listen on."
+        "127.0.0.1", N_("an address of this machine"), bool, N_("Address to listen on.")
     )
     serve_port: int = option(
         8035,
-        "between 0 and 65,535",
+        N_("between 0 and 65,535"),
         lambda value: 0 <= value <= 65535,
-        "Port to listen on; 0 picks a free one.",
+        N_("Port to listen on. 0 picks a free port."),
     )
     serve_public_url: str = option(
         "",
-        "an http or https URL, or empty",
+        N_("an http or https URL, or empty"),
         lambda value: not value or is_web_address(value),
-        "Public URL of this service. If set, feeds that have a WebSub hub are pushed to this "
-        "service instead of polled.",
+        N_(
+            "Public URL of this service. If set, feeds that have a WebSub hub are pushed to this "
+            "service instead of polled."
+        ),
     )
     serve_proxy_header: str = option(
         "",
-        "the name of a header, or empty",
+        N_("the name of a header, or empty"),
         lambda value: re.fullmatch(r"[A-Za-z0-9-]*", value) is not None,
-        "Header in which an authenticating proxy sends the user name, such as Remote-User. A user "
-        "that does not exist yet is created.",
+        N_(
+            "Header in which an authenticating proxy sends the user name, such as Remote-User. A "
+            "user that does not exist yet is created."
+        ),
     )
     serve_proxy_addresses: str = option(
         "127.0.0.1",
-        "addresses or networks separated by commas, such as 127.0.0.1, 10.0.0.0/8",
+        N_("addresses or networks separated by commas, such as 127.0.0.1, 10.0.0.0/8"),
         lambda value: all(_is_network(part) for part in value.split(",")),
-        "Addresses of trusted proxies. Only they may send the user name (serve.proxy_header) and "
-        "the address of the client (X-Forwarded-For).",
+        N_(
+            "Addresses of trusted proxies. Only they may send the user name (serve.proxy_header) "
+            "and the address of the client (X-Forwarded-For)."
+        ),
     )
     exchange_enabled: bool = option(
         False,
-        "true or false",
+        N_("true or false"),
         lambda value: True,
-        "Exchange fetched entries with peers. Peers learn which public feeds are subscribed to "
-        "here.",
+        N_(
+            "Exchange fetched entries with peers. Peers learn which public feeds this server "
+            "subscribes to."
+        ),
     )
     exchange_host: str = option(
         "",
-        "an address of this machine, or empty",
+        N_("an address of this machine, or empty"),
         lambda value: True,
-        "Address to listen on for peers. If empty, serve.host is used.",
+        N_("Address to listen on for peers. If empty, serve.host is used."),
     )
     exchange_port: int = option(
         0,
-        "between 0 and 65,535",
+        N_("between 0 and 65,535"),
         lambda value: 0 <= value <= 65535,
-        "Port for peers, which must reach it without a proxy in between; 0 uses serve.port.",
+        N_("Port for peers, who must reach it without a proxy. 0 uses serve.port."),
     )
     exchange_lists: str = option(
         "",
-        "addresses with ports, separated by commas",
+        N_("addresses with ports, separated by commas"),
         lambda value: all(re.fullmatch(r"[^\s,/@]+:\d{1,5}", part) for part in split_list(value)),
-        "List servers from which a new node learns its first peers, such as "
-        "lists.example.org:8036.",
+        N_(
+            "List servers from which a new node learns its first peers, such as "
+            "lists.example.org:8036."
+        ),
     )
     exchange_keys: bool = option(
         False,
-        "true or false",
+        N_("true or false"),
         lambda value: True,
-        "Sign fetched entries, so that nodes that trust this one can verify them (needs the extra "
-        '"keys").',
+        N_(
+            "Sign fetched entries, so that nodes that trust this one can verify them (needs the "
+            'extra "keys").'
+        ),
     )
     exchange_friends: str = option(
         "",
-        "public keys of 64 hexadecimal digits, each optionally with @address:port, separated by "
-        "commas",
+        N_(
+            "public keys of 64 hexadecimal digits, each optionally with @address:port, separated "
+            "by commas"
+        ),
         lambda value: all(TRUSTED_PEER.fullmatch(part) for part in split_list(value)),
-        "Trusted peers, whose signed entries are accepted without confirmation. `tidings peers` "
-        "shows the key of a node.",
+        N_(
+            "Trusted peers, whose signed entries are accepted without confirmation. `tidings "
+            "peers` shows the key of a node."
+        ),
     )
     exchange_friends_only: bool = option(
         False,
-        "true or false",
+        N_("true or false"),
         lambda value: True,
-        "Exchange only with trusted peers (exchange.friends).",
+        N_("Exchange only with trusted peers (exchange.friends)."),
     )
     exchange_decoys: int = option(
         0,
-        "between 0 and 100",
+        N_("between 0 and 100"),
         lambda value: 0 <= value <= 100,
-        "Number of decoys: feeds of peers that are fetched and announced although no user here is "
-        "subscribed to them, so that peers cannot find out who reads what.",
+        N_(
+            "Number of decoys. A decoy is a feed of a peer that is fetched and announced "
+            "although no user is subscribed to it. Decoys hide from peers which feeds your users "
+            "read."
+        ),
     )
     exchange_certificate: str = option(
         "",
-        "a file, or empty",
+        N_("a file, or empty"),
         lambda value: True,
-        "TLS certificate with its private key (PEM) for exchange.port. All connections to and from "
-        "peers are then encrypted; the peers must use TLS too.",
+        N_(
+            "TLS certificate with its private key (PEM) for exchange.port. All connections to "
+            "and from peers are then encrypted. The peers must use TLS too."
+        ),
     )
     log_level: str = option(
         "info",
-        f"one of {', '.join(LEVELS)}",
+        N_("one of debug, info, warning, error"),
         lambda value: value in LEVELS,
-        "Minimum level of log messages.",
+        N_("Minimum level of log messages."),
     )
     log_format: str = option(
         "text",
-        "text or json",
+        N_("text or json"),
         lambda value: value in ("text", "json"),
-        "Log format: text with key=value pairs, or one JSON object per line.",
+        N_("Log format: text with key=value pairs, or one JSON object per line."),
     )
 
     @property
@@ -378,13 +420,14 @@ def read(
         *_in_flags(flags),
     ):
         if name not in table:
-            raise ConfigError(origin, f"unknown option {name}{_suggestion(name, list(table))}")
-        values[name] = (_validated(table[name], value, origin), origin)
+            raise ConfigError(origin, _unknown_option(name, list(table)))
+        values[name] = (_validate(table[name], value, origin), origin)
     return {name: _setting(name, table[name], *values[name]) for name in table}
 
 
 def _setting(name: str, row: Any, value: Any, origin: str) -> Setting:
-    section, _, option_name = name.partition(".")
+    section, option_name = name.split(".", 1)
+    allowed, help_text = row.metadata["allowed"], row.metadata["help"]
     return Setting(
         section,
         option_name,
@@ -392,8 +435,8 @@ def _setting(name: str, row: Any, value: Any, origin: str) -> Setting:
         row.default,
         value,
         origin,
-        row.metadata["allowed"],
-        row.metadata["help"],
+        _(allowed),
+        _(help_text),
     )
 
 
@@ -408,16 +451,19 @@ def _in_file(file: Path) -> Iterator[tuple[str, Any, str]]:
     except FileNotFoundError:
         return
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(file), f"cannot be read: {error}") from None
+        raise ConfigError(str(file), _("cannot be read: %(error)s", error=error)) from None
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(str(file), f"is not valid TOML: {error}") from None
+        raise ConfigError(str(file), _("is not valid TOML: %(error)s", error=error)) from None
     for section, options in document.items():
         if not isinstance(options, dict):
             raise ConfigError(
                 str(file),
-                f"{section} is outside of a section; move it below a heading such as [fetch]",
+                _(
+                    "%(option)s is outside of a section; move it below a heading such as [fetch]",
+                    option=section,
+                ),
             )
         for name, value in options.items():
             yield f"{section}.{name}", value, str(file)
@@ -432,7 +478,7 @@ def _in_environment(
     """
     sections = {name.partition(".")[0] for name in table}
     for variable, text in sorted(environment.items()):
-        section, _, name = variable.removeprefix(PREFIX).lower().partition("_")
+        section, _separator, name = variable.removeprefix(PREFIX).lower().partition("_")
         if variable.startswith(PREFIX) and section in sections and name:
             yield f"{section}.{name}", text, variable
 
@@ -442,12 +488,16 @@ def _in_flags(flags: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         yield name, text, f"--set {name}"
 
 
-def _suggestion(name: str, names: list[str]) -> str:
+def _unknown_option(name: str, names: list[str]) -> str:
     similar = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {similar[0]}?" if similar else f"; known options: {', '.join(names)}"
+    if similar:
+        return _(
+            "unknown option %(name)s; did you mean %(similar)s?", name=name, similar=similar[0]
+        )
+    return _("unknown option %(name)s; known options: %(names)s", name=name, names=", ".join(names))
 
 
-def _validated(row: Any, value: Any, origin: str) -> Any:
+def _validate(row: Any, value: Any, origin: str) -> Any:
     """Return a value converted to the type of its option, or raise `ConfigError`.
 
     Text from the environment or from a flag is parsed. A value from TOML must have the right type.
@@ -455,8 +505,13 @@ def _validated(row: Any, value: Any, origin: str) -> Any:
     converted = _convert(row.type, value)
     if converted is None or not row.metadata["check"](converted):
         name = ".".join(row.name.split("_", 1))
-        must = {bool: "", int: "a whole number ", float: "a number ", str: ""}[row.type]
-        raise ConfigError(origin, f"{name} must be {must}{row.metadata['allowed']}, not {value!r}")
+        texts = {
+            int: N_("%(name)s must be a whole number %(allowed)s, not %(value)r"),
+            float: N_("%(name)s must be a number %(allowed)s, not %(value)r"),
+        }
+        text = texts.get(row.type, N_("%(name)s must be %(allowed)s, not %(value)r"))
+        allowed = row.metadata["allowed"]
+        raise ConfigError(origin, _(text, name=name, allowed=_(allowed), value=value))
     return converted
 
 

@@ -154,7 +154,7 @@ def test_papers_command_passes_its_options(tidings, tmp_path, monkeypatch):
     assert options == {"out": tmp_path, "quick": True, "seed": 4}
     assert tidings.json("lab", "papers", "--out", tmp_path)["quick"] is False
     (tmp_path / "file").write_text("")
-    assert "is a file; name a directory" in tidings.expect_error(
+    assert "is a file; choose a directory" in tidings.expect_error(
         "lab", "papers", "--out", tmp_path / "file"
     )
 

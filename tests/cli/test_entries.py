@@ -55,8 +55,10 @@ def test_tables(subscribed):
         "URL",
         "entries",
         "newest",
-        "checked",
+        "last",
+        "poll",
         "next",
+        "poll",
         "error",
     ]
     assert feeds[1].startswith("1   Birds and small kettles")

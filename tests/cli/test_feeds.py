@@ -35,7 +35,7 @@ def test_add_lists_the_feeds_of_a_site_and_takes_a_choice(local_tidings, blogs):
     result = local_tidings.run("add", blogs.site(1))
     assert result.exit_code == 2
     assert f"1  Birds and small kettles (rss)   {blogs.site(1)}/rss.xml" in result.stdout
-    assert result.stderr == f"tidings: {blogs.site(1)} has 2 feeds; select one with --choose N\n"
+    assert result.stderr == f"tidings: {blogs.site(1)} has 2 feeds; choose one with --choose N\n"
     assert local_tidings.json("feeds") == []
     assert "there are only 2 feeds" in local_tidings.expect_error(
         "add", blogs.site(1), "--choose", 3

@@ -27,9 +27,9 @@ def test_compare_as_served_lists_policies_below_the_budget(tidings, sample):
     assert found["min_interval_s"] == 3600
     assert [result["reached_budget"] for result in found["results"]] == [False, False]
     text = tidings(*arguments)
-    assert "As served, minimum interval 60 min" in text
+    assert "With the constraints of the service, minimum interval 60 min" in text
     assert (
-        "More than 5 % below the budget under the poll constraints:\n  uniform\n  combined\n"
+        "Below 95 % of the budget, because of the poll constraints:\n  uniform\n  combined\n"
         in text
     )
     assert max(len(line) for line in text.splitlines()) <= 80
@@ -45,7 +45,9 @@ def test_compare_without_constraints_is_unchanged(tidings, sample):
     found = tidings.json("lab", "compare", sample, *COMPARE_OPTIONS)
     assert found["min_interval_s"] is None
     assert all(result["reached_budget"] for result in found["results"])
-    assert "As served" not in tidings("lab", "compare", sample, *COMPARE_OPTIONS)
+    assert "With the constraints of the service" not in tidings(
+        "lab", "compare", sample, *COMPARE_OPTIONS
+    )
 
 
 def test_evaluate_as_served(tidings, sample):
@@ -63,7 +65,7 @@ def test_evaluate_as_served(tidings, sample):
     served = tidings.json("lab", "evaluate", sample, *arguments)
     assert served["min_interval_s"] == served["cells"][0]["min_interval_s"] == 900
     assert tidings("lab", "evaluate", sample, *arguments).startswith(
-        "As served, minimum interval 15 min\n\n"
+        "With the constraints of the service, minimum interval 15 min\n\n"
     )
     assert tidings.json("lab", "evaluate", sample, *arguments[:-1])["min_interval_s"] is None
 

@@ -58,8 +58,8 @@ def test_table_fits_80_columns_and_marks_the_default(rows):
     assert "Minimum interval 60 min" in lines
     assert sum(line.startswith("price 12* ") for line in lines) == 1
     assert any(line.startswith("hourly ") for line in lines)
-    assert "!: more than 5 % below the budget under the poll constraints." in lines
-    assert "geometric means" not in text
+    assert "! marks runs below 95 % of the budget, because of the poll constraints." in lines
+    assert "geometric mean" not in text
 
 
 def test_several_traces_have_a_summary(tidings, sample):
@@ -75,7 +75,7 @@ def test_several_traces_have_a_summary(tidings, sample):
         "--min-intervals",
         "15min",
     )
-    assert "All traces: geometric means of the ratios" in text
+    assert "All traces: geometric mean of the ratios" in text
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "equal requests" in text
     assert "default settings" in text

@@ -69,7 +69,7 @@ def test_table_shows_every_feed_and_the_total(tidings):
         (("--policy", "uniform", "--rates", "1", "--budget", "nan"), "the budget must be"),
         (
             ("--policy", "uniform", "--rates", "1,2", "--budget", "1", "--weights", "1"),
-            "--weights has 1 numbers and --rates has 2",
+            "--weights has 1 numbers, but --rates has 2",
         ),
         (
             ("--policy", "uniform", "--rates", "1,2", "--budget", "1", "--windows", "1,0"),
@@ -139,7 +139,7 @@ def test_feed_without_posts_has_no_delay(tidings):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--hourly", "1,2,3", "--polls", "2"), "--hourly has 3 numbers; give 24"),
+        (("--hourly", "1,2,3", "--polls", "2"), "--hourly has 3 numbers; enter 24"),
         (("--hourly", FLAT, "--polls", "0"), "must be between 1 and 48"),
         (("--hourly", FLAT, "--polls", "49"), "must be between 1 and 48"),
         (("--hourly", FLAT, "--polls", "2.5"), "'2.5' is not a valid integer"),

@@ -68,7 +68,7 @@ def test_score_as_text(tidings, sample, tmp_path):
         "--plot",
         tmp_path / "delays.svg",
     )
-    assert "1 more outside the scored period were ignored" in text
+    assert "1 poll outside the scored period was ignored" in text
     assert max(len(line) for line in text.splitlines()) <= 80
     assert (tmp_path / "delays.svg").read_text().startswith("<?xml")
 
@@ -223,7 +223,7 @@ def test_several_budgets_give_a_curve(tidings, sample, tmp_path):
         ),
         (
             ("--policies", "uniform", "--budget", "4", "--against", "price"),
-            "--against price: not one of --policies",
+            "--against price is not in --policies",
         ),
         (
             ("--policies", "uniform", "--budget", "4", "--plot", "curve.gif"),
@@ -239,7 +239,7 @@ def test_invalid_comparisons_are_rejected(tidings, sample, arguments, message):
 def test_save_polls_rejects_a_file(tidings, sample, tmp_path):
     (tmp_path / "polls").write_text("")
     arguments = ("--policies", "uniform", "--budget", "4", "--save-polls", tmp_path / "polls")
-    assert "is a file; name a directory" in tidings.expect_error(
+    assert "is a file; choose a directory" in tidings.expect_error(
         "lab", "compare", sample, *arguments
     )
 
@@ -278,6 +278,6 @@ def test_limit_decreases_with_the_budget(tidings, sample, tmp_path):
 
 def test_invalid_limits_are_rejected(tidings, sample):
     assert "must be at least 0" in tidings.expect_error("lab", "limit", sample, "--budget", "-1")
-    assert "give several budgets" in tidings.expect_error(
+    assert "needs several budgets" in tidings.expect_error(
         "lab", "limit", sample, "--budget", "1", "--plot", "x.png"
     )

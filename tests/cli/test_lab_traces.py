@@ -125,7 +125,7 @@ def test_the_same_seed_gives_the_same_trace(tidings, tmp_path):
 
 def test_generate_overwrites_only_with_force(tidings, tmp_path):
     tidings("lab", "generate", tmp_path, *GENERATE)
-    assert "is not empty; name another directory, or add --force" in tidings.expect_error(
+    assert "is not empty; choose another directory, or add --force" in tidings.expect_error(
         "lab", "generate", tmp_path, *GENERATE
     )
     tidings("lab", "generate", tmp_path, *GENERATE, "--csv", "--force", "--seed", "9")

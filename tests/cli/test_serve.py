@@ -50,7 +50,7 @@ def test_serves_until_stopped(tmp_path, ending):
         assert get(address, "/")[0] == 200
         process.send_signal(ending)
         out, err = process.communicate(timeout=TEST_TIMEOUT_S)
-    assert (process.returncode, out) == (0, "stopped\n")
+    assert (process.returncode, out) == (0, "tidings has stopped\n")
     events = [line.split(" ", 2)[1:] for line in err.splitlines()]
     assert [(level, event.split()[0]) for level, event in events] == [
         ("info", "service_started"),

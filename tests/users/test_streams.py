@@ -84,7 +84,7 @@ def test_last_full_page_has_no_next(env):
 
 @pytest.mark.parametrize("after", ["", "x", "1,2,3", "nan", "99999999999999999999", "-5"])
 def test_invalid_cursor_raises(env, after):
-    with pytest.raises(UsageError, match="the cursor .* is not valid"):
+    with pytest.raises(UsageError, match=r"the cursor .* is not valid"):
         env.ann.ids(Stream(), after=after)
 
 

@@ -21,6 +21,7 @@ from tidings.cli.context import CliContext, default_data_dir
 from tidings.cli.demo import demo
 from tidings.cli.entries import entries
 from tidings.cli.feeds import add, export, feeds, import_feeds, poll
+from tidings.cli.help_texts import translate_help
 from tidings.cli.inspect import explain, status
 from tidings.cli.lab import lab
 from tidings.cli.maintenance import backup, config, doctor, restore
@@ -30,6 +31,7 @@ from tidings.cli.serve import serve, worker
 from tidings.cli.timing import timing
 from tidings.cli.users import user
 from tidings.errors import TidingsError, UsageError
+from tidings.i18n import _
 from tidings.memory import tune_allocator
 
 # Matrices are small here, so BLAS threads cost more than they save. Must be set before numpy loads.
@@ -81,20 +83,22 @@ class RootGroup(click.Group):
     "--data-dir",
     type=click.Path(path_type=Path),
     envvar="TIDINGS_DATA_DIR",
-    help="Directory of the database and config.toml.  [default: $TIDINGS_DATA_DIR, or "
-    "$XDG_DATA_HOME/tidings]",
+    help=_(
+        "Directory of the database and config.toml.  [default: $TIDINGS_DATA_DIR, or "
+        "$XDG_DATA_HOME/tidings]"
+    ),
 )
 @click.option(
     "--database",
     metavar="URL",
-    help="PostgreSQL database, for example postgresql://user@host/name.",
+    help=_("PostgreSQL database, for example postgresql://user@host/name."),
 )
 @click.option(
     "--set",
     "flags",
     multiple=True,
     metavar="OPTION=VALUE",
-    help="Configuration option, for example fetch.timeout_s=20.",
+    help=_("Value of an option, for example fetch.timeout_s=20."),
 )
 @click.pass_context
 def root(
@@ -102,16 +106,19 @@ def root(
 ) -> None:
     """Self-hosted feed reader that learns when each feed posts.
 
-    `tidings serve` runs the service. The other commands can be used while it runs, on the same data
-    directory.
+    `tidings serve` runs the service. The other commands can be used while it runs, with the same
+    data directory.
     """
     values = {}
     for flag in flags:
         name, equals, value = flag.partition("=")
         if not equals:
             raise UsageError(
-                f"--set {flag}: write OPTION=VALUE, for example --set fetch.timeout_s=20; "
-                "`tidings config` lists the options"
+                _(
+                    "--set %(flag)s: write OPTION=VALUE, for example --set fetch.timeout_s=20; "
+                    "`tidings config` lists the options",
+                    flag=flag,
+                )
             )
         values[name.strip()] = value
     if database is not None:
@@ -144,6 +151,7 @@ for command in (
     lab,
 ):
     root.add_command(command)
+translate_help(root)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ import click
 
 from tidings.config import Config, Setting, config_of, read
 from tidings.errors import UsageError
+from tidings.i18n import _
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -78,7 +79,9 @@ class CliContext:
             UsageError: if the path is a file.
         """
         if self.data_dir.exists() and not self.data_dir.is_dir():
-            raise UsageError(f"--data-dir {self.data_dir}: is a file; name a directory")
+            raise UsageError(
+                _("--data-dir %(data_dir)s is a file; choose a directory", data_dir=self.data_dir)
+            )
         self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def open_store(self) -> "Store":
@@ -93,8 +96,12 @@ class CliContext:
 
         if not self.store_exists:
             raise UsageError(
-                f"there is no database in {self.data_dir} yet; start with `tidings add URL` or "
-                "`tidings import FILE`, or name another directory: tidings --data-dir DIR COMMAND"
+                _(
+                    "there is no database in %(data_dir)s yet; start with `tidings "
+                    "add URL` or `tidings import FILE`, or choose another directory "
+                    "with --data-dir",
+                    data_dir=self.data_dir,
+                )
             )
         return Store.open(self.store_location, clock=time.time)
 
@@ -128,7 +135,10 @@ async def find_feed(store: "Store", feed: str) -> "Feed":
     found = await store.feed(int(feed) if feed.isdecimal() else feed)
     if found is None:
         raise UsageError(
-            f"there is no feed {feed}; `tidings feeds` lists all feeds, "
-            f"`tidings add {feed}` subscribes to one"
+            _(
+                "there is no feed %(feed)s; `tidings feeds` lists all feeds, `tidings add "
+                "%(feed)s` subscribes to one",
+                feed=feed,
+            )
         )
     return found

@@ -1,6 +1,5 @@
 """Command `tidings demo`: run tidings on simulated publishers."""
 
-import asyncio
 import os
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import click
 
 from tidings.cli.output import Duration, print_table
+from tidings.i18n import _
 
 STDIN_FD = 0
 
@@ -18,28 +18,28 @@ STDIN_FD = 0
     type=click.FloatRange(1, 1000),
     default=500.0,
     show_default=True,
-    help="Speed-up factor.",
+    help=_("Speed of the simulated clock (1 = real time)."),
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8035,
     show_default=True,
-    help="Port (0 = any free port).",
+    help=_("Port (0 = any free port)."),
 )
 @click.option(
     "--seed",
     type=click.IntRange(0),
     default=1,
     show_default=True,
-    help="Random seed.",
+    help=_("Random seed."),
 )
 @click.option(
     "--publishers",
     type=click.IntRange(1, 5000),
     default=300,
     show_default=True,
-    help="Number of simulated publishers.",
+    help=_("Number of simulated publishers."),
 )
 @click.option(
     "--for",
@@ -47,28 +47,30 @@ STDIN_FD = 0
     type=Duration(),
     default="7d",
     show_default=True,
-    help="Duration in simulated time: 12h, 7d, 2w.",
+    help=_("Duration in simulated time: 12h, 7d, 2w."),
 )
 @click.option(
     "--until-closed",
     is_flag=True,
     hidden=True,
-    help="Stop when stdin is closed, for use by a parent process.",
+    help=_("End of the demo when stdin is closed, for parent processes."),
 )
 def demo(
     speed: float, port: int, seed: int, publishers: int, duration_s: float, until_closed: bool
 ) -> None:
     """Run a demo with simulated publishers.
 
-    Everything runs on this computer: simulated publishers with different posting patterns, and two
-    tidings services that differ only in their polling policy and have the same budget. A web page
-    compares their delays. The demo leaves no files behind.
+    The demo simulates publishers on this computer. Two tidings services poll them with the same
+    budget, but with different polling policies. A web page compares their delays. The demo leaves
+    no files behind.
 
     \b
     Example:
       tidings demo
       tidings demo --speed 1000 --publishers 60 --for 2d
     """
+    import asyncio
+
     from tidings import logs
     from tidings.demo.demo import Plan
     from tidings.demo.run import RESULT_COLUMNS, run_demo
@@ -104,4 +106,6 @@ def demo(
         [name, *(form(result[key]) for key, form in zip(RESULT_COLUMNS, formats, strict=True))]
         for name, result in results.items()
     ]
-    print_table(["", "polls", "mean delay", "median", "95 % within", "missed"], rows)
+    print_table(
+        ["", _("polls"), _("mean delay"), _("median delay"), _("95 % of posts"), _("missed")], rows
+    )

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from tidings.cli.context import CliContext
+from tidings.cli.output import feeds_text
 from tidings.errors import TidingsError
-from tidings.formatting import count
+from tidings.i18n import _
 
 Verdict: TypeAlias = Literal["ok", "warn", "error"]
 
@@ -54,14 +55,18 @@ async def _check_configuration(context: CliContext) -> list[CheckResult]:
     config = context.config
     check_policy(context.settings)
     changed = sum(setting.origin != "default" for setting in context.settings.values())
-    text = f"{changed} of {len(context.settings)} options differ from the default"
-    results = [CheckResult("configuration", "ok", text)]
+    text = _(
+        "%(changed)s of %(settings)s options differ from the default",
+        changed=changed,
+        settings=len(context.settings),
+    )
+    results = [CheckResult(_("configuration"), "ok", text)]
     if config.fetch_allow_private:
-        text = (
-            "requests to private addresses are allowed; "
-            "set fetch.allow_private=false if other users add feeds"
+        text = _(
+            "requests to private addresses are allowed; if other users add feeds, "
+            "set fetch.allow_private=false"
         )
-        results.append(CheckResult("private addresses", "warn", text))
+        results.append(CheckResult(_("private addresses"), "warn", text))
     return results
 
 
@@ -74,50 +79,66 @@ async def _check_contact(context: CliContext) -> list[CheckResult]:
             async with context.open_store() as store:
                 url = await stored_contact(store)
     if url:
-        return [CheckResult("contact", "ok", url)]
-    text = (
-        "publishers cannot contact you before they block you; set fetch.contact_url to a web page "
-        "of yours (or serve.public_url), in config.toml or as TIDINGS_FETCH_CONTACT_URL"
+        return [CheckResult(_("contact"), "ok", url)]
+    text = _(
+        "publishers cannot contact you before they block you; set fetch.contact_url to a page "
+        "with your contact details, or set serve.public_url"
     )
-    return [CheckResult("contact", "warn", text)]
+    return [CheckResult(_("contact"), "warn", text)]
 
 
 async def _check_data_dir(context: CliContext) -> list[CheckResult]:
     data_dir = context.data_dir
     if not data_dir.is_dir():
-        text = f"{data_dir} does not exist yet; `tidings add` or `tidings serve` creates it"
-        return [CheckResult("data directory", "warn", text)]
+        text = _(
+            "%(data_dir)s does not exist yet; `tidings add` or `tidings serve` creates it",
+            data_dir=data_dir,
+        )
+        return [CheckResult(_("data directory"), "warn", text)]
     if not os.access(data_dir, os.R_OK | os.W_OK | os.X_OK):
-        text = f"{data_dir} is not writable for this user; change its owner or its mode"
-        return [CheckResult("data directory", "error", text)]
+        text = _(
+            "this user cannot write to %(data_dir)s; change its owner or its mode",
+            data_dir=data_dir,
+        )
+        return [CheckResult(_("data directory"), "error", text)]
     if stat.S_IMODE(data_dir.stat().st_mode) & 0o077:
-        text = f"other users of this computer can read {data_dir}; run: chmod 700 {data_dir}"
-        return [CheckResult("data directory", "warn", text)]
-    return [CheckResult("data directory", "ok", str(data_dir))]
+        text = _(
+            "other users of this computer can read %(data_dir)s; run: chmod 700 %(data_dir)s",
+            data_dir=data_dir,
+        )
+        return [CheckResult(_("data directory"), "warn", text)]
+    return [CheckResult(_("data directory"), "ok", str(data_dir))]
 
 
 async def _check_database(context: CliContext) -> list[CheckResult]:
     if not context.store_exists:
-        text = "no database yet; start with `tidings add URL` or `tidings import FILE`"
-        return [CheckResult("database", "warn", text)]
+        text = _("there is no database yet; start with `tidings add URL` or `tidings import FILE`")
+        return [CheckResult(_("database"), "warn", text)]
     async with context.open_store() as store:
         problems = await store.check()
         status = await store.status()
     if problems:
         return [
             CheckResult(
-                "database", "error", f"{problem}; restore your last backup with `tidings restore`"
+                _("database"),
+                "error",
+                _("%(problem)s; restore your last backup with `tidings restore`", problem=problem),
             )
             for problem in problems
         ]
     size = (
-        f"{context.store_location.stat().st_size / 1e6:,.1f} MB"
+        _("%(st_size)s MB", st_size=f"{context.store_location.stat().st_size / 1e6:,.1f}")
         if isinstance(context.store_location, Path)
         else "PostgreSQL"
     )
-    feeds = count(status.feeds, "feed")
-    text = f"{feeds}, {status.entries:,} entries, {size}, no damage found"
-    return [CheckResult("database", "ok", text)]
+    feeds = feeds_text(status.feeds)
+    text = _(
+        "%(feeds)s, %(entries)s entries, %(size)s, no damage found",
+        feeds=feeds,
+        entries=f"{status.entries:,}",
+        size=size,
+    )
+    return [CheckResult(_("database"), "ok", text)]
 
 
 async def _check_disk(context: CliContext) -> list[CheckResult]:
@@ -127,25 +148,43 @@ async def _check_disk(context: CliContext) -> list[CheckResult]:
     needed = MIN_FREE_BYTES
     if context.store_path.exists():
         needed = max(needed, 2 * context.store_path.stat().st_size)
-    text = f"{free / 1e9:,.1f} GB free"
     if free < needed:
-        text += f", but a backup needs {needed / 1e9:,.1f} GB; free some space"
-        return [CheckResult("disk", "error", text)]
-    return [CheckResult("disk", "ok", text)]
+        text = _(
+            "%(free)s GB are free, but a backup needs %(needed)s GB; free some disk space",
+            free=f"{free / 1e9:,.1f}",
+            needed=f"{needed / 1e9:,.1f}",
+        )
+        return [CheckResult(_("disk"), "error", text)]
+    text = _("%(free)s GB of disk space are free", free=f"{free / 1e9:,.1f}")
+    return [CheckResult(_("disk"), "ok", text)]
 
 
 async def _check_clock(context: CliContext) -> list[CheckResult]:
     now = time.time()
     text = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     if now < EARLIEST_VALID_TIME:
-        return [CheckResult("clock", "error", f"{text} is in the past; set the system clock")]
+        return [
+            CheckResult(
+                _("clock"),
+                "error",
+                _(
+                    "the clock shows %(time)s, which is in the past; set the system clock",
+                    time=text,
+                ),
+            )
+        ]
     if context.store_exists:
         async with context.open_store() as store:
             last_request_at = max((await store.last_request_times(now)).values(), default=0.0)
         if last_request_at > now:
-            text += f", but the last request was {last_request_at - now:,.0f} s later"
-            return [CheckResult("clock", "error", f"{text}; set the system clock")]
-    return [CheckResult("clock", "ok", text)]
+            text = _(
+                "the clock shows %(time)s, but the last request was %(seconds)s s later; "
+                "set the system clock",
+                time=text,
+                seconds=f"{last_request_at - now:,.0f}",
+            )
+            return [CheckResult(_("clock"), "error", text)]
+    return [CheckResult(_("clock"), "ok", text)]
 
 
 async def _check_network(context: CliContext) -> list[CheckResult]:
@@ -156,15 +195,20 @@ def _check_dns() -> Iterator[CheckResult]:
     try:
         socket.getaddrinfo("localhost", 80)
     except OSError as error:
-        text = f"localhost cannot be resolved ({error.strerror}); check /etc/hosts"
-        yield CheckResult("DNS", "error", text)
+        text = _(
+            "localhost cannot be resolved (%(strerror)s); check /etc/hosts", strerror=error.strerror
+        )
+        yield CheckResult(_("DNS"), "error", text)
         return
     resolver = Path("/etc/resolv.conf")
     if resolver.exists() and "nameserver" not in resolver.read_text(errors="replace"):
-        text = f"{resolver} has no nameserver line, so host names cannot be resolved; add one"
-        yield CheckResult("DNS", "error", text)
+        text = _(
+            "%(resolver)s has no nameserver line, so host names cannot be resolved; add one",
+            resolver=resolver,
+        )
+        yield CheckResult(_("DNS"), "error", text)
     else:
-        yield CheckResult("DNS", "ok", "a resolver is configured")
+        yield CheckResult(_("DNS"), "ok", _("a resolver is configured"))
 
 
 def _check_routes() -> Iterator[CheckResult]:
@@ -177,10 +221,17 @@ def _check_routes() -> Iterator[CheckResult]:
         except OSError:
             continue
     if protocols:
-        yield CheckResult("route", "ok", f"the internet is routed over {' and '.join(protocols)}")
+        yield CheckResult(
+            _("route"),
+            "ok",
+            _(
+                "there is a route to the internet over %(protocols)s",
+                protocols=", ".join(protocols),
+            ),
+        )
     else:
-        text = "there is no route to the internet; only local addresses can be polled"
-        yield CheckResult("route", "warn", text)
+        text = _("there is no route to the internet; only local addresses can be polled")
+        yield CheckResult(_("route"), "warn", text)
 
 
 def _check_certificates() -> Iterator[CheckResult]:
@@ -189,10 +240,13 @@ def _check_certificates() -> Iterator[CheckResult]:
     if context.cert_store_stats()["x509_ca"] or (
         paths.capath and any(Path(paths.capath).iterdir())
     ):
-        yield CheckResult("certificates", "ok", "CA certificates are installed")
+        yield CheckResult(_("certificates"), "ok", _("CA certificates are installed"))
     else:
-        text = "no CA certificates, so HTTPS requests fail; on Debian: apt install ca-certificates"
-        yield CheckResult("certificates", "error", text)
+        text = _(
+            "there are no CA certificates, so HTTPS requests fail; on Debian, run: "
+            "apt install ca-certificates"
+        )
+        yield CheckResult(_("certificates"), "error", text)
 
 
 def _check_open_files(context: CliContext) -> Iterator[CheckResult]:
@@ -200,21 +254,30 @@ def _check_open_files(context: CliContext) -> Iterator[CheckResult]:
     concurrency = context.config.fetch_concurrency
     needed = 4 * concurrency + 100
     if soft_limit < needed:
-        text = (
-            f"the limit {soft_limit} may be too low for {concurrency} concurrent requests; raise "
-            f"it with `ulimit -n {needed}` (at most {hard_limit}), or lower fetch.concurrency"
+        text = _(
+            "the limit %(soft_limit)s may be too low for %(concurrency)s concurrent "
+            "requests; raise it with `ulimit -n %(needed)s` (at most %(hard_limit)s), or "
+            "lower fetch.concurrency",
+            soft_limit=soft_limit,
+            concurrency=concurrency,
+            needed=needed,
+            hard_limit=hard_limit,
         )
-        yield CheckResult("open files", "warn", text)
+        yield CheckResult(_("open files"), "warn", text)
     else:
-        yield CheckResult("open files", "ok", f"{soft_limit:,} allowed")
+        yield CheckResult(
+            _("open files"),
+            "ok",
+            _("%(soft_limit)s open files are allowed", soft_limit=f"{soft_limit:,}"),
+        )
 
 
 CHECKS: dict[str, Callable[[CliContext], Awaitable[list[CheckResult]]]] = {
-    "configuration": _check_configuration,
-    "data directory": _check_data_dir,
-    "database": _check_database,
-    "contact": _check_contact,
-    "disk": _check_disk,
-    "clock": _check_clock,
-    "network": _check_network,
+    _("configuration"): _check_configuration,
+    _("data directory"): _check_data_dir,
+    _("database"): _check_database,
+    _("contact"): _check_contact,
+    _("disk"): _check_disk,
+    _("clock"): _check_clock,
+    _("network"): _check_network,
 }

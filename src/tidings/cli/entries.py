@@ -13,6 +13,7 @@ from tidings.cli.context import CliContext, find_feed, with_context
 from tidings.cli.feeds import PAGE_SIZE, iter_feeds
 from tidings.cli.output import Duration, json_option, print_json_list, print_table, wants_json
 from tidings.formatting import NO_VALUE, ago, duration_short
+from tidings.i18n import _
 
 if TYPE_CHECKING:
     from tidings.store import Store
@@ -40,26 +41,31 @@ class Timestamp(Duration):
             moment = datetime.fromisoformat(text)
         except ValueError:
             self.fail(
-                f"{text!r} is not a time; write 2h or 3d (ago), 2026-11-16, or 2026-11-16T09:00"
+                _(
+                    "%(text)r is not a time; write 2h or 3d (ago), 2026-11-16, or 2026-11-16T09:00",
+                    text=text,
+                )
             )
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 @click.command()
-@click.option("--feed", metavar="URL|ID", help="Only this feed.")
-@click.option("--since", type=Timestamp(), help="Received since: 2h, 3d, 2026-11-16.")
+@click.option("--feed", metavar="URL|ID", help=_("Only entries of this feed."))
+@click.option(
+    "--since", type=Timestamp(), help=_("Only entries received since 2h or 3d ago, or 2026-11-16.")
+)
 @click.option(
     "--search",
     metavar="WORDS",
     default="",
-    help="Containing all words; -word excludes, word* matches a prefix.",
+    help=_("Only entries with all words (-word excludes, word* is a prefix)."),
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     default=50,
     show_default=True,
-    help="Maximum number of entries (0 = all).",
+    help=_("Maximum number of entries (0 = all)."),
 )
 @json_option
 @with_context
@@ -91,12 +97,16 @@ async def entries(
             ]
             async for e in found
         ]
-    print_table(["id", "title", "feed", "published", "received"], rows, left=3)
+    print_table([_("id"), _("title"), _("feed"), _("published"), _("received")], rows, left=3)
 
 
 def _format_delay(entry: "Entry") -> str:
     """Format the time from publication to the first poll that found the entry."""
-    return NO_VALUE if entry.delay_s is None else f"{duration_short(entry.delay_s)} later"
+    return (
+        NO_VALUE
+        if entry.delay_s is None
+        else _("%(delay_s)s later", delay_s=duration_short(entry.delay_s))
+    )
 
 
 async def _iter_entries(

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidings.cli.context import CliContext, find_feed, with_context
-from tidings.cli.output import json_option, print_result, print_table, progress, wants_json
+from tidings.cli.output import (
+    feeds_text,
+    json_option,
+    print_result,
+    print_table,
+    progress,
+    wants_json,
+)
 from tidings.errors import TidingsError, UsageError
-from tidings.formatting import NO_VALUE, ago, count
+from tidings.formatting import NO_VALUE, ago
+from tidings.i18n import _, n_
 from tidings.redaction import redact_password
 
 if TYPE_CHECKING:
@@ -31,15 +39,15 @@ PAGE_SIZE = 1000
 
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--dry-run", is_flag=True, help="Report only, without changes.")
+@click.option("--dry-run", is_flag=True, help=_("Only a report, without an import."))
 @json_option
 @with_context
 async def import_feeds(context: CliContext, file: str, dry_run: bool) -> None:
     """Import subscriptions from FILE.
 
-    FILE is OPML, or a text file with one URL per line; - is stdin. An import is atomic. Duplicates
-    and invalid rows are reported with their line numbers. New feeds are polled by the running
-    service or by the next `tidings poll`.
+    FILE is an OPML file, or a text file with one URL per line. Use - for stdin. If an error occurs,
+    nothing is imported. Duplicates and invalid lines are reported with their line numbers. The
+    running service or the next `tidings poll` fetches the new feeds.
 
     \b
     Example:
@@ -59,11 +67,11 @@ async def import_feeds(context: CliContext, file: str, dry_run: bool) -> None:
             if dry_run and not context.store_exists
             else context.store_location
         )
-        _ = context.config  # report an invalid option, although the import does not need it
+        assert context.config  # reports an invalid option, although the import does not need it
         if location == context.store_path:
             context.create_data_dir()
         async with Store.open(location, clock=time.time) as store:
-            with progress(f"importing {file}"):
+            with progress(_("importing %(file)s", file=file)):
                 report = await importer.import_feeds(store, body, time.time, dry_run=dry_run)
     result = {
         "dry_run": dry_run,
@@ -80,8 +88,14 @@ async def import_feeds(context: CliContext, file: str, dry_run: bool) -> None:
 
 
 def _print_import(report: "ImportReport", name: str, dry_run: bool) -> None:
-    _print_errors([f"{name}, line {problem.line}: {problem.text}" for problem in report.problems])
-    click.echo(("dry run: " if dry_run else "") + report.summary)
+    _print_errors(
+        [
+            _("%(name)s, line %(line)s: %(text)s", name=name, line=problem.line, text=problem.text)
+            for problem in report.problems
+        ]
+    )
+    summary = report.summary
+    click.echo(_("dry run: %(summary)s", summary=summary) if dry_run else summary)
 
 
 def _print_errors(lines: list[str]) -> None:
@@ -89,7 +103,7 @@ def _print_errors(lines: list[str]) -> None:
     for line in lines[:MAX_LISTED]:
         click.echo(redact_password(line), err=True)
     if (more := len(lines) - MAX_LISTED) > 0:
-        click.echo(f"and {more:,} more; --json lists all", err=True)
+        click.echo(_("and %(more)s more; use --json to list all", more=f"{more:,}"), err=True)
 
 
 @click.command()
@@ -116,7 +130,7 @@ async def export(context: CliContext, file: Path | None) -> None:
         click.echo(text, nl=False)
     else:
         file.write_bytes(text)
-        click.echo(f"{file}: {count(len(outlines), 'feed')}", err=True)
+        click.echo(f"{file}: {feeds_text(len(outlines))}", err=True)
 
 
 # --- add ------------------------------------------------------------------------------------
@@ -128,17 +142,17 @@ async def export(context: CliContext, file: Path | None) -> None:
     "--choose",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Number of the feed, if the website has several.",
+    help=_("Number of the feed, if the website has several."),
 )
-@click.option("--title", default="", help="Title to show instead of the feed's title.")
-@click.option("--folder", default="", metavar="PATH", help="Folder, for example News/Local.")
+@click.option("--title", default="", help=_("Title to show instead of the feed's title."))
+@click.option("--folder", default="", metavar="PATH", help=_("Folder, for example News/Local."))
 @json_option
 @with_context
 async def add(context: CliContext, url: str, choose: int | None, title: str, folder: str) -> None:
     """Subscribe to the feed or website at URL.
 
-    If the website has several feeds, they are listed, and --choose N selects one. The entries of
-    the feed are stored immediately.
+    If the website has several feeds, the command lists them. Choose one with --choose N. The
+    entries of the feed are stored immediately.
 
     \b
     Example:
@@ -149,12 +163,17 @@ async def add(context: CliContext, url: str, choose: int | None, title: str, fol
 
     context.create_data_dir()
     async with context.open_polling() as aggregator:
-        with progress(f"fetching {redact_password(url)}"):
+        with progress(_("fetching %(url)s", url=redact_password(url))):
             found = await add_feed(aggregator, url, time.time, title=title, folder=folder)
             if found.choices and choose is not None:
                 if choose > len(found.choices):
                     raise UsageError(
-                        f"--choose {choose}: there are only {len(found.choices)} feeds at {url}"
+                        _(
+                            "--choose %(choose)s: there are only %(choices)s feeds at %(url)s",
+                            choose=choose,
+                            choices=len(found.choices),
+                            url=url,
+                        )
                     )
                 found = await add_feed(
                     aggregator, found.choices[choose - 1].url, time.time, title=title, folder=folder
@@ -176,10 +195,22 @@ async def add(context: CliContext, url: str, choose: int | None, title: str, fol
         "next_poll": feed.state.next_poll_at,
         "reason": to_json(feed.state.reason),
     }
-    action = "subscribed to" if found.added.subscription_new else "already subscribed to"
     address = redact_password(feed.url)
-    title = feed.state.title or address
-    print_result(result, f"{action} {title} ({address}): feed {feed.id}, {entries:,} entries")
+    values = {
+        "title": feed.state.title or address,
+        "address": address,
+        "id": feed.id,
+        "entries": f"{entries:,}",
+    }
+    print_result(
+        result,
+        _("subscribed to %(title)s (%(address)s): feed %(id)s, %(entries)s entries", **values)
+        if found.added.subscription_new
+        else _(
+            "already subscribed to %(title)s (%(address)s): feed %(id)s, %(entries)s entries",
+            **values,
+        ),
+    )
 
 
 def _print_choices(url: str, add_result: "AddResult") -> None:
@@ -196,12 +227,20 @@ def _print_choices(url: str, add_result: "AddResult") -> None:
             str(n),
             c.title or NO_VALUE,
             redact_password(c.url),
-            "already subscribed" if subscribed else "",
+            _("already subscribed") if subscribed else "",
         ]
         for n, c, subscribed in choices
     ]
-    print_result({"choices": result}, lambda: print_table(["N", "title", "URL", ""], rows, left=4))
-    raise UsageError(f"{url} has {len(choices)} feeds; select one with --choose N")
+    print_result(
+        {"choices": result}, lambda: print_table([_("N"), _("title"), _("URL"), ""], rows, left=4)
+    )
+    raise UsageError(
+        _(
+            "%(url)s has %(choices)s feeds; choose one with --choose N",
+            url=url,
+            choices=len(choices),
+        )
+    )
 
 
 # --- feeds ----------------------------------------------------------------------------------
@@ -240,12 +279,23 @@ async def feeds(context: CliContext) -> None:
             f"{one.entries:,}",
             ago(one.newest_at, now),
             ago(one.feed.state.last_poll_at, now),
-            "retired" if one.feed.retired_at is not None else ago(one.feed.state.next_poll_at, now),
+            _("never")
+            if one.feed.retired_at is not None
+            else ago(one.feed.state.next_poll_at, now),
             one.feed.state.error_kind if one.feed.state.errors else "",
         ]
         for one in summaries
     ]
-    headings = ["id", "title", "URL", "entries", "newest", "checked", "next", "error"]
+    headings = [
+        _("id"),
+        _("title"),
+        _("URL"),
+        _("entries"),
+        _("newest"),
+        _("last poll"),
+        _("next poll"),
+        _("error"),
+    ]
     print_result(
         [_feed_json(one) for one in summaries], lambda: print_table(headings, rows, left=3)
     )
@@ -284,19 +334,19 @@ def _feed_json(summary: "FeedSummary") -> dict[str, Any]:
 @click.command()
 @click.argument("urls", nargs=-1, metavar="[URL|ID]...")
 @click.option(
-    "--due", "which", flag_value="due", default="due", help="Feeds that are due (the default)."
+    "--due", "which", flag_value="due", default="due", help=_("All feeds that are due (default).")
 )
 @click.option(
-    "--all", "which", flag_value="all", help="All feeds, except where a server limits requests."
+    "--all", "which", flag_value="all", help=_("All feeds, except on servers that limit requests.")
 )
 @json_option
 @with_context
 async def poll(context: CliContext, urls: tuple[str, ...], which: str) -> None:
     """Poll feeds now.
 
-    Polls the given feeds, the due feeds, or --all. The schedule is ignored, but the limits of
-    servers are not: Retry-After, HTTP freshness, skipHours, 410 and paused hosts. Skipped feeds are
-    reported with the reason.
+    Polls the given feeds, all due feeds, or all feeds (--all). This ignores the schedule, but
+    respects the limits of servers, such as Retry-After and skipHours. Skipped feeds are reported
+    with the reason.
 
     \b
     Example:
@@ -307,11 +357,11 @@ async def poll(context: CliContext, urls: tuple[str, ...], which: str) -> None:
     async with context.open_store() as store:
         feed_ids = [(await find_feed(store, url)).id for url in urls] or None
     async with context.open_polling() as aggregator:
-        with progress("polling", total=1) as bar:
+        with progress(_("polling"), total=1) as bar:
 
             def report_progress(done: int, total: int) -> None:
                 bar.set_position(done, total)
-                bar.set_text("polling" if done < total else "scheduling the next polls")
+                bar.set_text(_("polling") if done < total else _("scheduling the next polls"))
 
             totals = await aggregator.poll(
                 feed_ids, due=not urls and which == "due", progress=report_progress
@@ -320,7 +370,10 @@ async def poll(context: CliContext, urls: tuple[str, ...], which: str) -> None:
     _print_poll_totals(totals, skipped)
     if urls and totals.failed:
         raise TidingsError(
-            f"{count(totals.failed, 'poll')} failed; `tidings explain URL` shows the error"
+            _(
+                "%(polls)s failed; `tidings explain URL` shows the error",
+                polls=n_("%(num)s poll", "%(num)s polls", totals.failed),
+            )
         )
 
 
@@ -328,12 +381,22 @@ def _print_poll_totals(totals: "PollTotals", skipped: list[tuple["Feed | None", 
     from tidings.reasons import render, to_json
 
     rows = [(feed.url if feed else "", reason) for feed, reason in skipped]
-    text = (
-        f"{count(totals.poll_count, 'feed')} checked, {totals.new:,} new entries, "
-        f"{totals.changed:,} changed, {totals.failed:,} failed, {len(rows):,} skipped"
+    text = _(
+        "%(feeds)s checked, %(new)s new entries, %(changed)s changed, %(failed)s "
+        "failed, %(rows)s skipped",
+        feeds=feeds_text(totals.poll_count),
+        new=f"{totals.new:,}",
+        changed=f"{totals.changed:,}",
+        failed=f"{totals.failed:,}",
+        rows=f"{len(rows):,}",
     )
     if not wants_json():
-        _print_errors([f"skipped {url}: {render(reason)}" for url, reason in rows])
+        _print_errors(
+            [
+                _("skipped %(url)s: %(reason)s", url=url, reason=render(reason))
+                for url, reason in rows
+            ]
+        )
     result = {
         "asked": totals.poll_count,
         "new": totals.new,

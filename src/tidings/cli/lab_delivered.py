@@ -13,13 +13,16 @@ from tidings.cli.output import (
     NameList,
     NumberList,
     OutputPath,
+    feeds_text,
     json_option,
+    posts_text,
     print_table,
     progress,
     seed_option,
 )
 from tidings.config import Config
-from tidings.formatting import NO_VALUE, common_unit, count, duration, figures, percent
+from tidings.formatting import NO_VALUE, common_unit, duration, figures, percent
+from tidings.i18n import _
 
 
 @click.command()
@@ -30,14 +33,14 @@ from tidings.formatting import NO_VALUE, common_unit, count, duration, figures, 
     default=Config().policy_name,
     show_default=True,
     metavar="A,B,...",
-    help="Policies.",
+    help=_("Policies to simulate."),
 )
 @click.option(
     "--budgets",
     type=NumberList(above=0),
     default="6,12,24",
     show_default=True,
-    help="Polls per feed and day; the default budget is added.",
+    help=_("Polls per feed and day; the default budget is added."),
 )
 @click.option(
     "--min-intervals",
@@ -45,19 +48,23 @@ from tidings.formatting import NO_VALUE, common_unit, count, duration, figures, 
     default="1h",
     show_default=True,
     metavar="A,B,...",
-    help="Minimum intervals in addition to the default.",
+    help=_("Minimum intervals in addition to the default."),
 )
 @click.option(
     "--train-days",
     type=click.FloatRange(min=0),
     default=28.0,
     show_default=True,
-    help="Length of the training period in days.",
+    help=_("Length of the training period in days."),
 )
 @seed_option
-@click.option("--out", type=OutputPath(), metavar="FILE.json", help="JSON file of the rows.")
+@click.option("--out", type=OutputPath(), metavar="FILE.json", help=_("JSON file of the rows."))
 @click.option(
-    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Parallel processes."
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help=_("Parallel processes."),
 )
 @json_option
 def delivered(
@@ -72,10 +79,10 @@ def delivered(
 ) -> None:
     """Compare the service with hourly polling.
 
-    All rows are simulated as served: with the poll constraints and poll costs of the service.
-    Budgets are simulated at the default minimum interval; the default and the largest budget also
-    at the others. Hourly polling and the default settings are always included. With several
-    traces, the geometric mean and the worst ratio are printed at the end.
+    All rows are simulated with the poll constraints and poll costs of the service. Each budget is
+    simulated at the default minimum interval. The default budget and the largest budget are also
+    simulated at the other intervals. Hourly polling and the default settings are always included.
+    With several traces, the command also prints the geometric mean and the worst ratio.
 
     \b
     Example:
@@ -83,9 +90,9 @@ def delivered(
     """
     from tidings.lab import hourly_baseline as lab
 
-    with progress("reading traces"):
+    with progress(_("reading traces")):
         tasks = lab.plan(traces, policies, budgets, min_intervals, train_days, seed)
-    with progress("simulating", total=len(tasks)) as bar:
+    with progress(_("simulating"), total=len(tasks)) as bar:
         rows = lab.run_plan(tasks, jobs, report=bar.report)
     save_and_print(rows, out, lambda: _print_delivered(rows, train_days))
 
@@ -100,17 +107,19 @@ def _print_delivered(all_rows: list[Row], train_days: float) -> None:
     for rows in traces:
         _print_trace(rows, train_days)
         click.echo()
-    click.echo("Ratios are to hourly polling. *: default settings.")
+    click.echo(_("Ratios are relative to hourly polling. * marks the default settings."))
     if not all(row["reached_budget"] for row in all_rows):
-        click.echo("!: more than 5 % below the budget under the poll constraints.")
+        click.echo(_("! marks runs below 95 % of the budget, because of the poll constraints."))
     if len(traces) > 1:
         click.echo()
-        click.echo("All traces: geometric means of the ratios, and the worst charged-delay ratio")
+        click.echo(
+            _("All traces: geometric mean of the ratios, and worst ratio of the charged delay")
+        )
         click.echo()
         lines = [
             [
                 f"{line.policy} {_setting(line.budget, line.default)}",
-                "default settings" if line.default else "equal requests",
+                _("default settings") if line.default else _("equal requests"),
                 f"{line.requests_ratio:.3f}",
                 f"{line.charged_delay_ratio:.3f}",
                 f"{line.worst_ratio:.3f}",
@@ -118,7 +127,11 @@ def _print_delivered(all_rows: list[Row], train_days: float) -> None:
             ]
             for line in summarize(all_rows)
         ]
-        print_table(["policy", "", "requests", "charged", "worst", "on"], lines, left=2)
+        print_table(
+            [_("policy"), "", _("requests"), _("charged"), _("worst ratio"), _("worst trace")],
+            lines,
+            left=2,
+        )
 
 
 def _group_by_trace(all_rows: list[Row]) -> Iterator[list[Row]]:
@@ -138,23 +151,31 @@ def _print_trace(rows: list[Row], train_days: float) -> None:
     """Print a table for each minimum interval, with one time unit for the whole trace."""
     unit, size = common_unit([row["mean_delay_s"] for row in rows])
     first = rows[0]
-    posts = f"{count(first['feeds'], 'feed')}, {count(first['posts'], 'post')}"
-    click.echo(f"{first['trace']}: {posts} after {train_days:g} days of training; delays in {unit}")
+    posts = f"{feeds_text(first['feeds'])}, {posts_text(first['posts'])}"
+    click.echo(
+        _(
+            "%(trace)s: %(posts)s after %(train_days)s days of training; delays in %(unit)s",
+            trace=first["trace"],
+            posts=posts,
+            train_days=f"{train_days:g}",
+            unit=unit,
+        )
+    )
     for interval, group in groupby(rows, key=lambda row: float(row["min_interval_s"])):
         click.echo()
-        click.echo(f"Minimum interval {duration(interval)}")
+        click.echo(_("Minimum interval %(interval)s", interval=duration(interval)))
         table = [_cells(row, size) for row in group]
         headings = [
-            "policy",
-            "polls",
-            "ratio",
-            "MB",
-            "mean",
-            "median",
-            "p90",
-            "missed",
-            "charged",
-            "ratio",
+            _("policy"),
+            _("polls"),
+            _("ratio"),
+            _("MB"),
+            _("mean"),
+            _("median"),
+            _("90 %"),
+            _("missed"),
+            _("charged"),
+            _("ratio"),
         ]
         print_table(headings, table)
 

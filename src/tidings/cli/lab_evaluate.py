@@ -19,14 +19,17 @@ from tidings.cli.output import (
     NameList,
     NumberList,
     OutputPath,
+    feeds_text,
     json_option,
     plot_option,
+    posts_text,
     print_result,
     print_table,
     progress,
     seed_option,
 )
-from tidings.formatting import NO_VALUE, common_unit, count, duration, figures, in_unit, percent
+from tidings.formatting import NO_VALUE, common_unit, duration, figures, in_unit, percent
+from tidings.i18n import _
 
 if TYPE_CHECKING:
     from tidings.lab.whatif import Point
@@ -42,10 +45,10 @@ def _evaluation_options(command: Decorated) -> Decorated:
             type=click.IntRange(min=1),
             default=1,
             show_default=True,
-            help="Parallel processes.",
+            help=_("Parallel processes."),
         ),
         click.option(
-            "--out", type=OutputPath(), metavar="FILE.json", help="JSON file of the result."
+            "--out", type=OutputPath(), metavar="FILE.json", help=_("JSON file of the result.")
         ),
         seed_option,
         click.option(
@@ -53,14 +56,14 @@ def _evaluation_options(command: Decorated) -> Decorated:
             type=click.FloatRange(min=0),
             default=28.0,
             show_default=True,
-            help="Length of the training period in days.",
+            help=_("Length of the training period in days."),
         ),
         click.option(
             "--budgets",
             type=NumberList(above=0),
             default="0.5,1,4,12",
             show_default=True,
-            help="Polls per feed and day.",
+            help=_("Polls per feed and day."),
         ),
         click.argument("traces", nargs=-1, required=True, metavar="TRACE..."),
     ):
@@ -77,14 +80,14 @@ def _evaluation_options(command: Decorated) -> Decorated:
     "--policies",
     type=NameList(),
     metavar="A,B,...",
-    help="Other policies.  [default: those of the papers]",
+    help=_("Other policies.  [default: those of the papers]"),
 )
 @click.option(
     "--ours",
     default="price",
     show_default=True,
     metavar="POLICY",
-    help="Policy to evaluate.",
+    help=_("Policy to evaluate."),
 )
 def evaluate(
     policies: list[str] | None,
@@ -97,9 +100,10 @@ def evaluate(
     """Evaluate a policy on traces and budgets.
 
     Runs every policy on every trace at every budget, with the same number of polls. For each trace
-    and budget, the output shows the best of the other policies by charged delay, the ratio of ours
-    to it with a 95 % interval over resampled feeds, and the difference in missed posts to
-    min-missing, in percentage points. The geometric mean and the worst ratio follow.
+    and budget, the output names the best other policy by delay including missed posts. It shows the
+    ratio of both delays with a 95 % interval over resampled feeds. It also shows the difference in
+    missed posts to min-missing, in percentage points. The geometric mean and the worst ratio
+    follow.
 
     \b
     Example:
@@ -110,7 +114,7 @@ def evaluate(
     run["min_interval_s"] = chosen_min_interval(as_served, min_interval)
     chosen = list(evaluation.PAPER_POLICIES) if policies is None else policies
     steps = len(run["traces"]) * len(run["budgets"]) * (len([p for p in chosen if p != ours]) + 1)
-    with progress("evaluating", total=steps) as bar:
+    with progress(_("evaluating"), total=steps) as bar:
         result = evaluation.evaluate(policies=chosen, ours=ours, report=bar.report, **run)
     save_and_print(result, out, lambda: _print_evaluation(result))
 
@@ -124,7 +128,7 @@ def _print_evaluation(result: dict[str, Any]) -> None:
     for cell in result["cells"]:
         _print_cell(cell, result["train_days"])
         click.echo()
-    click.echo(f"{ours} compared with the best other policy, by charged delay")
+    click.echo(_("%(ours)s compared with the best other policy, by charged delay", ours=ours))
     click.echo()
     rows = []
     for cell in result["cells"]:
@@ -142,24 +146,42 @@ def _print_evaluation(result: dict[str, Any]) -> None:
         )
     print_table(
         [
-            "trace",
-            "budget",
-            "best",
-            "best delay",
+            _("trace"),
+            _("budget"),
+            _("best"),
+            _("best delay"),
             ours,
-            "ratio",
-            "95 % interval",
-            "missed vs. min-missing, points",
+            _("ratio"),
+            _("95 % interval"),
+            _("missed vs. min-missing, points"),
         ],
         rows,
     )
     overall = result["overall"]
     worst = overall["worst"]
     click.echo()
-    click.echo(f"Geometric mean of the ratios  {overall['geometric_mean']:.3f}")
-    click.echo(f"Worst ratio                   {worst['ratio']:.3f} ({_cell_label(worst)})")
-    click.echo(f"Most missed above min-missing {_points(overall['most_missed_points'])} points")
-    click.echo(f"Largest deviation from budget {overall['off_budget'] * 100:+.2f} %")
+    click.echo(
+        _("Geometric mean of the ratios  %(overall)s", overall=f"{overall['geometric_mean']:.3f}")
+    )
+    click.echo(
+        _(
+            "Worst ratio                   %(worst)s (%(where)s)",
+            worst=f"{worst['ratio']:.3f}",
+            where=_cell_label(worst),
+        )
+    )
+    click.echo(
+        _(
+            "Most missed above min-missing %(overall)s points",
+            overall=_points(overall["most_missed_points"]),
+        )
+    )
+    click.echo(
+        _(
+            "Largest deviation from budget %(overall)s %%",
+            overall=f"{overall['off_budget'] * 100:+.2f}",
+        )
+    )
     cells = result["cells"]
     off = [
         f"{_cell_label(cell)} ({cell['off_budget'] * 100:+.2f} %)"
@@ -167,14 +189,25 @@ def _print_evaluation(result: dict[str, Any]) -> None:
         if abs(cell["off_budget"]) > TOLERANCE
     ]
     if off:  # these ratios do not compare equal numbers of polls
-        click.echo(f"Deviation of more than {TOLERANCE * 100:g} %: {', '.join(off)}")
+        click.echo(
+            _(
+                "Runs more than %(tolerance)s %% off the budget: %(off)s",
+                tolerance=f"{TOLERANCE * 100:g}",
+                off=", ".join(off),
+            )
+        )
     scaled = [f"{_cell_label(cell)} ({cell['scale']:.4f})" for cell in cells if cell["scale"] != 1]
     if scaled:
-        click.echo(f"Intervals multiplied to meet the budget: {', '.join(scaled)}")
+        click.echo(
+            _(
+                "Policies whose intervals were multiplied to meet the budget: %(scaled)s",
+                scaled=", ".join(scaled),
+            )
+        )
 
 
 def _cell_label(cell: dict[str, Any]) -> str:
-    return f"{cell['trace']} at {cell['budget']:g}"
+    return _("%(trace)s at %(budget)s", trace=cell["trace"], budget=f"{cell['budget']:g}")
 
 
 def _print_cell(cell: dict[str, Any], train_days: float) -> None:
@@ -182,8 +215,16 @@ def _print_cell(cell: dict[str, Any], train_days: float) -> None:
     results = cell["results"]
     unit, size = common_unit([result["mean_delay_s"] for result in results])
     click.echo(
-        f"{cell['trace']}: {polls_per_day_text(cell['budget'])}, {count(cell['feeds'], 'feed')}, "
-        f"{count(cell['posts'], 'post')} after {train_days:g} days of training; delays in {unit}"
+        _(
+            "%(trace)s: %(polls)s, %(feeds)s, %(posts)s after %(train_days)s days of "
+            "training; delays in %(unit)s",
+            trace=cell["trace"],
+            polls=polls_per_day_text(cell["budget"]),
+            feeds=feeds_text(cell["feeds"]),
+            posts=posts_text(cell["posts"]),
+            train_days=f"{train_days:g}",
+            unit=unit,
+        )
     )
     click.echo()
     rows = [
@@ -207,7 +248,15 @@ def _print_cell(cell: dict[str, Any], train_days: float) -> None:
         in_unit(cell["limit_charged_s"], size),
     ]
     print_table(
-        ["policy", "polls", "mean", "missed", "charged", "ratio", "95 % interval"],
+        [
+            _("policy"),
+            _("polls"),
+            _("mean"),
+            _("missed"),
+            _("charged"),
+            _("ratio"),
+            _("95 % interval"),
+        ],
         [*rows, [*limit, "", ""]],
     )
 
@@ -230,10 +279,10 @@ def _points(points: float | None) -> str:
     "--policy",
     default="price",
     show_default=True,
-    help="Policy whose parts are turned off, one at a time.",
+    help=_("Policy whose parts are turned off, one at a time."),
 )
 @click.option(
-    "--parts", type=NameList(), metavar="A,B,...", help="Parts to turn off.  [default: all]"
+    "--parts", type=NameList(), metavar="A,B,...", help=_("Parts to turn off.  [default: all]")
 )
 def ablate(
     policy: str,
@@ -245,8 +294,8 @@ def ablate(
 ) -> None:
     """Measure the value of each policy part.
 
-    Prints the charged delay without a part divided by the charged delay with it, at the same
-    budget. Above 1, the part helps; below 1, it harms.
+    Prints the delay (including missed posts) without a part, divided by the delay with it, at the
+    same budget. A ratio above 1 means that the part helps.
 
     \b
     Example:
@@ -257,7 +306,7 @@ def ablate(
     run["min_interval_s"] = chosen_min_interval(as_served, min_interval)
     chosen = evaluation.ablation_parts(policy) if parts is None else parts
     with progress(
-        "ablating", total=len(run["traces"]) * len(run["budgets"]) * (len(chosen) + 1)
+        _("turning off parts"), total=len(run["traces"]) * len(run["budgets"]) * (len(chosen) + 1)
     ) as bar:
         result = evaluation.ablate(policy=policy, parts=chosen, report=bar.report, **run)
     save_and_print(result, out, lambda: _print_ablation(result))
@@ -265,7 +314,10 @@ def ablate(
 
 def _print_ablation(result: dict[str, Any]) -> None:
     click.echo(
-        f"Charged delay of {result['policy']} without a part / with it; above 1, the part helps"
+        _(
+            "Charged delay of %(policy)s without a part / with it; above 1, the part helps",
+            policy=result["policy"],
+        )
     )
     click.echo(as_served_note(result["min_interval_s"]))
     parts = list(result["overall"])
@@ -282,11 +334,20 @@ def _print_ablation(result: dict[str, Any]) -> None:
             for part in parts
         ]
     print_table(
-        ["trace", "budget", "without", "ratio", "95 % interval", "more polls"], rows, left=1
+        [
+            _("trace"),
+            _("budget"),
+            _("without part"),
+            _("ratio"),
+            _("95 % interval"),
+            _("more polls"),
+        ],
+        rows,
+        left=1,
     )
     click.echo()
     names = list(next(iter(result["by_trace"].values())))
-    click.echo("Geometric means over all budgets")
+    click.echo(_("Geometric means over all budgets"))
     click.echo()
     table = [
         [
@@ -296,7 +357,7 @@ def _print_ablation(result: dict[str, Any]) -> None:
         ]
         for part in parts
     ]
-    print_table(["without", *names, "all"], table)
+    print_table([_("without part"), *names, _("all")], table)
 
 
 # --- whatif ---------------------------------------------------------------------------------
@@ -304,28 +365,28 @@ def _print_ablation(result: dict[str, Any]) -> None:
 
 @click.command()
 @click.argument("trace")
-@click.option("--policy", default="price", show_default=True, help="Policy to simulate.")
+@click.option("--policy", default="price", show_default=True, help=_("Policy to simulate."))
 @click.option(
     "--budgets",
     type=NumberList(above=0),
     default="0.25,0.5,1,2,4,8,16,24",
     show_default=True,
-    help="Polls per feed and day.",
+    help=_("Polls per feed and day."),
 )
 @click.option(
     "--train-days",
     type=click.FloatRange(min=0),
-    help="Length of the training period in days.  [default: 28, or half of a shorter trace]",
+    help=_("Length of the training period in days.  [default: 28, or half of a shorter trace]"),
 )
 @click.option(
     "--sample",
     type=click.IntRange(min=1),
     metavar="FEEDS",
-    help="Number of feeds in a random sample; polls are scaled up.",
+    help=_("Number of feeds in a random sample (polls are scaled up)."),
 )
 @seed_option
 @json_option
-@plot_option("delay and missed posts by budget")
+@plot_option(_("delay and missed posts by budget"))
 def whatif(
     trace: str,
     policy: str,
@@ -348,7 +409,7 @@ def whatif(
 
     posts = read_trace(trace)
     days = simulation.training_days(posts, train_days)
-    with progress("simulating", total=1.0) as bar:
+    with progress(_("simulating"), total=1.0) as bar:
         points = simulation.whatif(
             posts,
             budgets,
@@ -361,7 +422,7 @@ def whatif(
     if plot is not None:
         from tidings.lab import plots
 
-        title = f"{posts.name}: effect of the budget with {policy}"
+        title = _("%(name)s: effect of the budget on %(policy)s", name=posts.name, policy=policy)
         plots.save(simulation.picture(points, title), plot)
     result = {"trace": posts.name, "policy": policy, "train_days": days, "feeds": posts.n_feeds}
     result |= {
@@ -373,11 +434,21 @@ def whatif(
 
 def _print_points(result: dict[str, Any], points: "list[Point]") -> None:
     feeds, sample = result["feeds"], result["sample"]
-    sample_note = "" if sample in (None, feeds) else f", simulated on a sample of {sample:,}"
+    sample_note = (
+        ""
+        if sample in (None, feeds)
+        else _(", simulated on a sample of %(sample)s", sample=f"{sample:,}")
+    )
     days = figures(result["train_days"])
     click.echo(
-        f"{result['trace']}: {result['policy']} after {days} days of training; "
-        f"{count(feeds, 'feed')}{sample_note}"
+        _(
+            "%(trace)s: %(policy)s after %(days)s days of training; %(feeds)s%(sample_note)s",
+            trace=result["trace"],
+            policy=result["policy"],
+            days=days,
+            feeds=feeds_text(feeds),
+            sample_note=sample_note,
+        )
     )
     click.echo()
     rows = [
@@ -393,7 +464,15 @@ def _print_points(result: dict[str, Any], points: "list[Point]") -> None:
         for point in points
     ]
     print_table(
-        ["budget", "polls per day", "mean", "median", "95 % within", "missed", "charged"],
+        [
+            _("budget"),
+            _("polls per day"),
+            _("mean"),
+            _("median"),
+            _("95 % of posts"),
+            _("missed"),
+            _("charged"),
+        ],
         rows,
         left=0,
     )

@@ -16,6 +16,7 @@ from tidings.cli.output import (
 )
 from tidings.errors import UsageError
 from tidings.formatting import duration, figures, percent
+from tidings.i18n import _
 
 if TYPE_CHECKING:
     from tidings.lab.exchange_experiment import ExperimentResult
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     type=click.IntRange(3, 5000),
     default=161,
     show_default=True,
-    help="Number of nodes that stay.",
+    help=_("Number of nodes that stay for the whole run."),
 )
 @click.option(
     "--interval",
@@ -35,43 +36,43 @@ if TYPE_CHECKING:
     type=DurationList(),
     default="16h",
     show_default=True,
-    help="Poll interval of a node for each feed; several values give curves.",
+    help=_("Time between two polls of a feed by a node. Several values give curves."),
 )
 @click.option(
     "--hours",
     type=click.FloatRange(1, 100),
     default=22.0,
     show_default=True,
-    help="Simulated hours.",
+    help=_("Duration in simulated hours."),
 )
 @click.option(
     "--cut-off",
     type=click.IntRange(0),
-    help="Nodes that cannot reach publishers.  [default: 27 of 161, as in the paper]",
+    help=_("Number of nodes that cannot reach publishers.  [default: 27 of 161, as in the paper]"),
 )
 @click.option(
     "--leave",
     type=click.IntRange(0),
-    help="Additional nodes that leave.  [default: 28 for 161, as in the paper]",
+    help=_("Number of additional nodes that leave.  [default: 28 for 161, as in the paper]"),
 )
 @click.option(
     "--free-riders",
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Nodes that receive but never send.",
+    help=_("Number of nodes that receive but never send."),
 )
 @click.option(
     "--deficit",
     type=click.FloatRange(0),
-    help="Limit of entries sent minus entries received per peer.  [default: no limit]",
+    help=_("Limit of entries sent minus received, for each peer.  [default: no limit]"),
 )
 @click.option(
     "--forgers",
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Nodes that send a forged entry every hour.",
+    help=_("Number of nodes that send a forged entry every hour."),
 )
 @click.option(
     "--call",
@@ -79,16 +80,16 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 600),
     default=8.0,
     show_default=True,
-    help="Duration of a call in seconds.",
+    help=_("Duration of a call in seconds."),
 )
 @click.option(
     "--notices",
     is_flag=True,
-    help="Simulation of poll notices among nodes with the same feeds instead.",
+    help=_("Simulation of poll notices instead of the experiment."),
 )
 @seed_option
 @json_option
-@plot_option("lag, missing entries, calls and bundle sizes, with the paper's values")
+@plot_option(_("lag, missing entries, calls and bundle sizes, with the paper's values"))
 def exchange(
     plot: Path | None, notices: bool, intervals: list[float], deficit: float | None, **options: Any
 ) -> None:
@@ -116,8 +117,12 @@ def exchange(
     special = options["cut_off"] + options["free_riders"] + options["forgers"]
     if special >= nodes:
         raise UsageError(
-            f"--nodes {nodes}: all are cut off, free riders or forgers ({special}); "
-            "add nodes or lower these numbers"
+            _(
+                "--nodes %(nodes)s leaves no normal node (%(special)s are cut off, "
+                "free riders or forgers); use more nodes",
+                nodes=nodes,
+                special=special,
+            )
         )
     rules = NodeSettings(
         notices=False, calls_per_min=1e9, deficit=float("inf") if deficit is None else deficit
@@ -125,7 +130,13 @@ def exchange(
     results: list[ExperimentResult] = []
     with progress("", total=len(intervals) * 100) as bar:
         for interval_s in intervals:
-            bar.set_text(f"{nodes} nodes, every {duration(interval_s)}")
+            bar.set_text(
+                _(
+                    "%(nodes)s nodes that poll every %(interval_s)s",
+                    nodes=nodes,
+                    interval_s=duration(interval_s),
+                )
+            )
             results.append(
                 run(Setup(interval_s=interval_s, rules=rules, **options), lambda _: bar.advance())
             )
@@ -158,16 +169,16 @@ def _print_results(results: "list[ExperimentResult]") -> None:
     from tidings.lab.exchange_report import compare_with_paper
 
     headings = [
-        "interval",
-        "mode",
-        "coverage",
-        "mean lag",
+        _("interval"),
+        _("mode"),
+        _("coverage"),
+        _("mean lag"),
         "5 %",
         "95 %",
-        "puts/min",
-        "checks/min",
-        "entries/bundle",
-        "requests",
+        _("puts/min"),
+        _("checks/min"),
+        _("entries/bundle"),
+        _("requests"),
     ]
     rows = []
     for result in results:
@@ -191,22 +202,35 @@ def _print_results(results: "list[ExperimentResult]") -> None:
             )
     print_table(headings, rows, left=2)
     click.echo()
-    print_table(["", "paper", "ours"], compare_with_paper(results))
+    print_table(["", _("paper"), _("ours")], compare_with_paper(results))
     for result in results:
         if result.setup.forgers:
             click.echo(
-                f"Forged entries: {result.forged_seen} were shown by a node, {result.forged_left} "
-                f"remain; {percent(result.disconnected_share)} of the forgers' connections are cut."
+                _(
+                    "Forged entries: %(forged_seen)s were shown by a node and "
+                    "%(forged_left)s remain. %(disconnected_share)s of the forgers' "
+                    "connections are closed.",
+                    forged_seen=result.forged_seen,
+                    forged_left=result.forged_left,
+                    disconnected_share=percent(result.disconnected_share),
+                )
             )
         if result.setup.free_riders:
-            click.echo(f"Free riders have {percent(result.free_rider_coverage)} of the entries.")
+            click.echo(
+                _(
+                    "Free riders have %(free_rider_coverage)s of the entries.",
+                    free_rider_coverage=percent(result.free_rider_coverage),
+                )
+            )
 
 
 def _run_notices(seed: int) -> None:
     from tidings.lab.exchange_notices import NoticesSetup, run
 
     setup = NoticesSetup(seed=seed)
-    with progress(f"{setup.nodes} nodes with {setup.feeds} feeds", total=50) as bar:
+    with progress(
+        _("%(nodes)s nodes with %(feeds)s feeds", nodes=setup.nodes, feeds=setup.feeds), total=50
+    ) as bar:
         shared = run(setup, lambda _: bar.advance())
     result = {
         "nodes": setup.nodes,
@@ -221,13 +245,19 @@ def _run_notices(seed: int) -> None:
         "ratio_of_feeds_max": float(shared.feed_ratio.max()),
         "alone_lag_s_with_own_budget": shared.standalone_lag_s,
     }
-    text = (
-        f"With notices, {setup.nodes} nodes together poll each of {setup.feeds} feeds "
-        f"{figures(shared.polls)} times per day.\n"
-        f"Mean delay {duration(result['mean_lag_s'])}; "
-        f"{duration(result['latest_node_lag_s'])} for the slowest node.\n"
-        f"A single node needs {figures(shared.standalone_polls)} polls per feed and day for this "
-        f"delay ({figures(shared.ratio)} times as many).\n"
-        f"With only its own share of the polls, its delay is {duration(shared.standalone_lag_s)}."
+    text = _(
+        "With notices, %(nodes)s nodes together poll each of %(feeds)s feeds "
+        "%(polls)s times per day.\nMean delay %(mean)s; %(slowest)s for the slowest "
+        "node.\nA single node needs %(standalone_polls)s polls per feed and day for "
+        "this delay (%(ratio)s times as many).\nWith only its own share of the polls, "
+        "its delay is %(standalone_lag_s)s.",
+        nodes=setup.nodes,
+        feeds=setup.feeds,
+        polls=figures(shared.polls),
+        mean=duration(result["mean_lag_s"]),
+        slowest=duration(result["latest_node_lag_s"]),
+        standalone_polls=figures(shared.standalone_polls),
+        ratio=figures(shared.ratio),
+        standalone_lag_s=duration(shared.standalone_lag_s),
     )
     print_result(result, text)

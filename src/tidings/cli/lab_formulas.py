@@ -15,6 +15,7 @@ from tidings.cli.output import (
 )
 from tidings.errors import UsageError
 from tidings.formatting import figures
+from tidings.i18n import _
 
 if TYPE_CHECKING:
     from tidings.model import Floats
@@ -25,19 +26,22 @@ if TYPE_CHECKING:
 @click.option(
     "--policy",
     required=True,
-    help="Rule: uniform, min-delay, min-missing, cgm-age or cgm-freshness.",
+    help=_("Rule: uniform, min-delay, min-missing, cgm-age or cgm-freshness."),
 )
 @click.option(
-    "--rates", type=NumberList(low=0), required=True, help="Posts of each feed per period."
+    "--rates",
+    type=NumberList(low=0),
+    required=True,
+    help=_("Number of posts per period, for each feed."),
 )
 @click.option(
-    "--weights", type=NumberList(low=0), help="Weight of a post of each feed.  [default: 1]"
+    "--weights", type=NumberList(low=0), help=_("Weight of a post, for each feed.  [default: 1]")
 )
+@click.option("--windows", type=NumberList(low=1), help=_("Number of posts that each feed lists."))
 @click.option(
-    "--windows", type=NumberList(low=1), help="Number of entries in each feed's document."
+    "--budget", type=float, required=True, help=_("Number of polls of all feeds per period.")
 )
-@click.option("--budget", type=float, required=True, help="Polls of all feeds per period.")
-@click.option("--integer", is_flag=True, help="Integer numbers of polls.")
+@click.option("--integer", is_flag=True, help=_("Whole numbers of polls."))
 @json_option
 def allocate(
     policy: str,
@@ -78,12 +82,12 @@ def allocate(
         result |= {"missed": missed_posts, "total_missed": float(missed_posts.sum())}
     is_integer = bool(np.all(polls == np.rint(polls)))
     columns = {
-        "feed": [*(str(i) for i in range(1, len(rates) + 1)), "total"],
-        "rate": [*(f"{r:g}" for r in rates), f"{sum(rates):g}"],
-        "weight": None if weights is None else [*(f"{w:g}" for w in weights), ""],
-        "window": None if windows is None else [*(f"{w:g}" for w in windows), ""],
-        "polls": [f"{p:.0f}" if is_integer else f"{p:.4f}" for p in [*polls, polls.sum()]],
-        "missed": None
+        _("feed"): [*(str(i) for i in range(1, len(rates) + 1)), _("total")],
+        _("rate"): [*(f"{r:g}" for r in rates), f"{sum(rates):g}"],
+        _("weight"): None if weights is None else [*(f"{w:g}" for w in weights), ""],
+        _("window"): None if windows is None else [*(f"{w:g}" for w in windows), ""],
+        _("polls"): [f"{p:.0f}" if is_integer else f"{p:.4f}" for p in [*polls, polls.sum()]],
+        _("missed"): None
         if missed_posts is None
         else [figures(m) for m in [*missed_posts, missed_posts.sum()]],
     }
@@ -95,14 +99,25 @@ def allocate(
 def _check_length(option: str, values: list[float] | None, rates: list[float]) -> None:
     if values is not None and len(values) != len(rates):
         raise UsageError(
-            f"{option} has {len(values)} numbers and --rates has {len(rates)}; "
-            "give one number per feed"
+            _(
+                "%(option)s has %(values)s numbers, but --rates has %(rates)s; enter "
+                "one number per feed",
+                option=option,
+                values=len(values),
+                rates=len(rates),
+            )
         )
 
 
 def _check_integer(position: int, window: float) -> int:
     if window != int(window):
-        raise UsageError(f"--windows: {window:g} at position {position} is not a whole number")
+        raise UsageError(
+            _(
+                "--windows: %(window)s at position %(position)s is not a whole number",
+                window=f"{window:g}",
+                position=position,
+            )
+        )
     return int(window)
 
 
@@ -111,23 +126,23 @@ def _check_integer(position: int, window: float) -> int:
     "--hourly",
     type=NumberList(low=0),
     required=True,
-    help="Posts in each hour of the day (24 numbers).",
+    help=_("Number of posts in each hour of the day (24 numbers)."),
 )
-@click.option("--polls", type=int, required=True, help="Polls per day, 1 to 48.")
+@click.option("--polls", type=int, required=True, help=_("Number of polls per day, 1 to 48."))
 @click.option(
     "--method",
     type=click.Choice(["dp", "exhaustive", "iterative"]),
     default="dp",
     show_default=True,
-    help="Dynamic programming (exact), or a search of the paper; on a 30-minute grid.",
+    help=_("Method: dynamic programming (exact), or a search from the paper."),
 )
 @json_option
-@plot_option("the daily pattern with the polls")
+@plot_option(_("the daily pattern with the polls"))
 def schedule(hourly: list[float], polls: int, method: str, plot: Path | None) -> None:
     """Find the best times of day for polls.
 
-    Sia & Cho 2007, Theorems 2 and 3. The daily pattern repeats every day. The expected delay is
-    summed over the posts of one day, in hours.
+    Uses Theorems 2 and 3 of Sia & Cho (2007). The posts follow the same pattern every day. The
+    expected delay is the sum over the posts of one day, in hours.
 
     \b
     Example (a feed that posts from 9 to 17 h):
@@ -146,15 +161,22 @@ def schedule(hourly: list[float], polls: int, method: str, plot: Path | None) ->
 
     if len(hourly) != 24:
         raise UsageError(
-            f"--hourly has {len(hourly)} numbers; give 24, one for each hour of the day"
+            _(
+                "--hourly has %(hourly)s numbers; enter 24, one for each hour of the day",
+                hourly=len(hourly),
+            )
         )
     if not 1 <= polls <= GRID_PER_DAY:
         raise UsageError(
-            f"--polls {polls}: must be between 1 and {GRID_PER_DAY} (one per 30 minutes)"
+            _(
+                "--polls must be between 1 and %(most)s (one per 30 minutes), not %(polls)s",
+                polls=polls,
+                most=GRID_PER_DAY,
+            )
         )
     pattern = DailyPattern(np.array(hourly))
     # The exhaustive search is slow on flat patterns.
-    with progress(f"{method}: {polls} polls per day"):
+    with progress(_("%(method)s: %(polls)s polls per day", method=method, polls=polls)):
         times = METHODS[method](pattern, polls)
     delay = expected_delay_h(pattern, times)
     even = float(
@@ -168,11 +190,18 @@ def schedule(hourly: list[float], polls: int, method: str, plot: Path | None) ->
     if plot is not None:
         _draw_schedule(plot, pattern, times)
     lines = [
-        "Polls at        " + " ".join(_clock(t) for t in times),
-        f"Expected delay  {figures(delay, 4)} h, sum over {figures(pattern.posts)} posts per day",
+        _("Polls at").ljust(16) + " ".join(_clock(t) for t in times),
+        _(
+            "Expected delay  %(delay)s h, sum over %(posts)s posts per day",
+            delay=figures(delay, 4),
+            posts=figures(pattern.posts),
+        ),
     ]
     if even > 0:
-        saving = f"{1 - delay / even:.1%} less than evenly spaced polls at a random phase"
+        saving = _(
+            "%(share)s less than with evenly spaced polls",
+            share=f"{1 - delay / even:.1%}",
+        )
         lines.append(f"                {saving} ({figures(even, 4)} h)")
     print_result(
         {
@@ -196,8 +225,8 @@ def _draw_schedule(file: Path, pattern: "DailyPattern", times: "Floats") -> None
 
     from tidings.lab import plots
 
-    title = "Posts per hour, and the best times to poll"
-    fig, ax = plots.figure(7.0, 3.2, title=title, x="hour of the day", y="posts per hour")
+    title = _("Posts per hour, and the best times to poll")
+    fig, ax = plots.figure(7.0, 3.2, title=title, x=_("hour of the day"), y=_("posts per hour"))
     ax.stairs(pattern.hourly, np.arange(25.0), color=plots.GRAY, fill=True, alpha=0.35)
     ax.stairs(pattern.hourly, np.arange(25.0), color=plots.GRAY, linewidth=1.2)
     top = max(float(pattern.hourly.max()), 1e-9)

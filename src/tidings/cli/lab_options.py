@@ -7,6 +7,7 @@ import click
 from tidings.cli.output import Decorated
 from tidings.config import DURATION_UNITS, Config, parse_duration
 from tidings.errors import UsageError
+from tidings.i18n import _
 
 
 class MinInterval(click.ParamType[float]):
@@ -20,8 +21,11 @@ class MinInterval(click.ParamType[float]):
         seconds = parse_duration(str(value))
         if seconds is None or seconds > DURATION_UNITS["d"]:
             self.fail(
-                f"{value!r} is not a duration up to 1 day; write a number with s, min or h, "
-                "for example 15min"
+                _(
+                    "%(value)r is not a duration up to 1 day; write a number with s, min or h, "
+                    "for example 15min",
+                    value=value,
+                )
             )
         return seconds
 
@@ -47,12 +51,12 @@ def as_served_options(command: Decorated) -> Decorated:
             "--min-interval",
             type=MinInterval(),
             metavar="DURATION",
-            help=f"Minimum interval with --as-served (default: {default}).",
+            help=_("Minimum interval for --as-served (default: %(default)s).", default=default),
         ),
         click.option(
             "--as-served",
             is_flag=True,
-            help="Poll constraints and poll costs as in the service.",
+            help=_("Simulation with the poll constraints and poll costs of the service."),
         ),
     ):
         command = add(command)
@@ -62,7 +66,7 @@ def as_served_options(command: Decorated) -> Decorated:
 def chosen_min_interval(as_served: bool, min_interval: float | None) -> float | None:
     """Return the minimum interval of a run as served, in seconds; None without constraints."""
     if min_interval is not None and not as_served:
-        raise UsageError("--min-interval is part of the poll constraints; add --as-served")
+        raise UsageError(_("--min-interval is part of the poll constraints; add --as-served"))
     if not as_served:
         return None
     return Config().min_interval_s if min_interval is None else min_interval

@@ -20,15 +20,18 @@ from tidings.cli.output import (
     NumberList,
     OutputPath,
     Progress,
+    feeds_text,
     json_option,
     plot_option,
+    posts_text,
     print_result,
     print_table,
     progress,
     seed_option,
 )
 from tidings.errors import UsageError
-from tidings.formatting import count, duration, figures
+from tidings.formatting import duration, figures
+from tidings.i18n import _
 
 if TYPE_CHECKING:
     from tidings.lab.simulate import Polls
@@ -45,16 +48,16 @@ if TYPE_CHECKING:
     "poll_file",
     required=True,
     metavar="FILE",
-    help="Poll list (feed_id, polled_at) as Parquet or CSV.",
+    help=_("Poll list (feed_id, polled_at) as Parquet or CSV."),
 )
 @click.option(
     "--train-days",
     type=click.FloatRange(min=0),
     default=0.0,
-    help="Days after the first post that are not scored.  [default: 0]",
+    help=_("Number of days at the start that are not scored.  [default: 0]"),
 )
 @json_option
-@plot_option("the distribution of delays")
+@plot_option(_("the distribution of delays"))
 def score(trace: str, poll_file: str, train_days: float, plot: Path | None) -> None:
     """Score a list of polls on a trace.
 
@@ -70,7 +73,7 @@ def score(trace: str, poll_file: str, train_days: float, plot: Path | None) -> N
     start = posts.training_end(train_days) if train_days else posts.start
     all_polls = read_polls(poll_file, posts)
     polls = polls_within(all_polls, start, posts.end)
-    with progress("scoring"):
+    with progress(_("scoring")):
         scores = score_polls(posts, polls, start)
     result = {**metrics(scores), "ignored_polls": len(all_polls) - len(polls)}
     if plot is not None:
@@ -88,38 +91,40 @@ def score(trace: str, poll_file: str, train_days: float, plot: Path | None) -> N
     type=NameList(),
     required=True,
     metavar="A,B,...",
-    help="Policies, for example uniform,fixed:interval_h=1.",
+    help=_("Policies, for example uniform,fixed:interval_h=1."),
 )
 @click.option(
     "--budget",
     "budgets",
     type=NumberList(above=0),
     required=True,
-    help="Polls per feed and day; several give a curve.",
+    help=_("Polls per feed and day. Several values give a curve."),
 )
 @click.option(
     "--train-days",
     type=click.FloatRange(min=0),
     default=14.0,
     show_default=True,
-    help="Length of the training period in days.",
+    help=_("Length of the training period in days."),
 )
 @click.option(
     "--save-polls",
     type=OutputPath(directory=True),
     metavar="DIR",
-    help="Directory for each policy's polls (DIR/POLICY.parquet).",
+    help=_("Directory for each policy's polls (DIR/POLICY.parquet)."),
 )
 @seed_option
 @click.option(
     "--native/--no-native",
     default=True,
-    help="Additional run without a budget for policies that have no budget parameter.",
+    help=_("Also a run without a budget, for policies that have no budget parameter."),
 )
-@click.option("--against", metavar="POLICY", help="Reference policy of ratios with 95 % intervals.")
+@click.option(
+    "--against", metavar="POLICY", help=_("Reference policy for ratios with 95 % intervals.")
+)
 @as_served_options
 @json_option
-@plot_option("the delay by budget or, for one budget, the distribution of delays")
+@plot_option(_("the delay by budget or, for one budget, the distribution of delays"))
 def compare(
     trace: str,
     policies: list[str],
@@ -136,9 +141,9 @@ def compare(
     """Compare policies at an equal budget.
 
     The last row is the limit that no policy can pass. A policy without a budget parameter runs
-    twice: unchanged (NAME@native), and with its intervals multiplied by a constant factor to meet
-    the budget. With --as-served, all policies run under the poll constraints of the service, and
-    those that cannot use the whole budget are listed.
+    twice: unchanged (NAME@native), and with its intervals multiplied by a factor that meets the
+    budget. With --as-served, all policies run under the poll constraints of the service. The output
+    then lists the policies that cannot use the whole budget.
 
     \b
     Examples:
@@ -155,19 +160,21 @@ def compare(
     for spec in policies:
         make_policy(spec)  # reject an unknown name before the long run
     if against is not None and against not in policies:
-        raise UsageError(f"--against {against}: not one of --policies; add it to them")
+        raise UsageError(
+            _("--against %(against)s is not in --policies; add it there", against=against)
+        )
     min_interval_s = chosen_min_interval(as_served, min_interval)
     conditions = None if min_interval_s is None else Conditions(Limits(min_interval_s))
     posts = read_trace(trace)
     posts.training_end(train_days)
     comparisons = []
     scores = {}
-    with progress("comparing", total=len(policies) * len(budgets)) as bar:
+    with progress(_("comparing"), total=len(policies) * len(budgets)) as bar:
         step = _step_reporter(bar)
         for budget in budgets:
 
             def report_start(spec: str, budget: float = budget) -> None:
-                step(f"{spec} at {budget:g} per day")
+                step(_("%(spec)s at %(budget)s per day", spec=spec, budget=f"{budget:g}"))
 
             comparison = run(
                 posts,
@@ -186,7 +193,7 @@ def compare(
             if plot is not None and len(budgets) == 1:
                 scores = {result.policy: result.scores for result in comparison.results}
             if against is not None:
-                bar.set_text("resampling feeds")
+                bar.set_text(_("resampling feeds"))
             # Keep only the figures: the scores of all posts in many runs need too much memory.
             comparisons.append(comparison.figures(against, seed))
     if plot is not None:
@@ -251,16 +258,16 @@ def _save_polls(folder: Path, trace: "Trace", policy: str, polls: "Polls") -> No
     "budgets",
     type=NumberList(low=0),
     required=True,
-    help="Polls per feed and day; several give a curve.",
+    help=_("Polls per feed and day. Several values give a curve."),
 )
 @json_option
-@plot_option("the limit by budget")
+@plot_option(_("the limit by budget"))
 def limit(trace: str, budgets: list[float], plot: Path | None) -> None:
     """Compute the minimum delay of any policy.
 
-    The bound of a clairvoyant policy, which knows every post in advance, over the whole trace:
-    without windows (mean delay) and with windows (charged delay: a missed post counts its time to
-    eviction plus 24 hours).
+    Computes the delay of a policy that knows every post in advance. The mean delay assumes that
+    feeds list all posts. The delay including missed posts assumes that feeds list only their latest
+    posts. A missed post counts the time until it left the feed, plus 24 hours.
 
     \b
     Example:
@@ -271,11 +278,14 @@ def limit(trace: str, budgets: list[float], plot: Path | None) -> None:
 
     if plot is not None and sum(budget > 0 for budget in budgets) < 2:
         raise UsageError(
-            "--plot draws a curve; give several budgets above 0, for example --budget 0.5,1,2,4,8"
+            _(
+                "--plot draws a curve and needs several budgets above 0, for example "
+                "--budget 0.5,1,2,4,8"
+            )
         )
     posts = read_trace(trace)
     bounds: list[dict[str, Any]] = []
-    with progress("limit", total=len(budgets)) as bar:
+    with progress(_("computing the limit"), total=len(budgets)) as bar:
         for budget in budgets:
             polls = budget_polls(posts, budget, posts.start)
             without_windows, with_windows = clairvoyant_bounds(posts, polls)
@@ -300,10 +310,15 @@ def limit(trace: str, budgets: list[float], plot: Path | None) -> None:
 
 def _print_limits(trace: "Trace", bounds: list[dict[str, Any]]) -> None:
     click.echo(
-        f"{trace.name}: {count(trace.n_feeds, 'feed')}, {count(trace.n_posts, 'post')} "
-        f"in {trace.days:.1f} days"
+        _(
+            "%(name)s: %(feeds)s, %(posts)s in %(days)s days",
+            name=trace.name,
+            feeds=feeds_text(trace.n_feeds),
+            posts=posts_text(trace.n_posts),
+            days=f"{trace.days:.1f}",
+        )
     )
-    click.echo("No policy can be faster than:")
+    click.echo(_("No policy can be faster than:"))
     click.echo()
     rows = [
         [
@@ -314,4 +329,8 @@ def _print_limits(trace: "Trace", bounds: list[dict[str, Any]]) -> None:
         ]
         for at in bounds
     ]
-    print_table(["polls/feed/day", "polls", "mean delay", "with windows, charged"], rows, left=0)
+    print_table(
+        [_("polls per feed and day"), _("polls"), _("mean delay"), _("charged delay")],
+        rows,
+        left=0,
+    )

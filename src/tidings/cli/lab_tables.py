@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidings.cli.output import print_result, print_table, progress
-from tidings.formatting import common_unit, count, duration, figures, in_unit, percent
+from tidings.cli.output import posts_text, print_result, print_table, progress
+from tidings.formatting import common_unit, duration, figures, in_unit, percent
+from tidings.i18n import _, n_
 
 if TYPE_CHECKING:
     from tidings.lab.score import PollScores
@@ -19,7 +20,7 @@ def read_trace(trace: str) -> "Trace":
     """Read a trace and show progress; imports the simulator, which is slow, only when called."""
     from tidings.lab import traces
 
-    with progress(f"reading {trace}"):
+    with progress(_("reading %(trace)s", trace=trace)):
         return traces.read_trace(trace)
 
 
@@ -34,40 +35,69 @@ def as_served_note(min_interval_s: float | None) -> str:
     """Return a line that names the poll constraints of a run; empty without constraints."""
     if min_interval_s is None:
         return ""
-    return f"As served, minimum interval {duration(min_interval_s)}\n"
+    return _(
+        "With the constraints of the service, minimum interval %(min_interval_s)s\n",
+        min_interval_s=duration(min_interval_s),
+    )
 
 
 def print_score(result: dict[str, Any]) -> None:
     """Print the metrics of one poll list, one per line."""
     lines = [
-        ("Posts", count(result["posts"], "post")),
-        ("Polls", f"{result['polls']:,}, {figures(result['polls_per_feed_day'])} per feed and day"),
+        (_("Posts"), posts_text(result["posts"])),
+        (
+            _("Polls"),
+            _(
+                "%(polls)s, %(per_day)s per feed and day",
+                polls=f"{result['polls']:,}",
+                per_day=figures(result["polls_per_feed_day"]),
+            ),
+        ),
         (
             "",
-            f"{result['ignored_polls']:,} more outside the scored period were ignored"
+            n_(
+                "%(num)s poll outside the scored period was ignored",
+                "%(num)s polls outside the scored period were ignored",
+                result["ignored_polls"],
+            )
             if result["ignored_polls"]
             else "",
         ),
         (
-            "Mean delay",
-            f"{duration(result['mean_delay_s'])} "
-            f"({duration(result['weighted_delay_s'])} by weight)",
+            _("Mean delay"),
+            _(
+                "%(mean)s (%(weighted)s by weight)",
+                mean=duration(result["mean_delay_s"]),
+                weighted=duration(result["weighted_delay_s"]),
+            ),
         ),
-        ("Median delay", duration(result["median_delay_s"])),
-        ("95 % within", duration(result["p95_delay_s"])),
-        ("Maximum delay", duration(result["max_delay_s"])),
-        ("Missed", f"{result['missed']:,}, {percent(result['missed_share'])} of posts"),
+        (_("Median delay"), duration(result["median_delay_s"])),
+        (_("95 % of posts"), _("within %(delay)s", delay=duration(result["p95_delay_s"]))),
+        (_("Maximum delay"), duration(result["max_delay_s"])),
         (
-            "Charged delay",
-            f"{duration(result['charged_delay_s'])}; a missed post counts its time to eviction "
-            "plus 24 h",
+            _("Missed"),
+            _(
+                "%(missed)s, %(share)s of posts",
+                missed=f"{result['missed']:,}",
+                share=percent(result["missed_share"]),
+            ),
         ),
-        ("Polls per post", figures(result["polls_per_post"])),
-        ("Fresh", f"{percent(result['freshness'])} of the time"),
         (
-            "Transfer",
-            f"{megabytes(result['bytes'])} with conditional requests, "
-            f"{megabytes(result['bytes_full'])} without",
+            _("Charged delay"),
+            _(
+                "%(delay)s; a missed post counts until it left the feed, plus 24 h",
+                delay=duration(result["charged_delay_s"]),
+            ),
+        ),
+        (_("Polls per post"), figures(result["polls_per_post"])),
+        (_("Up to date"), _("%(share)s of the time", share=percent(result["freshness"]))),
+        (
+            _("Transfer"),
+            _(
+                "%(bytes)s with conditional requests, %(full)s without",
+                bytes=megabytes(result["bytes"]),
+                full=megabytes(result["bytes_full"]),
+            ),
         ),
     ]
     click.echo("\n".join(f"{label:<16}{text}" for label, text in lines if text))
@@ -75,12 +105,14 @@ def print_score(result: dict[str, Any]) -> None:
 
 def polls_per_day_text(budget: float) -> str:
     """Format a budget: ``4 polls per feed and day``."""
-    return f"{figures(budget)} poll{'' if budget == 1 else 's'} per feed and day"
+    if budget == 1:
+        return _("1 poll per feed and day")
+    return _("%(budget)s polls per feed and day", budget=figures(budget))
 
 
 def megabytes(size: float) -> str:
     """Format a number of bytes: ``12.3 MB``."""
-    return f"{figures(size / 1e6)} MB"
+    return _("%(size)s MB", size=figures(size / 1e6))
 
 
 def print_comparison(comparison: dict[str, Any]) -> None:
@@ -88,7 +120,15 @@ def print_comparison(comparison: dict[str, Any]) -> None:
     results = comparison["results"]
     unit, size = common_unit([comparison["limit_charged_s"], *(r["mean_delay_s"] for r in results)])
     polls, days = polls_per_day_text(comparison["budget"]), f"{comparison['train_days']:g}"
-    click.echo(f"{comparison['trace']}: {polls}, after {days} days of training; delays in {unit}")
+    click.echo(
+        _(
+            "%(trace)s: %(polls)s, after %(days)s days of training; delays in %(unit)s",
+            trace=comparison["trace"],
+            polls=polls,
+            days=days,
+            unit=unit,
+        )
+    )
     click.echo(as_served_note(comparison["min_interval_s"]))
 
     def delay(seconds: float | None) -> str:
@@ -107,7 +147,7 @@ def print_comparison(comparison: dict[str, Any]) -> None:
         for result in results
     ]
     limit = [
-        "(limit)",
+        _("(limit)"),
         figures(comparison["budget"]),
         delay(comparison["limit_delay_s"]),
         "",
@@ -115,11 +155,22 @@ def print_comparison(comparison: dict[str, Any]) -> None:
         "",
         delay(comparison["limit_charged_s"]),
     ]
-    print_table(["policy", "polls", "mean", "median", "95 %", "missed", "charged"], [*rows, limit])
+    print_table(
+        [
+            _("policy"),
+            _("polls"),
+            _("mean"),
+            _("median"),
+            _("95 %"),
+            _("missed"),
+            _("charged"),
+        ],
+        [*rows, limit],
+    )
     below = [result["policy"] for result in results if not result["reached_budget"]]
     if below:
         click.echo()
-        click.echo("More than 5 % below the budget under the poll constraints:")
+        click.echo(_("Below 95 % of the budget, because of the poll constraints:"))
         click.echo("\n".join(f"  {policy}" for policy in below))
 
 
@@ -130,14 +181,19 @@ def print_against(comparison: dict[str, Any], reference: str) -> None:
         if "against" in result:
             charged, plain = result["against"]["charged_delay"], result["against"]["delay"]
             rows.append([result["policy"], *interval(charged), *interval(plain)])
-    click.echo(f"Ratio to {reference}, with 95 % intervals over resampled feeds")
+    click.echo(
+        _("Ratio to %(reference)s, with 95 %% intervals over resampled feeds", reference=reference)
+    )
     click.echo()
-    print_table(["policy", "charged", "", "mean", ""], rows)
+    print_table([_("policy"), _("charged"), "", _("mean"), ""], rows)
 
 
 def interval(ratio: dict[str, float]) -> list[str]:
     """Return a ratio and its confidence interval as two table cells."""
-    return [f"{ratio['ratio']:.3f}", f"{ratio['low']:.3f} to {ratio['high']:.3f}"]
+    return [
+        f"{ratio['ratio']:.3f}",
+        _("%(low)s to %(high)s", low=f"{ratio['low']:.3f}", high=f"{ratio['high']:.3f}"),
+    ]
 
 
 # --- plots ----------------------------------------------------------------------------------
@@ -160,17 +216,17 @@ def draw_budgets(file: Path, comparisons: Sequence[dict[str, Any]]) -> None:
                 if not result["policy"].endswith("@native"):  # the same at every budget
                     line = lines.setdefault(result["policy"], [None] * len(comparisons))
                     line[index] = result["charged_delay_s"]
-        lines["the limit"] = [at["limit_charged_s"] for at in comparisons]
+        lines[_("the limit")] = [at["limit_charged_s"] for at in comparisons]
     else:
         lines = {
-            "no windows": [at["mean_delay_s"] for at in comparisons],
-            "with windows": [at["charged_delay_s"] for at in comparisons],
+            _("if feeds list all posts"): [at["mean_delay_s"] for at in comparisons],
+            _("incl. missed posts"): [at["charged_delay_s"] for at in comparisons],
         }
     fig, ax = plots.figure(
         7.2,
         4.2,
-        title="Effect of the budget: mean delay with missed posts charged",
-        x="polls per feed and day",
+        title=_("Effect of the budget: mean delay incl. missed posts"),
+        x=_("polls per feed and day"),
     )
     plots.delay_curves(ax, [at["budget"] for at in comparisons], lines)
     plots.save(fig, file)
@@ -182,9 +238,9 @@ def draw_delays(file: Path, scores: "dict[str, PollScores]") -> None:
 
     from tidings.lab import plots
 
-    labels = {"x": "% of posts (missed posts last)", "y": "delay at most"}
+    labels = {"x": _("share of posts in % (missed posts last)"), "y": _("delay")}
     fig, ax = plots.figure(
-        7.2, 4.2, title="Delay from publication to arrival", **labels, log="y", grids="both"
+        7.2, 4.2, title=_("Delay from publication to arrival"), **labels, log="y", grids="both"
     )
     ends = []
     low, high = 3600.0, 60.0

@@ -11,6 +11,7 @@ import click
 from tidings.cli.context import CliContext, with_context
 from tidings.cli.output import json_option, print_result, print_table, progress
 from tidings.config import Setting
+from tidings.i18n import _
 
 
 @click.command()
@@ -19,10 +20,10 @@ from tidings.config import Setting
 async def config(context: CliContext) -> None:
     """Show all configuration options.
 
-    The output is a config.toml with the value and origin of each option. An option is set in
+    The output is a config.toml with the value and origin of each option. You can set an option in
     config.toml in the data directory (timeout_s under [fetch]), in the environment
     (TIDINGS_FETCH_TIMEOUT_S), or before the command (--set fetch.timeout_s=20). The environment
-    overrides the file, and --set overrides both.
+    overrides the file. --set overrides both.
 
     \b
     Example:
@@ -53,9 +54,11 @@ def _print_settings(settings: Iterable[Setting]) -> None:
         )
         # Strings, numbers and booleans are written the same in JSON and in TOML.
         line = f"{setting.option} = {json.dumps(setting.value)}"
-        click.echo(
-            f"# {line}\n" if setting.origin == "default" else f"{line}  # from {setting.origin}\n"
-        )
+        if setting.origin == "default":
+            click.echo(f"# {line}\n")
+        else:
+            note = _("from %(origin)s", origin=setting.origin)
+            click.echo(f"{line}  # {note}\n")
 
 
 @click.command()
@@ -73,12 +76,12 @@ async def doctor(context: CliContext) -> None:
     """
     from tidings.cli.doctor import CHECKS, run_checks
 
-    with progress("checking", total=len(CHECKS)) as bar:
+    with progress(_("checking"), total=len(CHECKS)) as bar:
         results = await run_checks(context, bar.advance)
     rows = [[one.verdict, one.subject, one.text] for one in results]
     print_result(
         [{"what": one.subject, "verdict": one.verdict, "words": one.text} for one in results],
-        lambda: print_table(["", "check", "result"], rows, left=3),
+        lambda: print_table(["", _("check"), _("result")], rows, left=3),
     )
     if any(one.verdict == "error" for one in results):
         raise click.exceptions.Exit(1)
@@ -90,17 +93,17 @@ async def doctor(context: CliContext) -> None:
 async def backup(context: CliContext, file: Path) -> None:
     """Back up the database to FILE.
 
-    The backup is a consistent snapshot and can be made while the service runs. It is for SQLite;
-    back up PostgreSQL with pg_dump.
+    The backup is a consistent snapshot. It can be made while the service runs. For PostgreSQL, use
+    pg_dump.
 
     \b
     Example:
       tidings backup monday.db
     """
     async with context.open_store() as store:
-        with progress(f"copying to {file}", total=1) as bar:
+        with progress(_("copying to %(file)s", file=file), total=1) as bar:
             await store.backup(file, progress=bar.set_position)
-    click.echo(f"{file}: {file.stat().st_size:,} bytes")
+    click.echo(_("%(file)s: %(size)s bytes", file=file, size=f"{file.stat().st_size:,}"))
 
 
 @click.command()
@@ -120,19 +123,24 @@ async def restore(context: CliContext, file: Path) -> None:
 
     if isinstance(context.store_location, str):
         raise UsageError(
-            f"`tidings restore` works for SQLite only; for PostgreSQL run: pg_restore -d URL {file}"
+            _(
+                "`tidings restore` works for SQLite only; for PostgreSQL run: pg_restore -d "
+                "URL %(file)s",
+                file=file,
+            )
         )
     context.create_data_dir()
     previous = await _copy_existing_store(context)
     try:
-        with progress(f"copying {file}", total=1) as bar:
+        with progress(_("copying %(file)s", file=file), total=1) as bar:
             restore_store(file, context.store_path, bar.set_position)
     except TidingsError:  # the database is unchanged, so the copy is not needed
         if previous is not None:
             previous.unlink()
         raise
-    note = f"; the previous database is {previous}" if previous else ""
-    click.echo(f"restored {context.store_path}{note}")
+    click.echo(_("restored %(file)s", file=context.store_path))
+    if previous:
+        click.echo(_("the previous database is %(file)s", file=previous))
 
 
 async def _copy_existing_store(context: CliContext) -> Path | None:

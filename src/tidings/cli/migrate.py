@@ -7,6 +7,7 @@ import click
 from tidings.cli.context import CliContext, with_context
 from tidings.cli.output import progress
 from tidings.errors import UsageError
+from tidings.i18n import _
 
 
 @click.group()
@@ -19,7 +20,7 @@ def migrate() -> None:
     "--from",
     "source",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="SQLite file.  [default: tidings.db in the data directory]",
+    help=_("SQLite file.  [default: tidings.db in the data directory]"),
 )
 @with_context
 async def sqlite_to_postgres(context: CliContext, source: Path | None) -> None:
@@ -37,10 +38,12 @@ async def sqlite_to_postgres(context: CliContext, source: Path | None) -> None:
 
     if not context.config.store_database:
         raise UsageError(
-            "name the PostgreSQL database with --database before the command, "
-            "for example --database postgresql:///tidings"
+            _(
+                "set the PostgreSQL database with --database before the command, for "
+                "example --database postgresql:///tidings"
+            )
         )
-    with progress("copying", total=1) as bar:
+    with progress(_("copying"), total=1) as bar:
 
         def report(text: str, done: int, total: int) -> None:
             bar.set_text(text)
@@ -48,6 +51,9 @@ async def sqlite_to_postgres(context: CliContext, source: Path | None) -> None:
 
         rows = await move(source or context.store_path, context.config.store_database, report)
     click.echo(
-        f"copied and compared {rows:,} rows; from now on, name the database with --database or "
-        "the option store.database"
+        _(
+            "copied and compared %(rows)s rows; to use this database, set --database "
+            "or the option store.database",
+            rows=f"{rows:,}",
+        )
     )

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 import click
 
+from tidings.i18n import _, n_
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 #: Table width where stdout is not a terminal: no line is wrapped.
 MAX_TABLE_WIDTH = 1_000_000
@@ -51,15 +53,39 @@ class NumberList(click.ParamType[list[float]]):
             number = float(text)
         except ValueError:
             self.fail(
-                f"{text!r} at position {position} is not a number; separate numbers with commas, "
-                "for example 30,30,10,10"
+                _(
+                    "%(text)r at position %(position)s is not a number; separate numbers with "
+                    "commas, for example 30,30,10,10",
+                    text=text,
+                    position=position,
+                )
             )
         if not math.isfinite(number):
-            self.fail(f"{text} at position {position} is not a finite number")
+            self.fail(
+                _(
+                    "%(text)s at position %(position)s is not a finite number",
+                    text=text,
+                    position=position,
+                )
+            )
         if self.low is not None and number < self.low:
-            self.fail(f"{text} at position {position} must be at least {self.low:g}")
+            self.fail(
+                _(
+                    "%(text)s at position %(position)s must be at least %(low)s",
+                    text=text,
+                    position=position,
+                    low=f"{self.low:g}",
+                )
+            )
         if self.above is not None and number <= self.above:
-            self.fail(f"{text} at position {position} must be above {self.above:g}")
+            self.fail(
+                _(
+                    "%(text)s at position %(position)s must be above %(above)s",
+                    text=text,
+                    position=position,
+                    above=f"{self.above:g}",
+                )
+            )
         return number
 
 
@@ -76,12 +102,15 @@ class NameList(click.ParamType[list[str]]):
         names = [name.strip() for name in str(value).split(",")]
         if not all(names):
             self.fail(
-                f"{value!r} contains an empty name; separate names with commas, "
-                "for example uniform,min-delay"
+                _(
+                    "%(value)r contains an empty name; separate names with commas, for example "
+                    "uniform,min-delay",
+                    value=value,
+                )
             )
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            self.fail(f"{', '.join(repeated)} is listed twice")
+            self.fail(_("%(repeated)s is listed twice", repeated=", ".join(repeated)))
         return names
 
 
@@ -98,8 +127,12 @@ class Duration(click.ParamType[float]):
         found = self.pattern.fullmatch(str(value).strip())
         if found is None or found[2] not in self.units_s or not float(found[1]):
             self.fail(
-                f"{value!r} is not a duration; write a number and one of "
-                f"{', '.join(self.units_s)}, for example 30min, 12h or 7d"
+                _(
+                    "%(value)r is not a duration; write a number and one of %(units_s)s, for "
+                    "example 30min, 12h or 7d",
+                    value=value,
+                    units_s=", ".join(self.units_s),
+                )
             )
         return float(found[1]) * self.units_s[found[2]]
 
@@ -130,11 +163,23 @@ class OutputPath(click.ParamType[Path]):
         path = Path(value)
         if self.directory:
             if path.exists() and not path.is_dir():
-                self.fail(f"{path} is a file; name a directory")
+                self.fail(_("%(path)s is a file; choose a directory", path=path))
         elif self.suffixes and path.suffix.lower() not in self.suffixes:
-            self.fail(f"{path}: the suffix must be one of {', '.join(self.suffixes)}")
+            self.fail(
+                _(
+                    "%(path)s: the suffix must be one of %(suffixes)s",
+                    path=path,
+                    suffixes=", ".join(self.suffixes),
+                )
+            )
         elif not path.resolve().parent.is_dir():
-            self.fail(f"{path}: there is no directory {path.parent}; create it first")
+            self.fail(
+                _(
+                    "%(path)s: there is no directory %(parent)s; create it first",
+                    path=path,
+                    parent=path.parent,
+                )
+            )
         return path
 
 
@@ -218,6 +263,16 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left:
     click.echo("\n".join(line.rstrip() for line in buffer.getvalue().splitlines()))
 
 
+def feeds_text(number: int) -> str:
+    """Format a number of feeds: ``1 feed``, ``1,200 feeds``."""
+    return n_("%(num)s feed", "%(num)s feeds", number)
+
+
+def posts_text(number: int) -> str:
+    """Format a number of posts: ``1 post``, ``1,200 posts``."""
+    return n_("%(num)s post", "%(num)s posts", number)
+
+
 # --- progress -------------------------------------------------------------------------------
 
 
@@ -269,7 +324,7 @@ def progress(text: str, total: float | None = None) -> Iterator[Progress]:
         columns.append(rich_progress.MofNCompleteColumn())
     columns += [
         rich_progress.TimeElapsedColumn(),
-        rich_progress.TextColumn("left"),
+        rich_progress.TextColumn(_("remaining")),
         rich_progress.TimeRemainingColumn(),
     ]
     with rich_progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -288,19 +343,23 @@ json_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_set_json,
-    help="JSON output.",
+    help=_("JSON output."),
 )
 seed_option = click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Random seed.",
+    help=_("Random seed."),
 )
 
 
 def plot_option(what: str) -> Callable[[Decorated], Decorated]:
     """Return the option ``--plot FILE``; ``what`` names what is drawn."""
     suffixes = (".png", ".svg", ".pdf")
-    text = f"Plot of {what}; file type by suffix ({', '.join(suffixes)})."
+    text = _(
+        "Plot of %(what)s; file type by suffix (%(suffixes)s).",
+        what=what,
+        suffixes=", ".join(suffixes),
+    )
     return click.option("--plot", type=OutputPath(*suffixes), metavar="FILE", help=text)

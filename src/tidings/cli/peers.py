@@ -7,7 +7,8 @@ import click
 
 from tidings.cli.context import CliContext, find_feed, with_context
 from tidings.cli.output import json_option, print_result, print_table
-from tidings.formatting import NO_VALUE, ago, count, duration, figures
+from tidings.formatting import NO_VALUE, ago, duration, figures
+from tidings.i18n import _, n_
 
 if TYPE_CHECKING:
     from tidings.store import Store
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 def peers(ctx: click.Context) -> None:
     """Show exchange peers.
 
-    Lists what each peer sent and received, how much earlier its entries arrived, and which peers
-    were disconnected, with the reason.
+    Lists the entries that each peer sent and received, and how much earlier they arrived.
+    Disconnected peers are listed with the reason.
 
     \b
     Examples:
@@ -47,31 +48,28 @@ async def _list_peers(context: CliContext) -> None:
 
 def _print_peers(context: CliContext, key: str, known: "list[Peer]") -> None:
     if not context.config.exchange_enabled:
-        click.echo(
-            "Peer exchange is off. To turn it on, set exchange.enabled=true (docs/exchange.md)."
-        )
+        click.echo(_("Peer exchange is off. To turn it on, set exchange.enabled=true."))
     if key:
-        click.echo(f"our public key: {key}\n")
+        click.echo(_("public key of this node: %(key)s", key=key) + "\n")
     headings = [
-        "peer",
-        "usefulness",
-        "received",
-        "sent",
-        "deficit",
-        "entries",
-        "confirmed",
-        "false",
-        "earlier by",
+        _("peer"),
+        _("usefulness"),
+        _("received"),
+        _("sent"),
+        _("deficit"),
+        _("entries"),
+        _("confirmed"),
+        _("false"),
+        _("time saved"),
     ]
     print_table(headings, [_row(peer) for peer in known if peer.present])
     for peer in known:
         if not peer.present and peer.reason:
-            until = (
-                f", blocked until {ago(peer.banned_until, time.time())}"
-                if peer.banned_until
-                else ""
-            )
-            click.echo(f"{peer.nid}: {peer.reason}{until}")
+            line = f"{peer.nid}: {peer.reason}"
+            if peer.banned_until:
+                end = ago(peer.banned_until, time.time())
+                line = _("%(peer)s (the block ends %(end)s)", peer=line, end=end)
+            click.echo(line)
 
 
 async def _own_key(context: CliContext, store: "Store") -> str:
@@ -116,7 +114,7 @@ def _earlier_s(peer: "Peer") -> float | None:
 
 @peers.command()
 @click.argument("feed", metavar="URL|ID")
-@click.option("--no", is_flag=True, help="Remove the mark.")
+@click.option("--no", is_flag=True, help=_("Feed no longer private."))
 @with_context
 async def private(context: CliContext, feed: str, no: bool) -> None:
     """Mark a feed as private.
@@ -137,7 +135,7 @@ async def private(context: CliContext, feed: str, no: bool) -> None:
 @click.command()
 @click.argument("feed", metavar="URL|ID")
 @click.option(
-    "--since", metavar="DATE", type=click.DateTime(), help="Only entries published since DATE."
+    "--since", metavar="DATE", type=click.DateTime(), help=_("Only entries published since DATE.")
 )
 @json_option
 @with_context
@@ -158,7 +156,7 @@ async def recover(context: CliContext, feed: str, since: object) -> None:
     async with context.open_store() as store:
         found = await find_feed(store, feed)
         recovered = await recover_manually(store, context.config, found, start, time.time)
-    entries = "entry" if recovered.entries == 1 else "entries"
+    entries = n_("%(num)s entry", "%(num)s entries", recovered.entries)
     print_result(
         {
             "feed": found.url,
@@ -166,25 +164,29 @@ async def recover(context: CliContext, feed: str, since: object) -> None:
             "entries": recovered.entries,
             "new": recovered.new,
         },
-        f"{recovered.entries:,} {entries} from {count(recovered.holders, 'peer')}, "
-        f"{recovered.new:,} new",
+        _(
+            "%(entries)s from %(peers)s, %(new)s new",
+            entries=entries,
+            peers=n_("%(num)s peer", "%(num)s peers", recovered.holders),
+            new=f"{recovered.new:,}",
+        ),
     )
 
 
 @click.command("list-server")
-@click.option("--host", default="0.0.0.0", show_default=True, help="Listen address.")
+@click.option("--host", default="0.0.0.0", show_default=True, help=_("Listen address."))
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8036,
     show_default=True,
-    help="Port (0 = any free port).",
+    help=_("Port (0 = any free port)."),
 )
 def list_server(host: str, port: int) -> None:
     """Run a list server for peer discovery.
 
-    New nodes of the exchange get the addresses of recently seen nodes from it. It stores nothing
-    else. Runs until Ctrl-C.
+    A list server gives new nodes of the exchange the addresses of recently seen nodes. It stores
+    nothing else. It runs until Ctrl-C.
 
     \b
     Example:
@@ -194,5 +196,10 @@ def list_server(host: str, port: int) -> None:
     from tidings.service import address, listen, serve_until_signal
 
     with listen(host, port) as server_socket:
-        click.echo(f"list server is running at {address(server_socket)} (press Ctrl-C to stop)")
+        click.echo(
+            _(
+                "the list server is running at %(server_socket)s (press Ctrl-C to stop)",
+                server_socket=address(server_socket),
+            )
+        )
         serve_until_signal(ListServer(time.time).app(), server_socket)

@@ -3,17 +3,18 @@
 import click
 
 from tidings.cli.context import CliContext
+from tidings.i18n import _
 
 
 @click.command()
-@click.option("--host", help="Listen address.  [default: 127.0.0.1]")
+@click.option("--host", help=_("Listen address.  [default: 127.0.0.1]"))
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="Port (0 = any free port).  [default: 8035]"
+    "--port", type=click.IntRange(0, 65535), help=_("Port (0 = any free port).  [default: 8035]")
 )
 @click.option(
     "--no-worker",
     is_flag=True,
-    help="Web server only; polling is done by workers on the same PostgreSQL database.",
+    help=_("Web server only. Workers on the same PostgreSQL database poll the feeds."),
 )
 @click.pass_obj
 def serve(context: CliContext, host: str | None, port: int | None, no_worker: bool) -> None:
@@ -35,9 +36,7 @@ def serve(context: CliContext, host: str | None, port: int | None, no_worker: bo
         if value is not None:
             context.flags[option] = str(value)
     if no_worker and not isinstance(context.store_location, str):
-        raise UsageError(
-            "--no-worker needs workers on a PostgreSQL database; name it with --database"
-        )
+        raise UsageError(_("--no-worker needs a PostgreSQL database; set it with --database"))
     context.create_data_dir()
     run(context.settings, context.store_location, echo=click.echo, polling=not no_worker)
 
@@ -48,8 +47,8 @@ def worker(context: CliContext) -> None:
     """Run a polling worker (PostgreSQL only).
 
     Any number of workers can share one database. They share the feeds, the budget and the host
-    limits, and one of them is the leader. The feeds of a worker that crashes are polled by others
-    when its leases expire. A worker that is stopped (Ctrl-C, SIGTERM) releases its leases.
+    limits. One of them is the leader. If a worker crashes, other workers take over its feeds when
+    its leases expire. A worker that is stopped (Ctrl-C, SIGTERM) releases its leases.
 
     \b
     Example:

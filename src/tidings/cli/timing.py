@@ -11,6 +11,7 @@ import click
 from tidings.cli.context import CliContext, with_context
 from tidings.cli.output import json_option, plot_option, print_result, print_table, progress
 from tidings.formatting import NO_VALUE, duration_short, figures, percent
+from tidings.i18n import _
 
 if TYPE_CHECKING:
     from tidings.aggregator.explain import Overview
@@ -22,15 +23,15 @@ WIDTH = 80
 
 @click.command()
 @click.option(
-    "--budgets", "curve", is_flag=True, help="Simulation of other budgets (up to a minute)."
+    "--budgets", "curve", is_flag=True, help=_("Simulation of other budgets (up to a minute).")
 )
 @json_option
-@plot_option("the delay by day and, with --budgets, by budget")
+@plot_option(_("the delay by day and, with --budgets, by budget"))
 @with_context
 async def timing(context: CliContext, curve: bool, plot: Path | None) -> None:
     """Show delays and requests of the last week.
 
-    A delay is shown when there is enough history for it; until then, the output states what is
+    A delay is shown when there is enough history for it. Until then, the output says what is
     missing. With --budgets, your own history is simulated with 1 to 96 requests per feed and day,
     and with hourly polling.
 
@@ -53,7 +54,7 @@ async def timing(context: CliContext, curve: bool, plot: Path | None) -> None:
         budgets = None
         if curve:
             trace = await own_trace(store, now, limits, judged=True)
-            with progress("simulating"):
+            with progress(_("simulating")):
                 budgets = forecast(trace, context.config.policy_name, summary.budget_per_day, now)
     if plot is not None:
         _draw_week(plot, statistics, budgets)
@@ -82,7 +83,11 @@ def _print_timing(statistics: "Week", summary: "Overview", budgets: "Forecast | 
             [figures(p.per_day), *_figures(p.polls_per_day, p.mean_s, p.median_s, p.missed_share)]
             for p in budgets.points
         ]
-        print_table(["requests per day", "used", "mean delay", "median", "missed"], rows, left=0)
+        print_table(
+            [_("requests per day"), _("requests used"), _("mean delay"), _("median"), _("missed")],
+            rows,
+            left=0,
+        )
         evidence = Evidence(budgets.polled_days, budgets.posts)
         _print_notes(*(comparison(budgets) or [comparison_needs(evidence)]))
 
@@ -111,7 +116,18 @@ def _print_days(statistics: "Week") -> None:
         for day in statistics.days
     ]
     print_table(
-        ["", "requests", "304", "failed", "new", "median", "90 %", "missed", "recovered"], rows
+        [
+            "",
+            _("requests"),
+            _("unchanged"),
+            _("failed"),
+            _("new posts"),
+            _("median"),
+            _("90 % of posts"),
+            _("missed"),
+            _("recovered"),
+        ],
+        rows,
     )
 
 
@@ -134,11 +150,11 @@ def _draw_week(file: Path, statistics: "Week", budgets: "Forecast | None") -> No
 
     fig, panels = plots.panels(1 if budgets is None else 2, 1, 7.0, 3.0 if budgets is None else 5.4)
     by_day, names = panels[0], [_weekday(day) for day in statistics.days]
-    by_day.set_title("Delay by day", loc="left")
-    by_day.set_ylabel("delay, minutes")
+    by_day.set_title(_("Delay by day"), loc="left")
+    by_day.set_ylabel(_("delay, minutes"))
     for name, color, delays in (
-        ("median", plots.ACCENT, [day.p50_s for day in statistics.days]),
-        ("90 %", plots.GRAY, [day.p90_s for day in statistics.days]),
+        (_("median"), plots.ACCENT, [day.p50_s for day in statistics.days]),
+        (_("90 % of posts"), plots.GRAY, [day.p90_s for day in statistics.days]),
     ):
         # NaN leaves a gap in the line.
         values = [math.nan if delay_s is None else delay_s / 60 for delay_s in delays]
@@ -149,11 +165,11 @@ def _draw_week(file: Path, statistics: "Week", budgets: "Forecast | None") -> No
     by_day.set_ylim(bottom=0)
     plots.grid(by_day)
     if budgets is not None:
-        panels[1].set_title("Effect of a different budget (simulated)", loc="left")
-        panels[1].set_xlabel("requests per day")
+        panels[1].set_title(_("Effect of a different budget (simulated)"), loc="left")
+        panels[1].set_xlabel(_("requests per day"))
         lines = {
-            "mean": [p.mean_s for p in budgets.points],
-            "median": [p.median_s for p in budgets.points],
+            _("mean"): [p.mean_s for p in budgets.points],
+            _("median"): [p.median_s for p in budgets.points],
         }
         plots.delay_curves(panels[1], [point.per_day for point in budgets.points], lines)
     plots.save(fig, file)

@@ -12,6 +12,7 @@ from tidings.cli.context import CliContext, with_context
 from tidings.cli.output import json_option, print_result, print_table
 from tidings.errors import UsageError
 from tidings.formatting import ago
+from tidings.i18n import _
 
 if TYPE_CHECKING:
     from tidings.store.user_models import User
@@ -21,7 +22,7 @@ password_option = click.option(
     "--password-stdin",
     "from_stdin",
     is_flag=True,
-    help="Password from the first line of stdin instead of a prompt.",
+    help=_("Password from the first line of stdin instead of a prompt."),
 )
 
 
@@ -35,7 +36,7 @@ def user() -> None:
 @click.option(
     "--admin",
     is_flag=True,
-    help="Administrator: may manage users. The first one gets the existing subscriptions.",
+    help=_("Administrator, who may manage users. The first one gets the existing subscriptions."),
 )
 @password_option
 @json_option
@@ -53,7 +54,9 @@ async def add_user(context: CliContext, name: str, admin: bool, from_stdin: bool
         added = await user_service.add_user(name, password, admin=admin, by=None)
     print_result(
         _user_json(added),
-        f"added user {added.name}" + (" (administrator)" if added.admin else ""),
+        _("added user %(name)s (administrator)", name=added.name)
+        if added.admin
+        else _("added user %(name)s", name=added.name),
     )
 
 
@@ -73,7 +76,7 @@ async def list_users(context: CliContext) -> None:
     rows = [
         [
             u.name,
-            "administrator" if u.admin else "reader",
+            _("administrator") if u.admin else _("reader"),
             ago(u.created_at, now),
             ago(u.seen_at, now),
         ]
@@ -81,7 +84,7 @@ async def list_users(context: CliContext) -> None:
     ]
     print_result(
         [_user_json(one) for one in users],
-        lambda: print_table(["name", "role", "added", "last login"], rows, left=2),
+        lambda: print_table([_("name"), _("role"), _("added"), _("last login")], rows, left=2),
     )
 
 
@@ -89,8 +92,11 @@ async def list_users(context: CliContext) -> None:
 @click.argument("name")
 @click.confirmation_option(
     "--yes",
-    prompt="This deletes the user with all subscriptions, entry states, tags and rules. Continue?",
-    help="Delete without a prompt.",
+    prompt=_(
+        "This deletes the user with all subscriptions, read and starred posts, tags "
+        "and rules. Continue?"
+    ),
+    help=_("No confirmation prompt."),
 )
 @with_context
 async def remove_user(context: CliContext, name: str) -> None:
@@ -104,7 +110,7 @@ async def remove_user(context: CliContext, name: str) -> None:
     """
     async with _open_user_service(context) as user_service:
         await user_service.remove_user((await _find_user(user_service, name)).id, by=None)
-    click.echo(f"deleted user {name}")
+    click.echo(_("deleted user %(name)s", name=name))
 
 
 @user.command("role")
@@ -124,7 +130,7 @@ async def change_role(context: CliContext, name: str, role: str) -> None:
         await user_service.set_admin(
             (await _find_user(user_service, name)).id, role == "administrator", by=None
         )
-    click.echo(f"role of {name}: {role}")
+    click.echo(_("the role of %(name)s is now %(role)s", name=name, role=role))
 
 
 @user.command("password")
@@ -143,12 +149,12 @@ async def change_password(context: CliContext, name: str, from_stdin: bool) -> N
     async with _open_user_service(context) as user_service:
         found = await _find_user(user_service, name)
         await user_service.set_password(found.id, _read_password(from_stdin), by=None)
-    click.echo(f"changed the password of {name}")
+    click.echo(_("changed the password of %(name)s", name=name))
 
 
 @user.command("token")
 @click.argument("name")
-@click.option("--label", required=True, help="Label, for example the name of the app.")
+@click.option("--label", required=True, help=_("Label, for example the name of the app."))
 @json_option
 @with_context
 async def add_token(context: CliContext, name: str, label: str) -> None:
@@ -193,8 +199,11 @@ async def _find_user(user_service: "UserService", name: str) -> "User":
     found = await user_service.find_user(name)
     if found is None:
         raise UsageError(
-            f"there is no user {name}; `tidings user list` lists all users, "
-            f"`tidings user add {name}` adds one"
+            _(
+                "there is no user %(name)s; `tidings user list` lists all users, `tidings "
+                "user add %(name)s` adds one",
+                name=name,
+            )
         )
     return found
 
@@ -203,8 +212,8 @@ def _read_password(from_stdin: bool) -> str:
     if from_stdin:
         return sys.stdin.readline().rstrip("\r\n")
     if not sys.stdin.isatty():
-        raise UsageError("the password prompt needs a terminal; in a script, use --password-stdin")
-    return str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+        raise UsageError(_("the password prompt needs a terminal; use --password-stdin in scripts"))
+    return str(click.prompt(_("Password"), hide_input=True, confirmation_prompt=True, err=True))
 
 
 def _user_json(one: "User") -> dict[str, Any]:

@@ -21,9 +21,10 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from tidings import web
+from tidings import i18n, web
 from tidings.demo.demo import PASSWORD, POLICIES, SPEEDS, USER_NAME, Demo
-from tidings.formatting import count, duration, figures, percent
+from tidings.formatting import duration, figures, percent
+from tidings.i18n import _
 from tidings.web.charts import Plot
 
 STATIC = Path(__file__).with_name("static")
@@ -53,8 +54,12 @@ TEMPLATES = Environment(
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
+    extensions=["jinja2.ext.i18n"],
 )
-TEMPLATES.filters |= {"count": count, "duration": duration, "figures": figures, "percent": percent}
+TEMPLATES.install_gettext_callables(  # type: ignore[attr-defined]  # the extension adds it
+    i18n.translations.gettext, i18n.translations.ngettext, newstyle=True
+)
+TEMPLATES.filters |= {"duration": duration, "figures": figures, "percent": percent}
 TEMPLATES.filters |= {
     "thousands": "{:,}".format,
     "at": lambda at, form: time.strftime(form, time.gmtime(at)),
@@ -153,5 +158,8 @@ def _curve(demo: Demo) -> Markup | None:
         index = min(int(np.searchsorted(shares, 0.62 if first else 0.38)), len(steps) - 1)
         side, anchor = (-8, "end") if first else (8, "start")
         plot.text(x(steps[index]) + side, y(shares[index]) + 4, name, f"name {name}", anchor)
-        descriptions.append(f"{name}: {shares[steps <= 3600][-1]:.0%} within an hour")
-    return plot.svg("Share of posts found within a time", "; ".join(descriptions))
+        within_hour = f"{shares[steps <= 3600][-1]:.0%}"
+        descriptions.append(
+            _("%(policy)s: %(share)s of the posts within an hour", policy=name, share=within_hour)
+        )
+    return plot.svg(_("Share of posts by delay"), "; ".join(descriptions))

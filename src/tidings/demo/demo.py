@@ -14,6 +14,7 @@ from tidings.demo.clock import Clock
 from tidings.demo.publisher_server import ClientRecord, PublisherServer
 from tidings.demo.simulated_publishers import SimulatedPublishers
 from tidings.errors import UsageError
+from tidings.i18n import _
 from tidings.lab.score import PollScores, metrics, polls_within, score_polls
 from tidings.lab.simulate import Conditions, Polls, simulate
 from tidings.lab.whatif import exclude_pushed_feeds
@@ -65,10 +66,15 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.publishers < 1:
-            raise UsageError(f"the demo needs at least 1 publisher, not {self.publishers}")
+            raise UsageError(
+                _("the demo needs at least 1 publisher, not %(number)s", number=self.publishers)
+            )
         if not 0 < self.days <= 366:
             raise UsageError(
-                f"the demo runs for up to 366 days of simulated time, not {self.days:g}"
+                _(
+                    "the demo runs for up to 366 days of simulated time, not %(days)s",
+                    days=f"{self.days:g}",
+                )
             )
 
 

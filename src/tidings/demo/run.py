@@ -8,6 +8,7 @@ from typing import Any
 from tidings.demo.dashboard import make_app
 from tidings.demo.demo import Demo, Plan
 from tidings.demo.services import open_demo
+from tidings.i18n import _
 from tidings.lab.score import metrics
 from tidings.service import address
 from tidings.web.server import serve_app
@@ -30,14 +31,22 @@ async def run_demo(
         stop: event that stops the demo.
         echo: function that prints a line, for example the URL of the dashboard.
     """
-    echo(f"starting {plan.publishers} simulated publishers")
+    echo(_("starting %(number)s simulated publishers", number=plan.publishers))
     async with open_demo(plan) as demo, serve_app(make_app(demo), server_socket):
-        echo(f"the demo is running at {address(server_socket)}demo (press Ctrl-C to stop)")
+        echo(
+            _(
+                "the demo is running at %(url)s (press Ctrl-C to stop)",
+                url=f"{address(server_socket)}demo",
+            )
+        )
         over = asyncio.create_task(demo.wait_until_end())
         await asyncio.wait(
             {over, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED
         )
-        results = {f"{name}, live": metrics(demo.score_polls(name)) for name in plan.policies}
+        results = {
+            _("%(policy)s, live", policy=name): metrics(demo.score_polls(name))
+            for name in plan.policies
+        }
         if over.done():
             results |= await asyncio.to_thread(_simulated_metrics, demo)
         over.cancel()
@@ -46,6 +55,8 @@ async def run_demo(
 
 def _simulated_metrics(demo: Demo) -> dict[str, dict[str, Any]]:
     return {
-        f"{name}, simulated": metrics(demo.simulate_policy(name, demo.publishers.end))
+        _("%(policy)s, simulated", policy=name): metrics(
+            demo.simulate_policy(name, demo.publishers.end)
+        )
         for name in demo.plan.policies
     }

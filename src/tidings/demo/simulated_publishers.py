@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from tidings.demo.text_generator import generate_text
+from tidings.i18n import N_
 from tidings.lab.generate import EPOCH, Population, blend, sample_posts
 from tidings.lab.traces import Trace
 from tidings.model import DAY_S, HOUR_S, Floats, Ints
@@ -45,24 +46,24 @@ class PublisherKind:
 
 
 NEWS = PublisherKind(
-    "news site", "news", 0.06, (8, 24), 30, blend(0.2, (0.4, 9.0, 2.0), (0.4, 17.0, 2.5)), 0.4
+    N_("news site"), "news", 0.06, (8, 24), 30, blend(0.2, (0.4, 9.0, 2.0), (0.4, 17.0, 2.5)), 0.4
 )
 NIGHT = PublisherKind(
-    "night blogger", "night", 0.20, (0.2, 1.2), 10, blend(0.03, (0.97, 23.5, 1.3))
+    N_("night blogger"), "night", 0.20, (0.2, 1.2), 10, blend(0.03, (0.97, 23.5, 1.3))
 )
-DAY = PublisherKind("company blog", "shop", 0.14, (0.2, 2.5), 15, BY_DAY, 0.1)
+DAY = PublisherKind(N_("company blog"), "shop", 0.14, (0.2, 2.5), 15, BY_DAY, 0.1)
 WEEKEND = PublisherKind(
-    "weekend blogger", "weekend", 0.13, (0.15, 0.8), 10, blend(0.05, (0.95, 15.0, 3.0)), 40.0
+    N_("weekend blogger"), "weekend", 0.13, (0.15, 0.8), 10, blend(0.05, (0.95, 15.0, 3.0)), 40.0
 )
-CRON = PublisherKind("hourly cron job", "cron", 0.10, (1, 4), 12, EVENLY)
+CRON = PublisherKind(N_("hourly cron job"), "cron", 0.10, (1, 4), 12, EVENLY)
 BURST = PublisherKind(
-    "burst poster", "burst", 0.10, (0.5, 3), 10, blend(0.1, (0.9, 20.0, 2.5)), 1.0, 6.0
+    N_("burst poster"), "burst", 0.10, (0.5, 3), 10, blend(0.1, (0.9, 20.0, 2.5)), 1.0, 6.0
 )
-DYING = PublisherKind("dying blog", "dying", 0.09, (0.3, 1.5), 10, blend(0.2, (0.8, 19.0, 3.0)))
-WRONG_DATES = PublisherKind("wrong dates", "night", 0.04, (0.5, 3), 10, BY_DAY)
-RATE_LIMITED = PublisherKind("rate-limited feed", "shop", 0.04, (1, 4), 15, BY_DAY, 0.5)
-OVERFLOW = PublisherKind("overflowing feed", "news", 0.04, (10, 24), 6, BY_DAY, 0.5)
-HUB = PublisherKind("WebSub publisher", "news", 0.06, (1, 6), 15, BY_DAY, 0.7)
+DYING = PublisherKind(N_("dying blog"), "dying", 0.09, (0.3, 1.5), 10, blend(0.2, (0.8, 19.0, 3.0)))
+WRONG_DATES = PublisherKind(N_("wrong dates"), "night", 0.04, (0.5, 3), 10, BY_DAY)
+RATE_LIMITED = PublisherKind(N_("rate-limited feed"), "shop", 0.04, (1, 4), 15, BY_DAY, 0.5)
+OVERFLOW = PublisherKind(N_("overflowing feed"), "news", 0.04, (10, 24), 6, BY_DAY, 0.5)
+HUB = PublisherKind(N_("WebSub publisher"), "news", 0.06, (1, 6), 15, BY_DAY, 0.7)
 KINDS = (NEWS, NIGHT, DAY, WEEKEND, CRON, BURST, DYING, WRONG_DATES, RATE_LIMITED, OVERFLOW, HUB)
 
 
