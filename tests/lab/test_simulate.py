@@ -9,8 +9,8 @@ from tests.trace_helpers import MONDAY, poisson_trace, trace_of
 from tidings.lab.compare import compare, paired_bootstrap
 from tidings.lab.score import metrics, score_polls
 from tidings.lab.segments import segment_searchsorted
-from tidings.lab.simulate import Publisher, budget_polls, simulate
-from tidings.model import DAY_S
+from tidings.lab.simulate import Conditions, Publisher, budget_polls, simulate
+from tidings.model import DAY_S, HOUR_S
 from tidings.policy import Feeds, make_policy
 
 
@@ -151,3 +151,19 @@ def test_search_equals_numpy_in_every_segment():
 def test_nothing_to_poll_is_no_poll():
     trace = trace_of([0, 10], start=MONDAY)
     assert len(simulate(trace, make_policy("uniform"), 1.0, trace.start)) == 0
+
+
+def test_known_since_is_passed_to_the_policy():
+    """Posts before a feed's first document are unknown; they are not a time without posts."""
+    hourly = MONDAY + np.arange(14 * 24) * HOUR_S
+    recent = hourly[hourly >= MONDAY + 5 * DAY_S]
+    trace = trace_of(*[hourly] * 10, *[recent] * 10)
+    start = MONDAY + 7 * DAY_S
+    since = np.repeat([MONDAY, recent[0]], 10)
+    rates = []
+    for known_since in (None, since):
+        policy, conditions = make_policy("price"), Conditions(known_since=known_since)
+        simulate(trace, policy, 6.0, start, start + 1.0, conditions=conditions)
+        rates.append(policy.rate_model.rate_per_day(policy.state))
+    assert rates[1] == pytest.approx(np.full(20, 24.0), rel=0.1)
+    assert rates[0][10:].max() < 16.0

@@ -28,6 +28,7 @@ from tidings.policy.price.weekly_profile import (
     mass_between,
     minute_factor,
     responsibilities,
+    unobserved_posts,
     weekly_profile,
 )
 from tidings.reasons import render
@@ -215,6 +216,39 @@ def test_rate_prior_is_strong_only_for_similar_feeds():
             Feeds.of(trace.window), trace.history(trace.end), trace.start, trace.end, 200.0
         )
     assert similar.rate_model.prior[0][1] > 3 * different.rate_model.prior[0][1]
+
+
+def test_weak_rate_prior_does_not_shrink_busy_feeds():
+    # Rates differ by orders of magnitude, and only three days are known: a new installation.
+    policy = make_policy("price")
+    state = np.zeros(200, dtype=policy.row_dtype)
+    RateModel.initialize(state)
+    model, rates = RateModel(), np.concatenate([np.full(190, 0.05), np.full(10, 40.0)])
+    state["posts"], state["days"] = 3 * rates[:, None], 3.0
+    model.fit_prior(state)
+    assert model.rate_per_day(state)[-1] == pytest.approx(40.0, rel=0.05)
+    assert model.rate_per_day(state)[0] < 0.25
+
+
+def test_unobserved_hours_are_imputed_from_the_same_hour_of_observed_days():
+    # Two posts at nine on Saturday and on Sunday; nothing is known of the other days.
+    hours = np.zeros((2, 168))
+    hours[:, [5 * 24 + 9, 6 * 24 + 9]] = 2.0
+    begin, end = np.full(2, MONDAY + 5 * DAY_S), np.array([MONDAY + 7 * DAY_S, MONDAY + 12 * DAY_S])
+    imputed = unobserved_posts(hours, begin, end).reshape(2, 7, 24)
+    assert imputed[0, :5, 9] == pytest.approx(4 / 3, rel=0.1)  # (4 + 1/12) posts in 3 hours
+    assert imputed[0, 5:] == pytest.approx(0.0)
+    assert imputed[0, 0].argmax() == 9
+    assert imputed[1] == pytest.approx(0.0)  # a full week was observed
+
+
+def test_feeds_known_from_a_weekend_only_are_not_taken_for_weekend_feeds():
+    trace = poisson_trace(np.full(30, 15.0), 2, seed=3, start=MONDAY - 2 * DAY_S)
+    policy = make_policy("price")
+    policy.start(Feeds.of(trace.window), trace.history(MONDAY), trace.start, MONDAY, 300.0)
+    week = policy._weekly_profile(np.arange(30)).mean(axis=0).reshape(7, 24)
+    assert week[5:].sum() / 168 == pytest.approx(2 / 7, abs=0.03)
+    assert policy.rate_model.rate_per_day(policy.state).mean() == pytest.approx(15.0, rel=0.1)
 
 
 def test_rate_model_recovers_constant_rate():
@@ -525,7 +559,7 @@ def test_reason_of_price_decision():
     assert reason.code == "price"
     assert reason.params["days"] == "weekdays"
     assert reason.params["per_day"] == pytest.approx(2.1, abs=0.6)
-    assert "usually come on weekdays, 0" in render(reason)
+    assert "usually appear on weekdays, 0" in render(reason)
 
 
 def test_state_is_small():

@@ -21,13 +21,14 @@ class FeedHistory(Struct, frozen=True):
     facts: npt.NDArray[np.void]  #: data for the poll constraints (`policy.constraints.FACTS`)
     feed: Ints  #: index of each post's feed in the arrays above
     times: Floats  #: time of each post
+    since: Floats  #: time from which the posts of each feed are known
 
 
 async def load_feed_history(store: Store, now: float) -> FeedHistory:
     """Load the posts that are still stored, which excludes missed and deleted posts."""
     timings = await store.timings()
     members = timings[timings["window"] > 0]
-    posts, _ = await posting_history(store, members, now)
+    posts, since = await posting_history(store, members, now)
     feed, times = posts.new_entries()
     full = (members["dropped"] > 0) | (posts.count > members["window"])
     shares = {
@@ -43,4 +44,5 @@ async def load_feed_history(store: Store, now: float) -> FeedHistory:
         pushed=np.array([shares.get(feed_id, 0.0) for feed_id in members["feed_id"].tolist()]),
         feed=feed.astype(np.int64),
         times=times,
+        since=since,
     )

@@ -108,6 +108,7 @@ class Conditions:
     document_bytes: Floats | None = None  #: size of a full document; None: sum of its entries
     override_s: Floats | None = None  #: minimum interval that subscribers have set, 0 for none
     pushed_share: Floats | None = None  #: share of each feed's posts that hubs push
+    known_since: Floats | None = None  #: start of the known posts; None: the start of the trace
 
     def select(self, rows: Rows) -> "Conditions":
         """Return the conditions of the feeds with these row numbers."""
@@ -204,7 +205,10 @@ def simulate(
         if service is None
         else usable_budget(feeds, budget_per_feed_day * n)[0]
     )
-    policy.start(feeds, history, trace.start, start, budget)
+    since: float | Floats = trace.start
+    if conditions is not None and conditions.known_since is not None:
+        since = np.minimum(conditions.known_since, start)
+    policy.start(feeds, history, since, start, budget)
     everyone = np.arange(n)
     now = np.full(n, start)
     due_at = np.ceil(policy.decide(everyone, now, first=True).times)

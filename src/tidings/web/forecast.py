@@ -161,6 +161,7 @@ async def own_trace(store: Store, now: float, limits: Limits, *, judged: bool = 
         document_bytes=facts["document_bytes"].astype(np.float64),
         override_s=facts["override_s"],
         pushed_share=past.pushed,
+        known_since=np.maximum(past.since, now - REPLAY_PERIOD_S),
     )
     own = OwnTrace(trace, conditions, days, now - days * DAY_S)
     if judged:

@@ -20,6 +20,7 @@ from tidings.policy.price.weekly_profile import (
     leave_one_out_strengths,
     mass_between,
     responsibilities,
+    unobserved_posts,
     weekly_profile,
 )
 
@@ -72,6 +73,8 @@ class FeedModelPolicy(Policy):
         self.bursts, self.lookahead, self.loss = bursts, lookahead, loss
         self.rate_model = RateModel() if forget else RateModel(half_lives_d=NO_DECAY_D)
         self.shared_profiles: SharedProfiles
+        # End of the history that `_init_rows` counted, which `_replay` has not reached yet.
+        self._counted_until = -np.inf
 
     @property
     def row_dtype(self) -> np.dtype[np.void]:
@@ -95,8 +98,9 @@ class FeedModelPolicy(Policy):
             ]
         )
 
-    def _init_rows(self, rows: Rows, history: Documents) -> tuple[Rows, Floats]:
-        """Initialize new feeds, count their posts, and return the row and time of each post."""
+    def _init_rows(self, rows: Rows, history: Documents, now: float) -> tuple[Rows, Floats]:
+        """Initialize new feeds, count their posts until ``now``, and return rows and times."""
+        self._counted_until = now
         new_rows = self.state[rows]
         new_rows["last"] = new_rows["since"]
         new_rows["newest"] = -np.inf
@@ -198,6 +202,8 @@ class FeedModelPolicy(Policy):
 
     def _tempered_counts(self, rows: Rows) -> TemperedCounts:
         hours = self.state["hours"][rows].astype(np.float64)
+        until = np.maximum(self.state["last"][rows], self._counted_until)
+        hours += unobserved_posts(hours, self.state["since"][rows], until)
         events = self.state["events"][rows] if self.bursts else hours.sum(axis=1)
         return TemperedCounts.of(hours, events, self.state["post_days"][rows])
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidings.errors import UsageError
-from tidings.model import DAY_S, HOUR_S, Documents, Floats, Rows
+from tidings.model import DAY_S, HOUR_S, WEEK_S, Documents, Floats, Rows
 from tidings.policy.base import Decisions, Feeds, clamp, reason
 from tidings.policy.price.controller import (
     SLOT_S,
@@ -50,10 +50,10 @@ CURVE_PRICE_FACTORS = np.geomspace(1 / 64, 64, 25)
 BUDGET_TOLERANCE = 0.05
 #: Growth of the number of feeds above which the price is computed again.
 GROWTH_FACTOR = 1.2
-#: Feeds and rounds of the simulation of a week that finds the first price.
-SIMULATED_FEEDS, SIMULATION_ROUNDS = 300, 2
-#: Mean number of polls per feed after which the simulation can end before the week.
-SIMULATED_POLLS_PER_FEED = 14
+#: Rounds of the simulation of a week that finds the first price, its approximate number of polls,
+#: and the minimum and maximum number of feeds in it. The week is always complete: the demand of
+#: single days differs too much.
+SIMULATION_ROUNDS, SIMULATED_POLLS, SIMULATED_FEEDS = 2, 12_000, (60, 300)
 #: Factor by which the price must have fallen before the next poll of a feed is decided again.
 REPLAN = 1.25
 #: Change of the log price for the same, for feeds whose next poll is soon. Spending then responds
@@ -91,7 +91,7 @@ class PricePolicy(FeedModelPolicy):
 
     def _learn(self, history: Documents, now: float) -> None:
         rows = np.arange(len(self.feeds))
-        posts = self._init_rows(rows, history)
+        posts = self._init_rows(rows, history, now)
         self._fit_shared_profiles()
         self._replay(rows, *posts, now)
         self.rate_model.fit_prior(self.state)
@@ -109,7 +109,7 @@ class PricePolicy(FeedModelPolicy):
         more["since"] = since
         self.feeds.extend(feeds)
         self.state = np.concatenate([self.state, more])
-        posts = self._init_rows(rows, history)
+        posts = self._init_rows(rows, history, now)
         self._fit_strengths(rows)
         self._replay(rows, *posts, now)
         self._solve_values(rows, self.controller.price)
@@ -216,9 +216,11 @@ class PricePolicy(FeedModelPolicy):
         root_sum = float(np.sqrt(self.feeds.weight * rates / self.feeds.cost).sum())
         price = max(root_sum**2 / (2 * budget**2), 1e-12)
         price = price_at_demand(budget, *self._demand_curve(price))
-        self._solve_values(self._sample(SIMULATED_FEEDS), price)
+        polls_per_feed = 7 * budget / max(len(self.feeds), 1)
+        sample = self._sample(int(np.clip(SIMULATED_POLLS / polls_per_feed, *SIMULATED_FEEDS)))
+        self._solve_values(sample, price)
         for _ in range(SIMULATION_ROUNDS):
-            simulated_polls = self._simulate_week(price, now)
+            simulated_polls = self._simulate_week(sample, price, now)
             self.controller = PriceController(
                 budget,
                 len(self.feeds) / budget,
@@ -232,21 +234,15 @@ class PricePolicy(FeedModelPolicy):
         self._feeds_at_pricing = len(self.feeds)
         self._spent_offset = -self._reported_spent
 
-    def _simulate_week(self, price: float, now: float) -> Floats:
+    def _simulate_week(self, rows: Rows, price: float, now: float) -> Floats:
         """Simulate a week at one price and return the polls per day in each of its slots.
 
-        The simulated feeds are a sample and post at their expected rates. If there are many polls,
-        fewer days are simulated and repeated to fill the week.
+        The feeds ``rows`` represent all feeds, and post at their expected rates.
         """
-        n = len(self.feeds)
-        rows = self._sample(SIMULATED_FEEDS)
-        days = int(
-            np.clip(np.ceil(SIMULATED_POLLS_PER_FEED * n / max(self.budget_per_day, 1e-9)), 1, 7)
-        )
-        end = now + days * DAY_S
+        end = now + WEEK_S
         saved_state, profile = self.state[rows].copy(), self._weekly_profile(rows)
         saved_earliest = self.feeds.earliest[rows]
-        polls = np.zeros(days * SLOTS_PER_DAY)
+        polls = np.zeros(SLOTS_PER_WEEK)
         start = np.full(len(rows), now)
         due = clamp(self.feeds, rows, start, self._choose(rows, start, True, price, profile).times)
         active = np.flatnonzero(due < end)
@@ -260,7 +256,7 @@ class PricePolicy(FeedModelPolicy):
             due[active] = np.maximum(clamp(self.feeds, polled, at, chosen), at + 1.0)
             active = active[due[active] < end]
         self.state[rows], self.feeds.earliest[rows] = saved_state, saved_earliest
-        return np.resize(polls, SLOTS_PER_WEEK) * SLOTS_PER_DAY * n / max(len(rows), 1)
+        return polls * SLOTS_PER_DAY * len(self.feeds) / max(len(rows), 1)
 
     def _solve_all_values(self) -> None:
         self._values_price = self.controller.price

@@ -153,8 +153,8 @@ class RateModel:
         variance = ((posts / days - mean) ** 2).mean(axis=0)
         noise = (self.fano(state)[:, None] * mean / days).mean(axis=0)
         a = mean**2 / np.maximum(variance - noise, mean**2 / MAX_PRIOR_STRENGTH)
-        # If rates differ by orders of magnitude, the mean says nothing about a single feed.
-        weak = a < 2 * MIN_PRIOR_STRENGTH
-        a, b = np.maximum(a, MIN_PRIOR_STRENGTH), np.maximum(a, MIN_PRIOR_STRENGTH) / mean
-        default = _default_prior()
-        self.prior = np.where(weak, default[0], a), np.where(weak, default[1], b)
+        # Rates that differ by orders of magnitude say little about a single feed: the prior is then
+        # a fraction of a post. A prior of several days would divide the rates of all busy feeds as
+        # long as only some days of their posts are known.
+        a = np.where(a < 2 * MIN_PRIOR_STRENGTH, PRIOR_POSTS, a)
+        self.prior = a, a / mean

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tidings.model import HOUR_S, Floats, Rows
+from tidings.model import HOUR_S, WEEK_S, Floats, Rows
 from tidings.policy.base import EPOCH_HOUR, HOURS_PER_WEEK
 
 #: Maximum number of clusters.
@@ -39,6 +39,8 @@ LAYERS = len(STRENGTH_CANDIDATES)
 CIRCULAR_KERNEL: Floats = np.sum(
     [weight * np.roll(np.eye(24), k - 2, axis=1) for k, weight in enumerate(KERNEL)], axis=0
 )
+#: Length of history from which on all hours of the week count as observed equally often.
+FULLY_OBSERVED_S = 6 * WEEK_S
 #: Feeds per chunk. This limits the memory of temporary arrays, which hold several weeks per feed.
 CHUNK_ROWS = 250
 #: Maximum number of feeds from which the prior of the strengths is fitted.
@@ -157,6 +159,29 @@ def _leave_one_out(counts: Floats, weight: float) -> tuple[Floats, Floats]:
     ``weight`` is what a post adds to its own bin.
     """
     return np.maximum(counts - weight, 0.0), np.maximum(counts.sum(axis=-1, keepdims=True) - 1, 0.0)
+
+
+def unobserved_posts(hours: Floats, begin: Floats, end: Floats) -> Floats:
+    """Return the posts to impute for hours of the week that were observed less often (n, 168).
+
+    ``hours`` (n, 168) are the counts of the time from ``begin`` to ``end`` (epoch seconds). If a
+    history covers only Saturday and Sunday, the counts of the other days are zero although nothing
+    is known of them. The missing hours get the feed's mean rate at the same hour of the day, so
+    that all hours count as observed equally often.
+    """
+    imputed = np.zeros_like(hours)
+    young = np.flatnonzero(end - begin < FULLY_OBSERVED_S)
+    if len(young) == 0:
+        return imputed
+    observed = np.maximum(hours_between(begin[young], end[young]), 0.0)
+    missing = np.ceil(observed.max(axis=1, keepdims=True)) - observed
+    by_day = (len(young), 7, 24)
+    counts, exposure = (a.reshape(by_day).sum(axis=1) for a in (hours[young], observed))
+    mean_rate = counts.sum(axis=1) / np.maximum(exposure.sum(axis=1), 1.0)
+    # One hour at the mean rate as prior: an hour of the day may not have been observed at all.
+    of_day = (counts + mean_rate[:, None]) / (exposure + 1.0)
+    imputed[young] = missing * np.tile(of_day, (1, 7))
+    return imputed
 
 
 @dataclass(frozen=True, slots=True)
