@@ -275,12 +275,14 @@ def test_removed_feed_is_not_scheduled(harness):
     assert harness.poll(feeds[0]).reason.code == "new_feed"
 
 
-def test_pushed_feed_is_polled_less_often(harness):
+def test_pushed_feed_is_polled_less_often(tmp_path):
+    harness = SchedulerHarness(tmp_path, budget=Budget(2.0, True))
     (feed, *_) = harness.add_feeds(4, every_s=HOUR_S * 6)
     harness.now += HOUR_S
     before = harness.poll(feed).at
     harness.scheduler.set_push_share(feed, 0.95)
     assert harness.poll(feed).at > before
+    harness.close()
 
 
 @pytest.mark.parametrize("policy", ["price", "uniform"])

@@ -130,3 +130,16 @@ def test_offline_page_is_shown_without_connection(open_session):
     expect(page.get_by_role("heading", name="You're offline")).to_be_visible()
     session.context.set_offline(False)
     session.ignore_browser_errors()  # Chromium logs failed requests
+
+
+def test_failed_request_is_reported_without_connection(reader):
+    page = reader.page
+    page.get_by_role("link", name="Release 4.2").click()
+    star = page.get_by_role("button", name="Star", exact=True)
+    expect(star).to_be_visible()
+    reader.context.set_offline(True)
+    star.click()
+    message = "The request failed. Check your connection and try again."
+    expect(page.get_by_text(message)).to_be_visible()
+    reader.context.set_offline(False)
+    reader.ignore_browser_errors()  # Chromium logs failed requests

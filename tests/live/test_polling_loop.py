@@ -281,7 +281,7 @@ async def test_explanation_of_feed(feed_server):
     assert explanation.habits[0].startswith("the feed lists its latest 20 posts, which cover about")
     assert "1 posts a day" in explanation.habits[1]
     assert explanation.habits[-1].startswith("all posts are published at")
-    assert explanation.poll_constraints[0] == "ttl: 30 min between checks"
+    assert explanation.poll_constraints[0] == "the feed requests 30 min between checks (ttl)"
     assert "the publisher excludes 24 of 168 hours of the week" in explanation.poll_constraints[1]
     assert explanation.problems == ()
     assert [poll.new for poll in explanation.polls] == [20]

@@ -230,6 +230,16 @@ def test_weak_rate_prior_does_not_shrink_busy_feeds():
     assert model.rate_per_day(state)[0] < 0.25
 
 
+def test_rates_of_few_young_feeds_are_not_shrunk():
+    policy = make_policy("price")
+    state = np.zeros(4, dtype=policy.row_dtype)
+    RateModel.initialize(state)
+    model = RateModel()
+    state["posts"], state["days"] = 20.0, 5.0
+    model.fit_prior(state)
+    assert model.rate_per_day(state) == pytest.approx(np.full(4, 4.0), rel=0.05)
+
+
 def test_unobserved_hours_are_imputed_from_the_same_hour_of_observed_days():
     # Two posts at nine on Saturday and on Sunday; nothing is known of the other days.
     hours = np.zeros((2, 168))

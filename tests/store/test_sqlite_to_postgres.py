@@ -138,7 +138,7 @@ def test_move_detects_changed_rows(filled_file, target):
     """The target has all rows of a table, but one differs."""
     asyncio.run(move_until(filled_file, target, "comparing"))
     postgres.sql(target, "UPDATE entries SET title = 'forged' WHERE id = 29")
-    with pytest.raises(StoreError, match="entries differs"):
+    with pytest.raises(StoreError, match="entries changed during the copy"):
         move_store(filled_file, target)
 
 

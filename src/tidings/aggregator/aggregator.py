@@ -44,6 +44,9 @@ MAX_PENDING_S = 600.0
 MAX_STORE_BACKOFF_S = 30.0
 #: Delay in seconds before a worker retries when all due feeds belong to hosts leased by others.
 LEASE_RETRY_S = 0.5
+#: Time in seconds after a token by which other postponed polls are due later than those of feeds
+#: that were never polled. The token would otherwise go to the feed with the smaller id.
+NEW_FEED_LEAD_S = 60.0
 #: Name of the database notification channel on which other processes announce due feeds.
 FEEDS_CHANNEL = "feeds"
 #: Interval in seconds of retention runs, which delete old entries.
@@ -240,15 +243,21 @@ class Aggregator:
     async def _postpone_until_budget(self, now: float) -> int:
         """Postpone each due feed to the time at which the budget has a token for its poll.
 
-        Returns the number of due feeds, or 1 if the budget has tokens again.
+        Feeds that were never polled get the first tokens. Returns the number of due feeds, or 1 if
+        the budget has tokens again.
         """
         token_times = await self.scheduler.next_token_times(self.store, BATCH, now)
         if not token_times:
             return 1
         # No worker name is passed, so that feeds of hosts leased by others are postponed too.
         leased = await self.store.lease_feeds(BATCH, lease_s=LEASE_S)
+        leased.sort(key=lambda feed: feed.state.last_poll_at is not None)
         postponed = [
-            Schedule(feed.id, at, with_modifier(feed.state.reason, "budget_spent"))
+            Schedule(
+                feed.id,
+                at + (0.0 if feed.state.last_poll_at is None else NEW_FEED_LEAD_S),
+                with_modifier(feed.state.reason, "budget_spent"),
+            )
             for feed, at in zip(leased, token_times, strict=False)
         ]
         if postponed:

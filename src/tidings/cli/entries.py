@@ -52,7 +52,7 @@ class Timestamp(Duration):
 @click.command()
 @click.option("--feed", metavar="URL|ID", help=_("Only entries of this feed."))
 @click.option(
-    "--since", type=Timestamp(), help=_("Only entries received since 2h or 3d ago, or 2026-11-16.")
+    "--since", type=Timestamp(), help=_("Only entries received since 2h, 3d (ago) or 2026-11-16.")
 )
 @click.option(
     "--search",

@@ -434,22 +434,22 @@ def whatif(
 
 def _print_points(result: dict[str, Any], points: "list[Point]") -> None:
     feeds, sample = result["feeds"], result["sample"]
-    sample_note = (
-        ""
-        if sample in (None, feeds)
-        else _(", simulated on a sample of %(sample)s", sample=f"{sample:,}")
-    )
-    days = figures(result["train_days"])
-    click.echo(
-        _(
-            "%(trace)s: %(policy)s after %(days)s days of training; %(feeds)s%(sample_note)s",
-            trace=result["trace"],
-            policy=result["policy"],
-            days=days,
-            feeds=feeds_text(feeds),
-            sample_note=sample_note,
+    values = {
+        "trace": result["trace"],
+        "policy": result["policy"],
+        "days": figures(result["train_days"]),
+        "feeds": feeds_text(feeds),
+    }
+    if sample in (None, feeds):
+        text = _("%(trace)s: %(policy)s after %(days)s days of training; %(feeds)s", **values)
+    else:
+        text = _(
+            "%(trace)s: %(policy)s after %(days)s days of training; %(feeds)s, simulated on a "
+            "sample of %(sample)s",
+            **values,
+            sample=f"{sample:,}",
         )
-    )
+    click.echo(text)
     click.echo()
     rows = [
         [

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 def score(trace: str, poll_file: str, train_days: float, plot: Path | None) -> None:
     """Score a list of polls on a trace.
 
-    Polls outside the scored period are ignored and counted.
+    Polls outside the scored period are ignored. Their number is shown.
 
     \b
     Example:

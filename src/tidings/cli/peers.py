@@ -114,7 +114,7 @@ def _earlier_s(peer: "Peer") -> float | None:
 
 @peers.command()
 @click.argument("feed", metavar="URL|ID")
-@click.option("--no", is_flag=True, help=_("Feed no longer private."))
+@click.option("--no", is_flag=True, help=_("Removal of the private mark."))
 @with_context
 async def private(context: CliContext, feed: str, no: bool) -> None:
     """Mark a feed as private.

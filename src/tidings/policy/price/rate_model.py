@@ -27,7 +27,7 @@ NO_DECAY_D = np.full(len(HALF_LIVES_D), 1e6)
 PRIOR_POSTS, PRIOR_DAYS = 0.3, 7.0
 #: Minimum and maximum strength of the fitted prior, in posts.
 MIN_PRIOR_STRENGTH, MAX_PRIOR_STRENGTH = 0.1, 10.0
-#: Minimum numbers of feeds and posts for fitting a prior.
+#: Minimum number of feeds for fitting the strength of a prior, and of posts for fitting its mean.
 MIN_FEEDS_FOR_PRIOR, MIN_POSTS_FOR_PRIOR = 20, 50
 #: Fano factor (variance over mean) of the counts: initial value, its weight in expected posts, the
 #: half-life of the evidence, and the maximum. There is a maximum because errors of the rate look
@@ -147,14 +147,15 @@ class RateModel:
         """
         posts = state["posts"].astype(np.float64)
         days = np.maximum(state["days"].astype(np.float64), 1.0)
-        if len(posts) < MIN_FEEDS_FOR_PRIOR or posts[:, -1].sum() < MIN_POSTS_FOR_PRIOR:
+        if posts[:, -1].sum() < MIN_POSTS_FOR_PRIOR:
             return
         mean = posts.sum(axis=0) / days.sum(axis=0)
         variance = ((posts / days - mean) ** 2).mean(axis=0)
         noise = (self.fano(state)[:, None] * mean / days).mean(axis=0)
         a = mean**2 / np.maximum(variance - noise, mean**2 / MAX_PRIOR_STRENGTH)
-        # Rates that differ by orders of magnitude say little about a single feed: the prior is then
-        # a fraction of a post. A prior of several days would divide the rates of all busy feeds as
-        # long as only some days of their posts are known.
-        a = np.where(a < 2 * MIN_PRIOR_STRENGTH, PRIOR_POSTS, a)
+        # A few feeds, or rates that differ by orders of magnitude, say little about a single feed:
+        # the prior is then a fraction of a post. A prior of several days would divide the rates of
+        # all busy feeds as long as only some days of their posts are known.
+        is_weak = (len(posts) < MIN_FEEDS_FOR_PRIOR) | (a < 2 * MIN_PRIOR_STRENGTH)
+        a = np.where(is_weak, PRIOR_POSTS, a)
         self.prior = a, a / mean

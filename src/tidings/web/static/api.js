@@ -8,7 +8,7 @@ export async function post(path, fields) {
   });
   if (response.status === 401) location.assign("/login?next=" + encodeURIComponent(location.pathname + location.search));
   const result = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error(result.error || response.statusText);
+  if (!response.ok) throw new Error(result.error || document.body.dataset.failed);
   return result;
 }
 
@@ -18,13 +18,13 @@ export async function fetchPart(path, name) {
   url.searchParams.set("part", name);
   const response = await fetch(url);
   if (response.redirected && new URL(response.url).pathname === "/login") location.reload();
-  if (!response.ok) throw new Error(response.statusText);
+  if (!response.ok) throw new Error(document.body.dataset.failed);
   return response.text();
 }
 
 export async function getJson(path) {
   const response = await fetch(path, { headers: { accept: "application/json" } });
-  if (!response.ok) throw new Error(response.statusText);
+  if (!response.ok) throw new Error(document.body.dataset.failed);
   return response.json();
 }
 
@@ -45,6 +45,6 @@ export function dismissLater(toast) {
   setTimeout(() => toast.remove(), toast.querySelector("button") ? 10000 : 5000);
 }
 
-// Wrap a function so that its errors, also asynchronous ones, are shown as a toast.
+// Wrap a function so that its errors, also asynchronous ones, are shown as a toast. fetch() raises a TypeError without a connection.
 export const reportErrors = (action) => (...values) =>
-  Promise.resolve(action(...values)).catch((error) => showToast(error.message));
+  Promise.resolve(action(...values)).catch((error) => showToast(error instanceof TypeError ? document.body.dataset.failed : error.message));
