@@ -24,7 +24,10 @@ def _undo(statement):
 
 
 _RENAMES = statements(MIGRATIONS[RENAMES_VERSION - 1])
-UNDO_RENAMES = tuple(_undo(statement) for statement in reversed(_RENAMES))
+UNDO_RENAMES = (
+    "DROP TABLE imported_entries",
+    *(_undo(statement) for statement in reversed(_RENAMES)),
+)
 
 #: The schema version in which feeds got the facts of the poll constraints, and reasons became JSON.
 CONSTRAINT_FACTS_VERSION = next(

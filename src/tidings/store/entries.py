@@ -11,6 +11,7 @@ from tidings.document import Enclosure
 from tidings.reasons import decode
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.feed_models import Entry, Gap, Poll, Version
+from tidings.store.schema import NOT_IMPORTED
 from tidings.store.search import parse_query
 
 #: Data type of one row in the array of publication times.
@@ -40,12 +41,12 @@ def list_page(
     before: int | None,
     limit: int,
 ) -> list[Entry]:
-    """List a page of entries, newest first by id, which is the order of arrival.
+    """List a page of entries of feeds, newest first by id, which is the order of arrival.
 
-    ``before`` is the last id of the page before (keyset pagination). ``since`` and ``until`` are
-    times of arrival.
+    Entries that users imported are not included. ``before`` is the last id of the page before
+    (keyset pagination). ``since`` and ``until`` are times of arrival.
     """
-    tables, conditions, values = "entries", ["1 = 1"], list[Any]()
+    tables, conditions, values = "entries", [f"entries.id {NOT_IMPORTED}"], list[Any]()
     query_terms = parse_query(search, postgres=db.postgres)
     if search and query_terms.is_empty:
         return []
@@ -107,7 +108,7 @@ def posting_times(
     The array is sorted by feed and time. ``feed_ids`` restricts the feeds; None means all feeds.
     """
     query, values = (
-        "SELECT feed_id, published_at FROM entries WHERE published_at >= ?",
+        f"SELECT feed_id, published_at FROM entries WHERE published_at >= ? AND id {NOT_IMPORTED}",
         list[Any]([since]),
     )
     if feed_ids is not None:

@@ -38,6 +38,10 @@ PAGE = 100
 #: highest id before it, is found. Ids are not exactly in the order of arrival, because concurrent
 #: polls are recorded as they finish.
 DISORDER = 5000
+#: Condition that excludes the entries ``e`` imported by users other than its parameter.
+_NOT_IMPORTED_BY_OTHERS = (
+    "NOT EXISTS (SELECT 1 FROM imported_entries AS i WHERE i.entry_id = e.id AND i.user_id <> ?)"
+)
 
 
 class Selection(Struct, frozen=True):
@@ -162,6 +166,8 @@ def selection(
             "WHERE x.user_id = ? AND x.entry_id = e.id AND x.muted_at IS NOT NULL)",
             user_id,
         )
+    if source == "entries AS e" and _has_imported_by_others(db, user_id):
+        where.add(_NOT_IMPORTED_BY_OTHERS, user_id)
     if stream.starred is not None and not source.startswith("entry_states"):
         where.add(
             f"{'' if stream.starred else 'NOT '}EXISTS (SELECT 1 FROM entry_states AS y "
@@ -197,6 +203,13 @@ def selection(
 def _has_muted(db: Connection, user_id: int) -> bool:
     row = db.execute(
         "SELECT 1 FROM entry_states WHERE user_id = ? AND muted_at > 0 LIMIT 1", (user_id,)
+    ).fetchone()
+    return row is not None
+
+
+def _has_imported_by_others(db: Connection, user_id: int) -> bool:
+    row = db.execute(
+        "SELECT 1 FROM imported_entries WHERE user_id <> ? LIMIT 1", (user_id,)
     ).fetchone()
     return row is not None
 
@@ -418,15 +431,17 @@ def count(db: Connection, user_id: int, stream: Stream) -> int:
 def visible(db: Connection, user_id: int, entry_ids: Iterable[int]) -> dict[int, int]:
     """Return the entries that a user may access, as feed ids by entry id.
 
-    A user may access entries of subscribed feeds, and entries that the user starred or tagged.
+    A user may access entries of subscribed feeds, and entries that the user starred or tagged, but
+    no entries that other users imported.
     """
     rows = db.execute(
         f"SELECT e.id, e.feed_id FROM entries AS e WHERE e.id {IN_MANY} AND ("
         "EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.user_id = ? AND s.feed_id = e.feed_id) "
         "OR EXISTS (SELECT 1 FROM entry_states AS m "
         "WHERE m.user_id = ? AND m.entry_id = e.id AND m.starred_at IS NOT NULL) "
-        "OR EXISTS (SELECT 1 FROM entry_tags AS l WHERE l.user_id = ? AND l.entry_id = e.id))",
-        (Many(i for i in entry_ids if 0 < i < 2**31), user_id, user_id, user_id),
+        "OR EXISTS (SELECT 1 FROM entry_tags AS l WHERE l.user_id = ? AND l.entry_id = e.id)) "
+        f"AND {_NOT_IMPORTED_BY_OTHERS}",
+        (Many(i for i in entry_ids if 0 < i < 2**31), user_id, user_id, user_id, user_id),
     )
     return dict(rows.fetchall())
 

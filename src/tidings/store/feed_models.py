@@ -18,9 +18,9 @@ from tidings.reasons import NO_REASON, Reason
 from tidings.reasons import reason as reason_value
 
 #: Way in which an entry was received: by a poll, by a push of a WebSub hub, from an archive (RFC
-#: 5005), or from a peer. "confirmed" is an entry from a peer that a poll by this service or
-#: independent peers have confirmed. The stored value for peers is FeedEx's term.
-Source: TypeAlias = Literal["poll", "push", "archive", "neighbour", "confirmed"]
+#: 5005), from a peer, or by an import of a user. "confirmed" is an entry from a peer that a poll by
+#: this service or independent peers have confirmed. The stored value for peers is FeedEx's term.
+Source: TypeAlias = Literal["poll", "push", "archive", "neighbour", "confirmed", "import"]
 
 #: Id of the user that every new store contains.
 DEFAULT_USER_ID = 1

@@ -24,6 +24,7 @@ from tidings.store.feed_models import (
     SubscribeResult,
 )
 from tidings.store.ingest import add_unread_for_subscriber, move_subscribers, update_feed_weights
+from tidings.store.schema import NOT_IMPORTED
 
 _COUNTS = ("window", "dropped", "by_age", "errors", "shown", "stated_by")
 _NUMBERS = (
@@ -179,8 +180,8 @@ def list_page(db: Connection, user_id: int, after: int, limit: int) -> list[Feed
     rows = db.execute(
         f"SELECT {FEED}, coalesce(nullif(s.title, ''), nullif(feeds.title, ''), feeds.url), "
         "coalesce(folders.name, ''), "
-        "(SELECT count(*) FROM entries WHERE feed_id = feeds.id), "
-        "(SELECT max(published_at) FROM entries WHERE feed_id = feeds.id) "
+        f"(SELECT count(*) FROM entries WHERE feed_id = feeds.id AND id {NOT_IMPORTED}), "
+        f"(SELECT max(published_at) FROM entries WHERE feed_id = feeds.id AND id {NOT_IMPORTED}) "
         "FROM subscriptions AS s JOIN feeds ON feeds.id = s.feed_id "
         "LEFT JOIN folders ON folders.id = s.folder_id "
         "WHERE s.user_id = ? AND s.feed_id > ? ORDER BY s.feed_id LIMIT ?",

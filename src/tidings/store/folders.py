@@ -130,7 +130,9 @@ def counters(db: Connection, user_id: int) -> list[tuple[int, int, int]]:
     """List (feed id, unread entries, all entries) of each subscription."""
     rows = db.execute(
         "SELECT s.feed_id, s.unread, "
-        "(SELECT count(*) FROM entries AS e WHERE e.feed_id = s.feed_id) "
+        "(SELECT count(*) FROM entries AS e WHERE e.feed_id = s.feed_id) - "
+        "(SELECT count(*) FROM imported_entries AS i JOIN entries AS e ON e.id = i.entry_id "
+        "WHERE e.feed_id = s.feed_id AND i.user_id <> s.user_id) "
         "FROM subscriptions AS s WHERE s.user_id = ?",
         (user_id,),
     )

@@ -14,6 +14,7 @@ from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.dedup import TextSignature, is_near_duplicate, link_key, text_signatures
 from tidings.store.feed_models import EntryText, PollOutcome
 from tidings.store.rules import decode_rule, matches
+from tidings.store.schema import NOT_IMPORTED
 from tidings.store.user_models import PRIORITY_WEIGHT, NotificationKind, Rule, Settings
 
 #: Maximum age in seconds of entries that are checked for duplicates. Most entries of a feed's first
@@ -92,7 +93,8 @@ def add_unread_for_subscriber(db: Connection, user_id: int, feed_id: int) -> Non
     """Mark the entries of the feed's current document as unread for a new subscriber."""
     row = db.execute('SELECT "window" FROM feeds WHERE id = ?', (feed_id,)).fetchone()
     ids = db.execute(
-        "SELECT id FROM entries WHERE feed_id = ? ORDER BY published_at DESC, id DESC LIMIT ?",
+        f"SELECT id FROM entries WHERE feed_id = ? AND id {NOT_IMPORTED} "
+        "ORDER BY published_at DESC, id DESC LIMIT ?",
         (feed_id, row[0]),
     ).fetchall()
     db.execute(

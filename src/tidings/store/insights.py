@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from tidings.i18n import n_
 from tidings.store.connection import IN_MANY, Connection, Many
 from tidings.store.evidence import MEDIAN_POSTS, Evidence, polled_days
+from tidings.store.schema import NOT_IMPORTED
 from tidings.store.user_models import DailyReading, FeedUsage, Statistics, Suggestion
 
 DAY_S = 86400.0
@@ -32,7 +33,7 @@ def statistics(db: Connection, user_id: int, since: float, now: float) -> Statis
     for feed_id, delay_s in db.execute(
         "SELECT e.feed_id, e.delay_s FROM entries AS e "
         "JOIN subscriptions AS s ON s.feed_id = e.feed_id AND s.user_id = ? "
-        "WHERE e.first_seen_at >= ?",
+        f"WHERE e.first_seen_at >= ? AND e.id {NOT_IMPORTED}",
         (user_id, since),
     ):
         counts[feed_id] += 1

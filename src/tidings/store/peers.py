@@ -16,6 +16,7 @@ from tidings.store.entries import ENTRY, decode_entry
 from tidings.store.feed_models import Entry
 from tidings.store.identities import identity_hash
 from tidings.store.retention import delete_entries
+from tidings.store.schema import NOT_IMPORTED
 
 #: Maximum number of former peers that are stored.
 MAX_FORMER_PEERS = 200
@@ -77,9 +78,11 @@ _SELECT_UNCONFIRMED = (
     "SELECT e.id FROM identities AS i JOIN entries AS e ON e.id = i.entry_id "
     f"WHERE i.feed_id = ? AND i.identity_hash {IN_MANY} AND e.source = ?"
 )
-#: SQL condition for entries that may be sent to peers, which excludes unconfirmed entries.
+#: SQL condition for entries that may be sent to peers, which excludes unconfirmed entries and those
+#: that users imported.
 _ARCHIVE = (
-    "FROM entries WHERE feed_id = ? AND source <> ? AND published_at >= ? AND published_at < ? "
+    f"FROM entries WHERE feed_id = ? AND source <> ? AND id {NOT_IMPORTED} "
+    "AND published_at >= ? AND published_at < ? "
     "AND lower(title) LIKE ? ESCAPE '\\'"
 )
 

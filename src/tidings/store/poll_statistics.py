@@ -10,6 +10,7 @@ from tidings.model import Floats
 from tidings.redaction import redact_password
 from tidings.store.connection import Connection
 from tidings.store.evidence import MEDIAN_POSTS, Evidence, polled_days
+from tidings.store.schema import NOT_IMPORTED
 
 DAY_S = 86400.0
 #: Number of days that the statistics cover. The poll log is complete for eight days.
@@ -127,7 +128,7 @@ def _day(db: Connection, start: float, end: float, delays: Floats, evidence: Evi
     ).fetchone()
     new_entries, pushed = db.execute(
         "SELECT count(*), count(*) FILTER (WHERE source IN ('push', 'neighbour', 'confirmed')) "
-        "FROM entries WHERE first_seen_at >= ? AND first_seen_at < ?",
+        f"FROM entries WHERE first_seen_at >= ? AND first_seen_at < ? AND id {NOT_IMPORTED}",
         (start, end),
     ).fetchone()
     missed, recovered = db.execute(
@@ -220,7 +221,8 @@ def _silent(db: Connection, now: float) -> Iterator[FeedProblem]:
     rows = db.execute(
         "SELECT id, title, url, newest, usual FROM "
         "(SELECT id, title, url, coalesce(usual_gap_s, 0.0) AS usual, "
-        "(SELECT max(published_at) FROM entries WHERE feed_id = feeds.id) AS newest FROM feeds "
+        "(SELECT max(published_at) FROM entries "
+        f"WHERE feed_id = feeds.id AND id {NOT_IMPORTED}) AS newest FROM feeds "
         "WHERE retired_at IS NULL AND errors = 0) AS f "
         "WHERE newest < ? AND newest < ? - ? * usual ORDER BY newest LIMIT ?",
         (now - SILENT_S, now, SILENT_GAPS, MAX_PER_KIND),

@@ -17,9 +17,9 @@ import msgspec
 from tidings.reasons import encode
 from tidings.store import search_index
 from tidings.store.connection import Connection
-from tidings.store.feed_models import EntryText, KnownEntry, PollOutcome, RecordResult
+from tidings.store.feed_models import EntryText, KnownEntry, PollOutcome, RecordResult, Source
 from tidings.store.feeds import change_feed_url, retire, save_estimates, write_states
-from tidings.store.identities import IdentityHashes, find_known, pack_hashes
+from tidings.store.identities import IdentityHashes, find_known, identity_hash, pack_hashes
 from tidings.store.ingest import ingest_entries
 from tidings.store.peers import save_peer_claims
 from tidings.store.search import encode_tsvector, normalize_texts
@@ -186,6 +186,18 @@ def _record(db: Connection, outcomes: Sequence[PollOutcome]) -> list[RecordResul
         if o.retire_reason:
             retire(db, o.feed_id, o.retire_reason, o.at)
     return [RecordResult(tuple(new.get(o.feed_id, ())), changed[o.feed_id]) for o in outcomes]
+
+
+def insert_entry(
+    db: Connection, feed_id: int, entry: EntryText, source: Source, now: float
+) -> int | None:
+    """Insert an entry without a poll; return its id, None if the feed has an entry like it.
+
+    On SQLite, the caller must check that first.
+    """
+    outcome = PollOutcome(feed_id=feed_id, at=now, source=source)
+    new, _search_texts = _insert(db, [_KeyedEntry(outcome, identity_hash(entry.identity), entry)])
+    return next(iter(new.get(feed_id, ())), None)
 
 
 def _insert(

@@ -13,8 +13,8 @@ import re
 
 from tidings.store import schema_users
 
-#: All migrations, oldest first. Tables and columns have the names that were used at that time. The
-#: last migration lists the tables and columns that were renamed.
+#: All migrations, oldest first. Tables and columns have the names that were used at that time.
+#: Migration 9 lists the tables and columns that were renamed.
 MIGRATIONS = (
     """
     CREATE TABLE feeds (
@@ -317,13 +317,27 @@ MIGRATIONS = (
     ALTER TABLE buckets RENAME TO token_buckets;
     ALTER TABLE pushes RENAME TO push_subscriptions;
     """,
+    """
+    CREATE TABLE imported_entries (
+      entry_id INTEGER PRIMARY KEY,
+      user_id INTEGER NOT NULL
+    );
+    CREATE INDEX imported_entries_user ON imported_entries (user_id);
+    """,
 )
 
 
 #: Tables whose rows are deleted together with the entry of their ``entry_id``.
-ENTRY_TABLES = ("entry_versions", "peer_claims", *schema_users.ENTRY_TABLES)
+ENTRY_TABLES = (
+    "entry_versions",
+    "peer_claims",
+    "imported_entries",
+    *schema_users.ENTRY_TABLES,
+)
 #: Queries for the ids of entries that retention never deletes.
 KEPT_ENTRY_QUERIES: tuple[str, ...] = schema_users.KEPT_ENTRY_QUERIES
+#: Condition on the id of an entry that came from its feed, and was not imported by a user.
+NOT_IMPORTED = "NOT IN (SELECT entry_id FROM imported_entries)"
 
 #: Replacements that translate SQL to PostgreSQL. Foreign keys to feeds and entries are removed,
 #: because each check would lock the feed, and dropping a partition would scan all referencing rows.

@@ -20,8 +20,8 @@ KEPT_ENTRY_QUERIES = (
     "SELECT entry_id FROM entry_tags",
 )
 
-#: Text of the migration. Tables have the names that were used at that time (see the last migration
-#: of `schema.MIGRATIONS`).
+#: Text of the migration. Tables have the names that were used at that time (see migration 9 of
+#: `schema.MIGRATIONS`).
 USER_TABLES = """
     ALTER TABLE users ADD COLUMN password TEXT NOT NULL DEFAULT '';
     ALTER TABLE users ADD COLUMN admin INTEGER NOT NULL DEFAULT 0;

@@ -6,6 +6,7 @@ from tidings.store.connection import Connection
 from tidings.store.evidence import polled_days
 from tidings.store.feed_models import Period, Status
 from tidings.store.feeds import next_due, paused_hosts
+from tidings.store.schema import NOT_IMPORTED
 
 HOUR_S, DAY_S, WEEK_S = 3600.0, 86400.0, 604800.0
 #: Maximum number of entries that are counted exactly. Above it, PostgreSQL's estimate is used.
@@ -61,7 +62,9 @@ def _period(db: Connection, since: float) -> Period:
         "SELECT count(*), coalesce(sum(bytes), 0) FROM polls WHERE at >= ?", (since,)
     ).fetchone()
     new, delay_count = db.execute(
-        "SELECT count(*), count(delay_s) FROM entries WHERE first_seen_at >= ?", (since,)
+        "SELECT count(*), count(delay_s) FROM entries "
+        f"WHERE first_seen_at >= ? AND id {NOT_IMPORTED}",
+        (since,),
     ).fetchone()
     missed, recovered = db.execute(
         "SELECT coalesce(sum(missed), 0.0), coalesce(sum(recovered), 0) FROM gaps "

@@ -11,6 +11,7 @@ from tidings.errors import UsageError
 from tidings.i18n import _
 from tidings.store.connection import Connection
 from tidings.store.feed_models import DEFAULT_USER_ID
+from tidings.store.imported_entries import delete_imported_entries
 from tidings.store.ingest import update_feed_weights
 from tidings.store.user_models import Settings, Token, User
 
@@ -109,6 +110,7 @@ def remove_user(db: Connection, user_id: int, now: float) -> None:
     feed_ids = [
         i for (i,) in db.execute("SELECT feed_id FROM subscriptions WHERE user_id = ?", (user_id,))
     ]
+    delete_imported_entries(db, user_id)
     db.execute("DELETE FROM users WHERE id = ?", (user_id,))
     _require_administrator(db)
     update_feed_weights(db, feed_ids, now)

@@ -12,7 +12,10 @@ from msgspec import json
 from msgspec.structs import replace
 
 from tidings.aggregator.aggregator import Aggregator
+from tidings.aggregator.entry_dates import EntryDates
 from tidings.aggregator.importer import AddResult, ImportReport, add_feed, import_feeds
+from tidings.aggregator.poller import entry_text
+from tidings.document import Entry
 from tidings.errors import TidingsError, UsageError
 from tidings.formatting import duration
 from tidings.i18n import _
@@ -25,6 +28,7 @@ from tidings.store import (
     entry_queries,
     entry_state,
     folders,
+    imported_entries,
     ingest,
     insights,
     notifications,
@@ -52,7 +56,7 @@ from tidings.store.user_models import (
     User,
 )
 from tidings.users.errors import AlreadyExists, ArticleUnavailable, NotFound
-from tidings.users.events import Event, EventBus
+from tidings.users.events import Event, EventBus, Kind
 from tidings.users.full_text import FullTextFetcher
 
 #: Period of the statistics, in days.
@@ -337,6 +341,34 @@ class ReaderService:
         await self.store.write(
             entry_state.update_entry_state, self.user.id, [entry_id], change, self._clock()
         )
+
+    async def import_entry(
+        self, feed_id: int, entry: Entry, *, published_at: float, unread: bool, starred: bool | None
+    ) -> tuple[int, bool]:
+        """Add an entry to a subscribed feed for this user only.
+
+        Returns the id of the entry, and whether it is new. If the user has imported an entry with
+        the same identity into the feed before, only its state is changed. ``published_at`` is in
+        epoch seconds; ``starred=None`` leaves the star unchanged. Raises `NotFound` without a
+        subscription, and `UsageError` if the entry has been deleted since it was imported.
+        """
+        await self.subscription(feed_id)
+        identity = f"tidings-import:{self.user.id}:{entry.identity}"
+        text = entry_text(replace(entry, identity=identity), EntryDates(published_at, None, None))
+        imported = await self.store.write(
+            imported_entries.import_entry,
+            self.user.id,
+            feed_id,
+            text,
+            entry_state.EntryStateChange(unread, starred),
+            self._clock(),
+        )
+        if imported is None:
+            raise UsageError(_("this entry was imported before and has been deleted since"))
+        entry_id, is_new = imported
+        kind: Kind = "entries_added" if is_new else "entry_state_changed"
+        self.events.publish(Event(kind, self.user.id, feed_id, (entry_id,)))
+        return imported
 
     # --- entry state ------------------------------------------------------------------------------
 

@@ -82,6 +82,7 @@ def request_bodies(ann):
         "/v1/users/{user}": {"theme": "dark_serif", "password": "bob's now, ha ha"},
         "/v1/categories/{category_id}": {"title": "Bob's"},
         "/v1/feeds/{feed_id}": {"title": "Bob's"},
+        "/v1/feeds/{feed_id}/entries/import": {"url": "https://example.org/bob"},
         "/v1/enclosures/{enclosure_id}": {"media_progression": 7},
     }
 

@@ -275,6 +275,64 @@ def test_changed_entry_text_is_per_user(ann, bob):
     assert again["content"] == before["content"]
 
 
+def test_imported_entry_is_visible_only_to_its_importer(server, blogs):
+    carl, dora = server.user("carl"), server.user("dora")
+    feed = carl.subscribe_to(blogs.feed("imports"))
+    dora.subscribe_to(blogs.feed("imports"))
+    path = f"/v1/feeds/{feed}/entries/import"
+    payload = {
+        "title": "Imported\n entry",
+        "url": "https://example.org/imported",
+        "content": "<p>Hello<script>x()</script></p>",
+        "author": "Carl",
+        "external_id": "e-1",
+        "status": "unread",
+        "tags": ["a", "b"],
+        "published_at": 1_700_000_000,
+    }
+    first = carl.rest("POST", path, payload)
+    assert (first.status, list(first.json)) == (201, ["id"])
+    number = first.json["id"]
+    entry = carl.rest("GET", f"/v1/feeds/{feed}/entries/{number}").json
+    assert (entry["title"], entry["content"], entry["status"]) == (
+        "Imported entry",
+        "<p>Hello</p>",
+        "unread",
+    )
+    assert (entry["author"], entry["tags"]) == ("Carl", ["a", "b"])
+    assert entry["published_at"] == "2023-11-14T22:13:20Z"
+    again = carl.rest("POST", path, {**payload, "status": "", "starred": True})
+    assert (again.status, again.json) == (200, {"id": number})
+    entry = carl.rest("GET", f"/v1/entries/{number}").json
+    assert (entry["status"], entry["starred"]) == ("read", True)
+    assert carl.rest("POST", path, payload).status == 200
+    assert carl.rest("GET", f"/v1/entries/{number}").json["starred"] is True
+
+    assert "Imported entry" in titles(carl.rest("GET", f"/v1/feeds/{feed}/entries"))
+    assert dora.rest("GET", f"/v1/entries/{number}").status == 404
+    assert dora.rest("GET", "/v1/entries").json["total"] == 6
+    assert (
+        b"Imported" not in dora.google("stream/contents/user/-/state/com.google/reading-list").body
+    )
+    theirs = dora.rest("POST", path, payload)
+    assert theirs.status == 201
+    assert theirs.json["id"] != number
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {},
+        {"url": "javascript:alert(1)"},
+        {"url": "https://example.org/", "status": "removed"},
+        {"url": "https://example.org/", "published_at": -1},
+        {"url": "https://example.org/", "published_at": 10**12},
+    ],
+)
+def test_invalid_imported_entry_returns_400(ann, bad):
+    assert ann.rest("POST", f"/v1/feeds/{ann.alpha}/entries/import", bad).status == 400
+
+
 def test_entry_filters(ann):
     everything = titles(ann.rest("GET", "/v1/entries"))
     assert len(everything) == 12

@@ -217,6 +217,16 @@ OPERATIONS = [
         query=models.EntriesQuery,
     ),
     operation(
+        "POST",
+        "/v1/feeds/{feed_id}/entries/import",
+        feed_handlers.import_entry,
+        "Import an entry into a feed",
+        body=models.NewEntry,
+        response=models.NewEntryId,
+        status=201,
+        other_statuses=(200,),
+    ),
+    operation(
         "GET",
         "/v1/feeds/{feed_id}/entries/{entry_id}",
         entry_handlers.get_entry,

@@ -7,11 +7,12 @@ from starlette.responses import Response
 from tidings.errors import UsageError
 from tidings.fetch.discovery import discover
 from tidings.fetch.models import Problem
+from tidings.parse.entry_identity import make_entry
 from tidings.store import icons
 from tidings.store.user_models import Stream, Subscription
 from tidings.web.api import miniflux_entries as entry_handlers
 from tidings.web.api import miniflux_models as models
-from tidings.web.api.common import CORS, subscribe
+from tidings.web.api.common import CORS, json_response, subscribe
 from tidings.web.api.miniflux_entries import (
     MAX_ID,
     ROOT_CATEGORY_ID,
@@ -211,6 +212,30 @@ async def refresh_feeds(call: Call) -> None:
 
 async def mark_feed_read(call: Call) -> None:
     await call.reader_service.mark_all_read(Stream(feeds=((await _subscription(call)).feed.id,)))
+
+
+async def import_entry(call: Call) -> Response:
+    """Import an entry into a feed for this user; status 200 if it was imported before."""
+    params: models.NewEntry = call.body
+    url = _require_http_url(params.url)
+    imported = make_entry(
+        id=params.external_id or url,
+        url=url,
+        title=" ".join(params.title.split()),
+        author=" ".join(params.author.split()),
+        content=params.content,
+        base_url=url,
+        tags=params.tags,
+        comments_url=params.comments_url,
+    )
+    entry_id, is_new = await call.reader_service.import_entry(
+        (await _subscription(call)).feed.id,
+        imported,
+        published_at=float(params.published_at or call.site.clock()),
+        unread=params.status == "unread",
+        starred=params.starred or None,
+    )
+    return json_response(models.NewEntryId(entry_id), 201 if is_new else 200)
 
 
 async def get_counters(call: Call) -> models.Counters:

@@ -25,6 +25,8 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Url = Annotated[str, Meta(min_length=1, max_length=2000)]
 #: Minimum interval in seconds. `ReaderService` checks the operator's minimum.
 Interval = Annotated[float, Meta(ge=0, le=WEEK_S)]
+#: Last second of the year 9999, the largest time in the format of the API.
+MAX_TIME = 253_402_300_799
 Status = Literal["read", "unread"]
 Order = Literal[
     "id",
@@ -352,6 +354,29 @@ class EntryChange(Struct, kw_only=True):
 
     title: Text | None = None
     content: Html | None = None
+
+
+class NewEntry(Struct, kw_only=True):
+    """Entry to import into a feed, visible only to the user who imports it.
+
+    An entry with the same ``external_id``, or without one the same ``url``, is imported once.
+    ``published_at`` is in seconds; 0 is the time of the import.
+    """
+
+    url: Url
+    title: Text = ""
+    content: Html = ""
+    author: Text = ""
+    comments_url: Annotated[str, Meta(max_length=2000)] = ""
+    published_at: Annotated[int, Meta(ge=0, le=MAX_TIME)] = 0
+    status: Literal["read", "unread", ""] = ""
+    starred: bool = False
+    tags: Annotated[list[Name], Meta(max_length=100)] = []
+    external_id: Annotated[str, Meta(max_length=2000)] = ""
+
+
+class NewEntryId(Struct):
+    id: int
 
 
 class Content(Struct):

@@ -70,11 +70,11 @@ def _operation(
             return {kind: {"schema": {"type": "string"}}}
         return {"application/json": {"schema": schema_of[_name(kind)]}}
 
-    responses: dict[str, Any] = {
-        str(operation.status): {"description": HTTPStatus(operation.status).phrase}
-    }
-    if operation.response is not None:
-        responses[str(operation.status)]["content"] = content(operation.response)
+    responses: dict[str, Any] = {}
+    for status in (operation.status, *operation.other_statuses):
+        responses[str(status)] = {"description": HTTPStatus(status).phrase}
+        if operation.response is not None:
+            responses[str(status)]["content"] = content(operation.response)
     for status, description in operation.errors.items():
         responses[str(status)] = {"description": description, "content": content(ApiError)}
     spec: dict[str, Any] = {

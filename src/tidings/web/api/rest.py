@@ -56,6 +56,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     handler: Callable[[Call], Awaitable[Any]]
     summary: str
     status: int = 200
+    other_statuses: tuple[int, ...] = ()  #: other statuses of success, with the same response
     #: Type of the response; None for no body; a string is the media type of a `Response`.
     response: Any = None
     body: Any = None  #: type of the request body; a string is the media type of raw bytes
